@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-import hangscope.table  # noqa: E402
+import hangscope.export.frame  # noqa: E402
 from hangscope.knowledge.catalog import CATALOG  # noqa: E402
 
 #: The page of each block.
@@ -54,7 +54,7 @@ def causes() -> str:
 
 def columns() -> str:
     """Return the columns of the collective-sequence table as Markdown."""
-    return tables(hangscope.table.__doc__ or "")
+    return tables(hangscope.export.frame.__doc__ or "")
 
 
 def printed(text: str) -> str:

@@ -7,14 +7,14 @@ from dataclasses import field
 
 from hangscope.align import divergence, frontier, waiting
 from hangscope.causes.case import Case
-from hangscope.dataclass import dataclass
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.explanation import explain
 from hangscope.explain.statements import bounds
 from hangscope.explain.statements.digest import digest
 from hangscope.explain.statements.standing_calls import placed_by_stacks
-from hangscope.incident import Incident
 from hangscope.knowledge.library import Knowledge, own_knowledge
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import Incident
 from hangscope.verdict.judge import Judgement, judge
 
 STATUSES = ("no_hang", "inconclusive", "hang")

@@ -14,8 +14,8 @@ from typing import Any
 
 from hangscope import isolated
 from hangscope._version import __version__
-from hangscope.codec import from_plain, to_plain
 from hangscope.ingest.files.scratch import scratch_folder
+from hangscope.model.codec import from_plain, to_plain
 from hangscope.report.empty import empty_document
 from hangscope.report.report import Report
 from hangscope.report.schema.document import Document

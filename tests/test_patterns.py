@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import hangscope
-from hangscope.regex import LazyPattern
+from hangscope.model.regex import LazyPattern
 
 pytestmark = pytest.mark.slow
 

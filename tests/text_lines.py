@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from hangscope.api import Report
-from hangscope.conclusion import Verdict
-from hangscope.events import Event
 from hangscope.ingest.evidence.processes import Processes
 from hangscope.ingest.workers.identity import merge_repeats
 from hangscope.ingest.workers.log_reading import LogReading, read_log
 from hangscope.ingest.workers.reading import Reading
+from hangscope.model.conclusion import Verdict
+from hangscope.model.events import Event
 from tests.conftest import analyze
 
 WORK = "WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={n}, NumelOut={n}, Timeout(ms)=600000) ran for 600029 milliseconds before timing out."

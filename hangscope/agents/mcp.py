@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hangscope._version import __version__
-from hangscope.dataclass import dataclass
 from hangscope.errors import HangscopeError, UsageError
+from hangscope.model.dataclass import dataclass
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -155,9 +155,9 @@ class _Tools:
     def _table(
         self, paths: list[str], ranks: str, group: str, seq: str, pending: bool, around: bool, most: int
     ) -> str:
+        from hangscope.export.frame import COLUMNS
         from hangscope.export.selection import Selection, parse_ranks, parse_seqs
         from hangscope.export.table import chunks
-        from hangscope.table import COLUMNS
 
         most = min(max(most, 1), MOST_ROWS)
         selection = Selection(

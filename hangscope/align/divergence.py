@@ -16,8 +16,8 @@ import numpy as np
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import hard_keys, site_keys
 from hangscope.align.sequence_diff import continues, left_out
-from hangscope.dataclass import dataclass
-from hangscope.incident import CallKind, Kinds
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import CallKind, Kinds
 
 _NONE = np.empty(0, np.int32)
 DIFFERENCES = 256  # between members, that are looked at

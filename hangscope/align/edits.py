@@ -7,7 +7,7 @@ from enum import Enum
 
 import numpy as np
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 
 LONGEST = 40  # calls that one edit adds, leaves out or swaps
 

@@ -17,8 +17,8 @@ from hangscope.align.edits import Edit, How, edit_between
 from hangscope.align.program import Programs
 from hangscope.align.roles import roles
 from hangscope.align.tokens import LEVELS, Tokens
-from hangscope.dataclass import dataclass
-from hangscope.incident import Absence, Incident
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import Absence, Incident
 
 MOST_CLASSES = 512  # different programs in one role; more of them have nothing in common
 MOST_PART = 3  # at most this part of the ranks deviates

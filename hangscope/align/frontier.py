@@ -14,8 +14,8 @@ import numpy as np
 from hangscope.align.matching import hard_keys, match_key
 from hangscope.align.member import Member, member_of
 from hangscope.align.p2p import outrun
-from hangscope.dataclass import dataclass
-from hangscope.incident import PROVING_OPS, CallKind, Group, Incident, Kinds, State
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import PROVING_OPS, CallKind, Group, Incident, Kinds, State
 
 _OPEN_KEPT = 256  # open calls of one member that are looked at; the first is what it waits in
 

@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from hangscope.incident import CallKind, Kinds, Sizes
+from hangscope.model.incident import CallKind, Kinds, Sizes
 
 MatchKey = tuple[object, ...]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from hangscope.dataclass import dataclass
-from hangscope.incident import Absence, Group, Incident, Kinds, Queue, RankRecord, State
 from hangscope.knowledge.callsite import runs_backward
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import Absence, Group, Incident, Kinds, Queue, RankRecord, State
 
 #: Open calls that are listed of a rank without rows: more than any queue holds; a forged `pg_status` can claim any number.
 MAX_OPEN = 4096

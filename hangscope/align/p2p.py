@@ -14,8 +14,8 @@ from functools import cache
 import numpy as np
 
 from hangscope.align.matching import numel
-from hangscope.dataclass import dataclass
-from hangscope.incident import Column, Group, Incident, Kinds, Queue, State
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import Column, Group, Incident, Kinds, Queue, State
 
 Side = tuple[bool, int, int]  #: whether it sends, and the global ranks of source and destination
 

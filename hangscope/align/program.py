@@ -13,8 +13,8 @@ import numpy as np
 
 from hangscope.align.matching import hard_keys, site_keys
 from hangscope.align.sequence_diff import continues, left_out
-from hangscope.dataclass import dataclass
-from hangscope.incident import CallKind, Incident
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import CallKind, Incident
 
 HISTORY = 768  # calls before one that a rank's own pattern is taken from
 

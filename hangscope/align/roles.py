@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from hangscope.incident import Group, Incident
+from hangscope.model.incident import Group, Incident
 
 GroupKind = tuple[int, int, str]  #: size, stride and description: a group without its name
 Role = tuple[tuple[tuple[GroupKind, int], ...], tuple[GroupKind, ...]]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from hangscope.align.p2p import PairInstance
 from hangscope.align.waitgraph import Host, Node, Root, Unnamed, Untold, WaitGraph
-from hangscope.incident import Incident
+from hangscope.model.incident import Incident
 
 
 def find_roots(incident: Incident, graph: WaitGraph, idle: frozenset[int]) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 from hangscope.align.matching import match_keys, numel
 from hangscope.align.program import Program
 from hangscope.align.roles import GroupKind, kind_of_group
-from hangscope.incident import CallKind, Incident
 from hangscope.knowledge.callsite import user_frame
+from hangscope.model.incident import CallKind, Incident
 
 LEVELS = 4  #: exact sizes and line; exact sizes; sizes as powers of two; operation and group alone
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import field
 
 from hangscope.align.p2p import Pair, PairInstance
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

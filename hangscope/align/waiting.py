@@ -10,7 +10,7 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.align.p2p import PairInstance, pairs
 from hangscope.align.roots import find_roots
 from hangscope.align.waitgraph import Called, Host, Instance, OpenCall, Unnamed, Untold, WaitGraph
-from hangscope.incident import Group, Incident, State
+from hangscope.model.incident import Group, Incident, State
 
 MOST_EDGES = 2**18  # beyond them only the first open call of a group waits for members that were not seen
 

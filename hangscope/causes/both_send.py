@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import field
 
 from hangscope.causes.case import Case, Match, answer
-from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Nothing
-from hangscope.incident import CallKind
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import CallKind
 
 Pair = tuple[int, int]  # source and destination
 

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 
 from hangscope.align.waitgraph import WaitGraph
-from hangscope.conclusion import Evidence, Source
-from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Explanation, Finding, Nothing
 from hangscope.explain.statements.odd_lines import OddLine
 from hangscope.explain.statements.statements import Statements, Whereabouts
-from hangscope.incident import CallKind, Event, Frame, Incident, Stack
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.library import Knowledge, own_knowledge
-from hangscope.rankset import ranks_phrase
+from hangscope.model.conclusion import Evidence, Source
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import CallKind, Event, Frame, Incident, Stack
+from hangscope.model.rankset import ranks_phrase
 
 
 @dataclass(slots=True)

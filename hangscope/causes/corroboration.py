@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from hangscope.causes.case import Case, Match, of_odd_line, quote
 from hangscope.causes.mismatch import received
-from hangscope.conclusion import Evidence
 from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.steps import last_output
-from hangscope.incident import Event
 from hangscope.ingest.torch_logs.c10d import DumpObserved
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frames
+from hangscope.model.conclusion import Evidence
+from hangscope.model.incident import Event
 
 _MOST = 8
 _NOT_WAITING = frozenset({"crashed_rank", "stuck_rank", "early_exit"})

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match, answer, quote, who
-from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Circular, Lagging, Nothing, Stalled, Unseen, Unstarted
 from hangscope.explain.text.group_size import all_timed_out
-from hangscope.incident import Event
 from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
-from hangscope.rankset import agree
+from hangscope.model.conclusion import Evidence
+from hangscope.model.incident import Event
+from hangscope.model.rankset import agree
 
 #: cudaGetErrorString's words for what no device does by itself (driver_types.h)
 _PROGRAM_ERRORS = (

@@ -13,8 +13,8 @@ from math import prod
 from hangscope.align.matching import difference
 from hangscope.causes.case import Case
 from hangscope.explain.text.steps import Steps
-from hangscope.incident import CallKind, Frame, Stack
 from hangscope.knowledge.callsite import is_gradient, position_to_loop, user_frame, user_frames
+from hangscope.model.incident import CallKind, Frame, Stack
 
 _NUMBERS = 8  # elements of a flag, a loss or a metric
 _TENSORS = 1024  # times as many are of a tensor, which no ragged batch makes so small

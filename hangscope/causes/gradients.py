@@ -9,10 +9,10 @@ from hangscope.causes.case import Case, Match, answer, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import aspects, describe
 from hangscope.explain.finding import Different
-from hangscope.incident import Event
 from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
 from hangscope.knowledge.callsite import in_constructor
-from hangscope.rankset import agree
+from hangscope.model.incident import Event
+from hangscope.model.rankset import agree
 
 
 def unused_parameters(case: Case) -> Match | None:

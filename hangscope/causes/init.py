@@ -9,7 +9,6 @@ from hangscope.causes.case import Case, Match, answer, who
 from hangscope.explain.finding import Nothing
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
-from hangscope.incident import Event
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
@@ -23,7 +22,8 @@ from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import forms_a_group
-from hangscope.rankset import agree, ranks_phrase
+from hangscope.model.incident import Event
+from hangscope.model.rankset import agree, ranks_phrase
 
 _PATIENCE = 600.0  # seconds that a rendezvous may take
 _WITNESSES = 2  # ranks that waited, at least, for one that did not to be told from them

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from hangscope.align.waitgraph import Untold
 from hangscope.causes.case import Case, Match, answer, at, who
-from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Nothing, Unseen
 from hangscope.explain.text.excerpt import beyond_the_text
-from hangscope.incident import State
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed
 from hangscope.knowledge.callsite import user_frame
-from hangscope.rankset import agree
+from hangscope.model.conclusion import Evidence
+from hangscope.model.incident import State
+from hangscope.model.rankset import agree
 
 _LOOPBACK = ("[127.", "127.", "[::1]", "::1")
 

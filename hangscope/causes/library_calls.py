@@ -9,9 +9,9 @@ from __future__ import annotations
 from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.causes.difference import Difference
 from hangscope.explain.finding import Different
-from hangscope.incident import Frame
 from hangscope.knowledge.callsite import shared_line, user_frame
 from hangscope.knowledge.library import Reading
+from hangscope.model.incident import Frame
 
 #: Stages that a library's loop reaches only when its batches are over.
 _BEHIND = frozenset({"epoch start", "epoch end", "evaluation", "teardown"})

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.causes.difference import Difference
-from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Different, Unseen
-from hangscope.incident import Event
 from hangscope.ingest.torch_logs.store import JoinExhausted
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
-from hangscope.rankset import agree
+from hangscope.model.conclusion import Evidence
+from hangscope.model.incident import Event
+from hangscope.model.rankset import agree
 
 _OVER = "exited the training loop early, according to its own output"
 

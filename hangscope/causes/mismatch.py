@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from hangscope.causes.case import Case, Match, answer, at, of_odd_line, quote, who
 from hangscope.causes.difference import Difference
-from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Different, Nothing, Stalled, Unseen
 from hangscope.explain.statements.gloo_sizes import AbortedPair, aborted_pairs
 from hangscope.explain.statements.odd_lines import OddLine
 from hangscope.explain.text.excerpt import not_collected
-from hangscope.incident import CallKind
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch, GlooTimeout
 from hangscope.knowledge.callsite import of_equal_sizes, user_frames
-from hangscope.rankset import agree, ranks_phrase
+from hangscope.model.conclusion import Evidence
+from hangscope.model.incident import CallKind
+from hangscope.model.rankset import agree, ranks_phrase
 
 _FROM = ("broadcast", "scatter", "broadcast_object_list", "scatter_object_list")
 ROOTED = (*_FROM, "gather", "reduce", "gather_object")

@@ -11,10 +11,10 @@ from hangscope.align.waitgraph import OpenCall
 from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.causes.mismatch import describe
 from hangscope.causes.participation import busy
-from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Circular, Different
-from hangscope.incident import CallKind
-from hangscope.rankset import agree
+from hangscope.model.conclusion import Evidence
+from hangscope.model.incident import CallKind
+from hangscope.model.rankset import agree
 
 FEW = 4  # ranks of a circle of which nobody is odd that are named; more of them mostly wait in their turn
 LOOKED_AT = 64  # ranks on either side of a circle whose orders are compared

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hangscope.causes.case import Case, Match, answer, of_odd_line, who
 from hangscope.causes.mismatch import describe
-from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Unpaired
-from hangscope.incident import CallKind
-from hangscope.rankset import agree
+from hangscope.model.conclusion import Evidence
+from hangscope.model.incident import CallKind
+from hangscope.model.rankset import agree
 
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
 _TOGETHER = "Where two ranks exchange data, post the send and the recv in one batch_isend_irecv."

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hangscope.causes.case import Case, Match, answer, at, of_odd_line, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import ROOTED, describe
-from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Absent, Different, Extra
-from hangscope.incident import CallKind, Event, State
 from hangscope.ingest.job_logs.held import Computing, Held
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
 from hangscope.knowledge.callsite import user_frame
+from hangscope.model.conclusion import Evidence
+from hangscope.model.incident import CallKind, Event, State
 
 
 def one_sided_call(case: Case) -> Match | None:

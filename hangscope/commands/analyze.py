@@ -22,8 +22,8 @@ from hangscope.commands.options import (
     store_option,
 )
 from hangscope.commands.report_file import written
+from hangscope.commands.terminal import ProgressBar, show, tell, wants_color
 from hangscope.errors import UsageError
-from hangscope.terminal import ProgressBar, show, tell, wants_color
 
 
 @click.command(

@@ -11,7 +11,7 @@ import click
 
 from hangscope.commands.options import quiet_option
 from hangscope.errors import NoInputError, UsageError
-from hangscope.frames import Stack
+from hangscope.model.frames import Stack
 
 if TYPE_CHECKING:
     from hangscope.live.folder import RunFolder

@@ -10,8 +10,8 @@ import click
 from hangscope.commands.endings import EXIT_ERROR
 from hangscope.commands.options import force_option, report_option
 from hangscope.commands.report_file import written
+from hangscope.commands.terminal import wants_color
 from hangscope.errors import UsageError
-from hangscope.terminal import wants_color
 
 
 @click.command(short_help="Freeze a tiny real job on the CPU and diagnose it.")

@@ -8,8 +8,8 @@ import click
 
 from hangscope.commands.endings import fail
 from hangscope.commands.options import quiet_option
+from hangscope.commands.terminal import ProgressBar
 from hangscope.errors import HangscopeError
-from hangscope.terminal import ProgressBar
 
 
 @click.command(short_help="Compare two reports: is it the same bug?")

@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from hangscope.terminal import tell
+from hangscope.commands.terminal import tell
 
 EXIT_ERROR, EXIT_HANG, EXIT_INCONCLUSIVE = 1, 10, 11  # others: `HangscopeError.exit_code`
 

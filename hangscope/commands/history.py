@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hangscope.commands.options import store_option
+from hangscope.commands.terminal import show
 from hangscope.errors import UsageError
-from hangscope.rankset import counted
-from hangscope.terminal import show
+from hangscope.model.rankset import counted
 
 if TYPE_CHECKING:
     from hangscope.history.entry import Entry

@@ -15,8 +15,8 @@ from hangscope.commands.options import (
     paths_argument,
     quiet_option,
 )
+from hangscope.commands.terminal import ProgressBar, tell
 from hangscope.errors import UsageError
-from hangscope.terminal import ProgressBar, tell
 
 
 @click.command(short_help="Reduce one node's dumps and logs to one file.")
@@ -34,7 +34,7 @@ def pack(paths: tuple[str, ...], output: str, force: bool, quiet: bool, **option
 
     For jobs whose dumps lie on each node's own disk: pack on every node, copy the packs together, analyse them.
     """
-    from hangscope import pack as packing
+    from hangscope.export import pack as packing
     from hangscope.ingest.files.archives import is_named_so
 
     end_in_order()

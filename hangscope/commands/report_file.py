@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from hangscope.commands.terminal import tell
 from hangscope.errors import UsageError
-from hangscope.output import write_report
-from hangscope.terminal import tell
+from hangscope.export.output import write_report
 
 
 def written(path: Path, render: Callable[[], str], force: bool, quiet: bool) -> bool:

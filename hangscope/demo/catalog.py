@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-from hangscope.dataclass import dataclass
 from hangscope.demo.runner import DemoError, Job, run_job
+from hangscope.model.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

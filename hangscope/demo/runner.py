@@ -21,9 +21,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import hangscope
-from hangscope.dataclass import dataclass
 from hangscope.demo import settings
 from hangscope.errors import HangscopeError
+from hangscope.model.dataclass import dataclass
 
 #: What the caller's own job or shell may have set, and what would change how the demo freezes.
 _OVERRIDDEN = ("TORCH", "NCCL_", "GLOO_", "MASTER_")

@@ -5,7 +5,7 @@ Ranks, hosts and seqs change from run to run and say nothing of the bug; cause, 
 
 from __future__ import annotations
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 from hangscope.report.reasons import user_frame
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.words import some_ranks

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hangscope.codec import ShapeError, from_plain
 from hangscope.errors import NoInputError
+from hangscope.model.codec import ShapeError, from_plain
 from hangscope.report.schema.document import SCHEMA, Document
 from hangscope.report.spans import without_spans
 from hangscope.report.words import clean

@@ -13,7 +13,7 @@ from hangscope.align.program import Programs
 from hangscope.align.waitgraph import Called, Host, Node, Root, WaitGraph
 from hangscope.explain.finding import AnyFinding, OwnCall, StuckCall
 from hangscope.explain.statements.statements import Statements
-from hangscope.incident import Incident
+from hangscope.model.incident import Incident
 
 
 class Aligned:

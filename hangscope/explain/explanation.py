@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope import incident
 from hangscope.align.waitgraph import Instance
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import (
@@ -40,6 +39,7 @@ from hangscope.explain.statements.bounds import behind
 from hangscope.explain.suspects import suspects
 from hangscope.explain.text.hypotheses import told
 from hangscope.explain.tie_breaker import decided
+from hangscope.model import incident
 
 PROVEN = (
     0.95  # the share of the waiting ranks that ranks account for whose program parts from that of their role

@@ -10,8 +10,8 @@ from hangscope.align.divergence import GroupHistory
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.p2p import Pair, PairInstance
 from hangscope.align.waitgraph import Instance, Root
-from hangscope.dataclass import dataclass
-from hangscope.incident import CallKind, Event, Group
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import CallKind, Event, Group
 
 
 @dataclass(frozen=True, slots=True)

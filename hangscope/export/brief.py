@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from hangscope.analysis import Analysis
-from hangscope.conclusion import Evidence
-from hangscope.dataclass import dataclass
-from hangscope.rankset import compress, counted, ranks_phrase
+from hangscope.model.conclusion import Evidence
+from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import compress, counted, ranks_phrase
 from hangscope.report import told
 from hangscope.report.masking.secrets import mask_text
 from hangscope.report.reasons import (

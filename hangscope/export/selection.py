@@ -8,11 +8,11 @@ from typing import Any
 from hangscope.align.p2p import PairInstance
 from hangscope.align.waitgraph import Instance
 from hangscope.analysis import Analysis
-from hangscope.dataclass import dataclass
 from hangscope.errors import UsageError
-from hangscope.incident import Incident, Queue, State
-from hangscope.regex import regex
-from hangscope.table import queues_of
+from hangscope.export.frame import queues_of
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import Incident, Queue, State
+from hangscope.model.regex import regex
 
 #: Collectives before and after the first pending one that `around_divergence` keeps.
 AROUND = 8

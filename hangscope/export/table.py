@@ -1,6 +1,6 @@
 """The collective-sequence table as a file: CSV, JSON lines, Parquet or aligned text, written some ranks at a time.
 
-The columns are those of `hangscope.table`. Times are text in JSON lines, because many readers lose integers above 2^53.
+The columns are those of `hangscope.export.frame`. Times are text in JSON lines, because many readers lose integers above 2^53.
 Memory follows the calls of the job as they are held for the analysis, and not the rows that are written.
 """
 
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from hangscope.analysis import Analysis
 from hangscope.errors import UsageError
+from hangscope.export.frame import COLUMNS, TableBuilder
 from hangscope.export.selection import Selection
 from hangscope.report.masking.secrets import mask_text
 from hangscope.report.words import clean
-from hangscope.table import COLUMNS, TableBuilder
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,11 +18,11 @@ from typing import Any, BinaryIO
 
 from hangscope._version import __version__
 from hangscope.analysis import Analysis
-from hangscope.dataclass import dataclass
 from hangscope.export.selection import is_p2p
-from hangscope.incident import CallKind, Queue, State
 from hangscope.knowledge.callsite import user_frame
-from hangscope.rankset import compress
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import CallKind, Queue, State
+from hangscope.model.rankset import compress
 from hangscope.report import told
 from hangscope.report.masking.secrets import mask_text
 from hangscope.report.pictures.call_diff.behaviour import Folding

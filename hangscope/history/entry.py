@@ -8,9 +8,9 @@ from collections import defaultdict
 from dataclasses import fields
 
 from hangscope.analysis import Analysis
-from hangscope.dataclass import dataclass
 from hangscope.ingest.job_logs.faults import Xid
-from hangscope.rankset import compress
+from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import compress
 from hangscope.report.masking.secrets import mask_text
 from hangscope.report.reasons import user_frame
 from hangscope.report.schema.document import Document

@@ -14,7 +14,7 @@ from functools import lru_cache
 from math import exp, expm1, lgamma, log1p
 from typing import Any
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

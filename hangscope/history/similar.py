@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timezone
 
-from hangscope.dataclass import dataclass
 from hangscope.history.entry import Entry
+from hangscope.model.dataclass import dataclass
 from hangscope.report.schema.document import SeenBefore
 
 ALIKE = 0.8  # share of the weight of what is known that has to agree

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from hangscope.errors import HangscopeError
 from hangscope.history.entry import NAMES, Entry, Use
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 from hangscope.report.masking.secrets import mask_text
 
 VERSION = 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.errors import Note
-from hangscope.incident import Absence, Incident, Input, RankRecord
 from hangscope.ingest.detail_checks import detail_helpers, with_pending_checks
 from hangscope.ingest.evidence import snapshots, text_evidence
 from hangscope.ingest.evidence.attempts import drop_copies
@@ -23,6 +22,7 @@ from hangscope.ingest.queues import QueueBuilder
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.roles import roles
 from hangscope.ingest.workers.reading import Reading
+from hangscope.model.incident import Absence, Incident, Input, RankRecord
 
 
 def assemble(

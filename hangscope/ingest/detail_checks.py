@@ -9,8 +9,8 @@ from __future__ import annotations
 from array import array
 from dataclasses import replace
 
-from hangscope.incident import State
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.model.incident import State
 
 
 def detail_helpers(recording: Recording) -> set[str]:

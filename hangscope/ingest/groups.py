@@ -11,12 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hangscope.incident import Group
 from hangscope.ingest.detail_checks import detail_helpers
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.values import short_number
+from hangscope.model.incident import Group
 
 Members = tuple[int, ...]
 #: name and members; None: the members are not known

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from hangscope.dataclass import dataclass
-from hangscope.incident import CallKind, Frame, Kinds, Sizes, Stack
 from hangscope.ingest.recorder.calls.own_sizes import OwnSizes, may_differ
 from hangscope.ingest.recorder.recording import KindRow, Recording, StackRow
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import CallKind, Frame, Kinds, Sizes, Stack
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from hangscope.dataclass import dataclass
-from hangscope.incident import Absence, Frontier, Queue, RankRecord, State
 from hangscope.ingest.groups import GroupIndex
 from hangscope.ingest.kinds import KindTable
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import Absence, Frontier, Queue, RankRecord, State
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hangscope.incident import Group
+from hangscope.model.incident import Group
 
 _ROLE_WORDS = (
     ("ep", ("expert_model", "expert_tensor", "expert", "_ep", "moe")),

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 
-from hangscope.incident import CallKind, Frame, Stack
-from hangscope.regex import regex
+from hangscope.model.incident import CallKind, Frame, Stack
+from hangscope.model.regex import regex
 
 _LIBRARY = regex(
     r"(?:^|/)(?:site-packages|dist-packages|lib/python3(?:\.\d+)?|torch/(?:distributed|nn|autograd|utils|_dynamo|_tensor|optim|cuda|amp|_ops)"

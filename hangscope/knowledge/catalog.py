@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import textwrap
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain
 
-from hangscope.dataclass import dataclass
-from hangscope.incident import Frame, Stack
 from hangscope.knowledge.callsite import user_frames
 from hangscope.knowledge.loading import own_rules
 from hangscope.knowledge.rule import HANDLER, Rule
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import Frame, Stack
 
 LOOP = "loop"
 _MOST_READ = 65536

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from hangscope.dataclass import dataclass
-from hangscope.incident import Frame
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import Frame
 
 #: Where a library's own control flow stands when this frame is on the stack. `loop` holds everything and tells nothing.
 STAGES = ("loop", "construction", "epoch start", "step", "epoch end", "evaluation", "teardown")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 
 if TYPE_CHECKING:
     from hangscope.report.schema.document import Document

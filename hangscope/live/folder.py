@@ -23,9 +23,9 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from hangscope.dataclass import dataclass
+from hangscope.export.output import replace_file
 from hangscope.ingest.files.run_evidence import RESOLVED
-from hangscope.output import replace_file
+from hangscope.model.dataclass import dataclass
 
 _MOST_ATTEMPTS = 10_000
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 
 Version = tuple[int, int]
 NEWEST: Version = (99, 0)

@@ -10,7 +10,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from hangscope.codec import to_plain
+from hangscope.model.codec import to_plain
 from hangscope.report.schema.document import Document
 
 

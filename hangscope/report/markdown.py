@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from hangscope.dataclass import dataclass
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.regex import regex
 from hangscope.report.schema.document import Document
 from hangscope.report.ticket import Block, Line, Piece, ticket
 

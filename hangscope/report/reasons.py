@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.conclusion import Evidence, Hypothesis
-from hangscope.frames import Frame
 from hangscope.knowledge.callsite import is_user
 from hangscope.knowledge.catalog import CATALOG
-from hangscope.rankset import counted, ranks_phrase
-from hangscope.regex import regex
+from hangscope.model.conclusion import Evidence, Hypothesis
+from hangscope.model.frames import Frame
+from hangscope.model.rankset import counted, ranks_phrase
+from hangscope.model.regex import regex
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.words import duration, utc
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from hangscope.analysis import Analysis
-    from hangscope.conclusion import Verdict
+    from hangscope.model.conclusion import Verdict
     from hangscope.report.schema.document import Document
 
 
@@ -63,8 +63,8 @@ class Report:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """Return the collective-sequence table: one row per (rank, group, call); see `hangscope.table`."""
-        from hangscope.table import build_table
+        """Return the collective-sequence table: one row per (rank, group, call); see `hangscope.export.frame`."""
+        from hangscope.export.frame import build_table
 
         table = build_table(self._analysis, full=self._full_table)
         if self._redacted:
@@ -125,6 +125,6 @@ class Report:
         `force`; a device or a pipe is written into. Raises UsageError for what is refused, OSError where it cannot be
         written.
         """
-        from hangscope.output import write_report
+        from hangscope.export.output import write_report
 
         write_report(Path(path), self.to_html(), force=force)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hangscope.rankset import compress
-from hangscope.regex import regex
+from hangscope.model.rankset import compress
+from hangscope.model.regex import regex
 
 MARK = "\x01"
 LONG_LIST = 64

@@ -14,9 +14,9 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.align.p2p import PairInstance
 from hangscope.align.waitgraph import Instance, Node, OpenCall, Unnamed, WaitGraph
 from hangscope.analysis import Analysis
-from hangscope.conclusion import Verdict
-from hangscope.incident import CallKind, Incident, State
 from hangscope.knowledge.callsite import user_frame
+from hangscope.model.conclusion import Verdict
+from hangscope.model.incident import CallKind, Incident, State
 from hangscope.report.words import sizes_words
 
 

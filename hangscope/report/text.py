@@ -6,8 +6,8 @@ import re
 import shutil
 import textwrap
 
-from hangscope.conclusion import Evidence
-from hangscope.rankset import counted, ranks_phrase
+from hangscope.model.conclusion import Evidence
+from hangscope.model.rankset import counted, ranks_phrase
 from hangscope.report.reasons import (
     commands,
     deciding_facts,

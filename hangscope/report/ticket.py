@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from hangscope.conclusion import Evidence
-from hangscope.dataclass import dataclass
-from hangscope.rankset import counted, ranks_phrase
+from hangscope.model.conclusion import Evidence
+from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import counted, ranks_phrase
 from hangscope.report.reasons import (
     commands,
     deciding_facts,

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event, since_new_year
-from hangscope.frames import Stack
 from hangscope.ingest.job_logs.endings import Exit, ExitOk, ExternalEnd, WorkersEnded
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.printed import Printed
@@ -22,6 +19,9 @@ from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event, since_new_year
+from hangscope.model.frames import Stack
 from hangscope.report.schema.stories import PageFrame
 from hangscope.report.subject import Subject
 

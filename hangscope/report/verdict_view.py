@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangscope.conclusion import CallRef, Verdict
-from hangscope.incident import Group, Incident
+from hangscope.model.conclusion import CallRef, Verdict
+from hangscope.model.incident import Group, Incident
 from hangscope.report.schema.document import CulpritPart, Explains, GroupRef, VerdictPart
 
 _CULPRITS = 64  # named with host and device

@@ -9,10 +9,10 @@ from typing import Any
 
 from hangscope.analysis import Analysis
 from hangscope.errors import Note
-from hangscope.incident import Absence, Incident, Input, RankRecord
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.knowledge.callsite import user_frame
-from hangscope.rankset import compress, ranks_phrase
+from hangscope.model.incident import Absence, Incident, Input, RankRecord
+from hangscope.model.rankset import compress, ranks_phrase
 from hangscope.report.masking.redaction import CONTRACT, Redaction
 from hangscope.report.masking.secrets import mask_text
 from hangscope.report.masking.walk import change_texts, texts_in

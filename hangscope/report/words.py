@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from hangscope.conclusion import CallRef
-from hangscope.rankset import compress
-from hangscope.regex import regex
+from hangscope.model.conclusion import CallRef
+from hangscope.model.rankset import compress
+from hangscope.model.regex import regex
 
 #: What a rank is in an incident, in the order of the rank map's states.
 ROLES = ("waiting", "culprit", "idle", "unseen")

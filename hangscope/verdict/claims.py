@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.causes.case import Case, Match, at
-from hangscope.dataclass import dataclass
-from hangscope.rankset import agree, ranks_phrase
+from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import agree, ranks_phrase
 
 
 @dataclass(frozen=True, slots=True)

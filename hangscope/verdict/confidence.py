@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterator, Sequence
 
 from hangscope.causes.case import Case, Match
 from hangscope.causes.ends.process import shows_a_wait
-from hangscope.conclusion import Collect
-from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.deaths import doubt
 from hangscope.explain.text.excerpt import beyond_the_text, not_collected, without_a_log
-from hangscope.incident import Absence
 from hangscope.ingest.evidence.stack_owners import OF_NO_RANK
 from hangscope.ingest.job_logs.held import Computing
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
-from hangscope.rankset import agree, ranks_phrase
+from hangscope.model.conclusion import Collect
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import Absence
+from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict.damage import TOLD, damage
 from hangscope.verdict.proof import OF_THE_LOOP, prove
 from hangscope.verdict.status import trouble

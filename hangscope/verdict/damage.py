@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangscope.causes.case import Case, Match
 from hangscope.explain.statements.deaths import REPLACED
-from hangscope.incident import Incident
+from hangscope.model.incident import Incident
 
 #: Notes that say of a file that its bytes are not what was written. A file that was not read at all is no evidence.
 CODES = frozenset(

@@ -8,10 +8,10 @@ from dataclasses import field, replace
 from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
-from hangscope.conclusion import Hypothesis, RuledOut, Verdict
-from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Candidate, Circular, Different
 from hangscope.explain.text.stop import find_stop
+from hangscope.model.conclusion import Hypothesis, RuledOut, Verdict
+from hangscope.model.dataclass import dataclass
 from hangscope.verdict import substantiation, verdicts
 from hangscope.verdict.answer.compose import answered
 from hangscope.verdict.confidence import LEVELS, confidence, missing_inputs

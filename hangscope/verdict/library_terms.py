@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.causes.case import Case, Match, at, who
-from hangscope.conclusion import Evidence
 from hangscope.explain.finding import Different, Extra, Stalled
-from hangscope.incident import Frame, Stack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame, user_frames
 from hangscope.knowledge.library import Reading, first_difference
 from hangscope.knowledge.rule import Rule, Situation
-from hangscope.rankset import ranks_phrase
+from hangscope.model.conclusion import Evidence
+from hangscope.model.incident import Frame, Stack
+from hangscope.model.rankset import ranks_phrase
 
 _OF_ALL = frozenset({"model_mismatch"})  # causes whose line is that of every rank
 _ALONE = frozenset({"rank_conditional_collective", "collective_mismatch"})

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hangscope.conclusion import Evidence, Verdict
 from hangscope.knowledge.catalog import CATALOG
-from hangscope.rankset import ranks_phrase
-from hangscope.regex import regex
+from hangscope.model.conclusion import Evidence, Verdict
+from hangscope.model.rankset import ranks_phrase
+from hangscope.model.regex import regex
 from hangscope.verdict.claims import Act, Blocked
 
 TITLE, SUMMARY, EXPLANATION = 80, 240, 900

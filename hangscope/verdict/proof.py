@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from hangscope.causes.case import Case, Match
 from hangscope.causes.difference import Difference
-from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Different, Extra, Source, Unseen
 from hangscope.explain.statements.odd_lines import OddLine
 from hangscope.knowledge.callsite import user_frame
-from hangscope.rankset import ranks_phrase
+from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import ranks_phrase
 
 CALLS, OUTPUT = "the recorded collectives", "the program's output"
 #: What names a rank, in words.

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 
 from hangscope.causes.case import Case, Match
 from hangscope.causes.mismatch import describe
-from hangscope.conclusion import Alternative, Hypothesis, RuledOut, Verdict
-from hangscope.dataclass import dataclass
 from hangscope.explain.finding import Absent, Different, Extra, Unpaired, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.knowledge.catalog import CATALOG
-from hangscope.rankset import agree, ranks_phrase
+from hangscope.model.conclusion import Alternative, Hypothesis, RuledOut, Verdict
+from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import agree, ranks_phrase
 
 MOST_HYPOTHESES, MOST_ALTERNATIVES, MOST_RULED_OUT = 6, 3, 12
 #: Causes that say in what calls differ; `collective_mismatch` says that none of them does.

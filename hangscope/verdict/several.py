@@ -13,7 +13,7 @@ from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
 from hangscope.explain.finding import Explanation, Finding
 from hangscope.explain.predict import Replay
-from hangscope.rankset import ranks_phrase
+from hangscope.model.rankset import ranks_phrase
 
 MOST = 4  # faults of one freeze that are told apart; more at once have one reason, which is looked for first
 

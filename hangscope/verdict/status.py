@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case
-from hangscope.events import Event
 from hangscope.explain.finding import Lagging
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, JobCompleted, WorkersEnded
 from hangscope.ingest.job_logs.excerpt import Excerpt
@@ -19,6 +18,7 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.store import StoreUnreachable
+from hangscope.model.events import Event
 from hangscope.verdict.damage import damaged_files
 
 #: Of the kinds of lines that are not calm, those that a job which goes on leaves as well.

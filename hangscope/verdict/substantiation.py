@@ -13,11 +13,11 @@ from itertools import islice
 from hangscope.causes.case import Case, Match, quote
 from hangscope.causes.corroboration import corroboration
 from hangscope.causes.mismatch import describe
-from hangscope.conclusion import Evidence, Hypothesis, Verdict
 from hangscope.explain.predict import Replay
-from hangscope.incident import CallKind
 from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
+from hangscope.model.conclusion import Evidence, Hypothesis, Verdict
+from hangscope.model.incident import CallKind
 from hangscope.verdict.claims import Issued, Reached
 from hangscope.verdict.rivals import blocked_without
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.causes.case import Case, Match, at, of_odd_line, quote
-from hangscope.conclusion import CallRef, Collect, Evidence, Location, Verdict
 from hangscope.explain.predict import Replay
 from hangscope.explain.text.stop import Stop
-from hangscope.incident import CallKind, Group
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
-from hangscope.rankset import agree, ranks_phrase
+from hangscope.model.conclusion import CallRef, Collect, Evidence, Location, Verdict
+from hangscope.model.incident import CallKind, Group
+from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict import substantiation
 from hangscope.verdict.claims import Act, Blocked, act, blocked
 from hangscope.verdict.confidence import LEVELS, next_files

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from hangscope.align.matching import difference, match_key, match_keys
-from hangscope.incident import PROVING_OPS, CallKind
 from hangscope.ingest.recorder.flight_recorder import reduce_dump
 from hangscope.ingest.recorder.values import user_op
+from hangscope.model.incident import PROVING_OPS, CallKind
 from tests.conftest import analyze
 from tests.dump_writer import job, write_all
 

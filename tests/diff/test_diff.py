@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangscope.codec import ShapeError, from_plain, to_plain
 from hangscope.diff import compare, load
 from hangscope.errors import NoInputError
+from hangscope.model.codec import ShapeError, from_plain, to_plain
 from hangscope.report.html.render import render_html
 from hangscope.report.json import render_json
 from hangscope.report.schema.document import Document

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import hangscope
-from hangscope.codec import from_row, to_row
-from hangscope.events import Event
 from hangscope.ingest.recorder import pack_file
 from hangscope.ingest.workers import answer, reader
+from hangscope.model.codec import from_row, to_row
+from hangscope.model.events import Event
 from tests.conftest import FIXTURES
 from tests.dump_writer import stuck, write_all
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hangscope.api import Report
-from hangscope.conclusion import Verdict
+from hangscope.model.conclusion import Verdict
 from tests.conftest import analyze
 from tests.dump_writer import stuck, write_all
 from tests.nccl_jobs import Answer, incident_lines, write_incident

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import hangscope
-from hangscope.conclusion import Verdict
+from hangscope.model.conclusion import Verdict
 
 TIMEOUT = "[rank{r}]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 60000ms for recv operation to complete"
 

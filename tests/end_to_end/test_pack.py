@@ -20,9 +20,9 @@ import pytest
 
 import hangscope
 from hangscope.errors import NoInputError, UsageError
+from hangscope.export.pack import pack
 from hangscope.ingest.recorder import pack_file
 from hangscope.ingest.workers import reader
-from hangscope.pack import pack
 from tests.conftest import FIXTURES, Run, analyze
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))

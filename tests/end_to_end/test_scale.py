@@ -28,7 +28,7 @@ from hangscope.ingest.recorder.members import Members, parse_members
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers import reader
 from hangscope.ingest.workers.reading import Reading
-from hangscope.rankset import compress
+from hangscope.model.rankset import compress
 from hangscope.report.view import build_document
 from tests.conftest import analyze
 from tests.in_thread import InThisThread

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import hangscope
-from hangscope.conclusion import Verdict
+from hangscope.model.conclusion import Verdict
 from tests.conftest import analyze
 
 pytestmark = pytest.mark.slow

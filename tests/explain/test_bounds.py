@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hangscope.align.program import Programs
-from hangscope.incident import Absence
+from hangscope.model.incident import Absence
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, world
 from tests.text_lines import DEFAULT, judged, observed, short, status, timeout, told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hangscope.explain.statements.gloo_sizes import part_of
-from hangscope.incident import CallKind
+from hangscope.model.incident import CallKind
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import pytest
 from hangscope.api import Report
 from hangscope.errors import UsageError
 from hangscope.export import table as tables
+from hangscope.export.frame import COLUMNS, TableBuilder
 from hangscope.export.selection import Selection, parse_ranks, parse_seqs
 from hangscope.export.table import format_of, is_table, write_table
-from hangscope.table import COLUMNS, TableBuilder
 from tests.conftest import Run, analyze
 from tests.dump_writer import Recorder, job, write_all
 

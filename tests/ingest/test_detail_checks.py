@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.incident import State
 from hangscope.ingest.detail_checks import with_pending_checks
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.model.incident import State
 from tests.conftest import analyze
 from tests.verdicts import blame, level, recorder_of
 

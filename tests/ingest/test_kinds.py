@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from hangscope.align.matching import hard_keys, site_keys
-from hangscope.incident import Incident
+from hangscope.export.pack import pack
 from hangscope.ingest.assemble import assemble
 from hangscope.ingest.recorder.interning import Interner
 from hangscope.ingest.workers import reader
 from hangscope.ingest.workers.reading import Reading
 from hangscope.ingest.workers.wire_check import BadAnswer, check_wire
-from hangscope.pack import pack
+from hangscope.model.incident import Incident
 from tests.conftest import analyze
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))

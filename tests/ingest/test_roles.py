@@ -1,5 +1,5 @@
-from hangscope.incident import Group
 from hangscope.ingest.roles import roles
+from hangscope.model.incident import Group
 
 
 def role_of(*groups: tuple[str, str, tuple[int, ...]], world: int = 8) -> list[str | None]:

@@ -87,8 +87,8 @@ def worker(target: Path) -> None:
 
 def main(names: list[str]) -> None:
     sys.path.insert(0, str(HERE.parents[1]))
-    from hangscope.incident import Frame
     from hangscope.knowledge.library import own_knowledge
+    from hangscope.model.incident import Frame
 
     kept = Path(os.environ.get("RECORD_INTO") or HERE / "frames.json")
     known = json.loads(kept.read_text()) if names and kept.exists() else {}

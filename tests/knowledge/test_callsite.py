@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hangscope.incident import CallKind, Frame, Stack
 from hangscope.knowledge.callsite import is_gradient, position_to_loop
+from hangscope.model.incident import CallKind, Frame, Stack
 
 
 @pytest.mark.parametrize(("line", "peers", "where"), [(31, 29, "beyond"), (14, 29, "before"), (31, 40, None)])

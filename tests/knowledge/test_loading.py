@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from hangscope.errors import Note
-from hangscope.incident import Frame
 from hangscope.knowledge.loading import known_packages, own_rules, parse_rules, read_rules
 from hangscope.knowledge.rule import FramePattern
+from hangscope.model.incident import Frame
 
 GOOD = """
 library = "ours"

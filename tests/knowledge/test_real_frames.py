@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.incident import Frame, Stack
 from hangscope.knowledge.library import own_knowledge
 from hangscope.knowledge.loading import own_rules
+from hangscope.model.incident import Frame, Stack
 
 HERE = Path(__file__).resolve().parent
 RECORDED: dict[str, list[list[tuple[str, str, int]]]] = json.loads((HERE / "frames.json").read_text())

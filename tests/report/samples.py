@@ -8,9 +8,19 @@ from typing import Any
 import numpy as np
 
 from hangscope.analysis import analyse
-from hangscope.codec import from_plain, to_plain
-from hangscope.frames import Frame
-from hangscope.incident import CallKind, Frontier, Group, Incident, Input, Kinds, Queue, RankRecord, State
+from hangscope.model.codec import from_plain, to_plain
+from hangscope.model.frames import Frame
+from hangscope.model.incident import (
+    CallKind,
+    Frontier,
+    Group,
+    Incident,
+    Input,
+    Kinds,
+    Queue,
+    RankRecord,
+    State,
+)
 from hangscope.report.empty import empty_document
 from hangscope.report.schema.document import Document
 from hangscope.report.view import build_document

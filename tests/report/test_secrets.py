@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.codec import to_plain
+from hangscope.model.codec import to_plain
 from hangscope.report.masking.secrets import mask_text
 from hangscope.report.masking.walk import change_texts, texts_in
 from tests.report.samples import document

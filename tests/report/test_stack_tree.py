@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from hangscope.frames import Frame, Stack
+from hangscope.model.frames import Frame, Stack
 from hangscope.report.pictures.stack_tree import merged, tree_text
 
 MAIN, STEP, LOAD, WAIT = (

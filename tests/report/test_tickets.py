@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.conclusion import Evidence, Hypothesis
+from hangscope.model.conclusion import Evidence, Hypothesis
 from hangscope.report.markdown import DIALECTS, cut_to, render_markdown
 from hangscope.report.reasons import deciding_facts, mentions
 from hangscope.report.schema.document import SeenBefore

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.conclusion import Verdict
+from hangscope.model.conclusion import Verdict
 from tests.text_lines import DEFAULT, c10, judged, timeout, told
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hangscope.conclusion import Verdict
+from hangscope.model.conclusion import Verdict
 from tests.conftest import analyze
 
 

@@ -6,8 +6,6 @@ from math import inf
 
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.init import never_formed
-from hangscope.conclusion import Evidence
-from hangscope.events import Event
 from hangscope.explain.finding import Absent, Different, Extra, Lagging, Nothing, Unseen
 from hangscope.explain.statements.standstill import for_hours, stood_still
 from hangscope.explain.statements.statements import Death
@@ -22,6 +20,8 @@ from hangscope.ingest.torch_logs.store import RendezvousBegun
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user
+from hangscope.model.conclusion import Evidence
+from hangscope.model.events import Event
 
 REASONS = {
     "preemption": "was preempted",

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.participation import busy, calls_stay_open
-from hangscope.conclusion import Evidence, Source
 from hangscope.explain.finding import Absent, Unseen
 from hangscope.explain.statements.odd_lines import said_by_others
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.explain.text.steps import last_output
-from hangscope.incident import Event, RankRecord
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.torch_logs.c10d import (
@@ -25,7 +23,9 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrier,
     MonitoredBarrierWitness,
 )
-from hangscope.rankset import agree
+from hangscope.model.conclusion import Evidence, Source
+from hangscope.model.incident import Event, RankRecord
+from hangscope.model.rankset import agree
 
 _SWEPT = frozenset({-15, 143})  # how who lives ends when torchrun's agent ends all
 _LOOK = "Find out how {} ended: look for an exit code or signal in the launcher's output, and in the kernel log of the host."

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from hangscope.causes.case import Case, Match, answer, who
 from hangscope.causes.device import device_error, remedy
-from hangscope.events import Event
 from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.statements.statements import INTERRUPTS
 from hangscope.explain.text.stop import find_stop
@@ -20,7 +19,8 @@ from hangscope.ingest.torch_logs.exception_meaning import is_symptom
 from hangscope.ingest.torch_logs.store import FsdpOrder
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
-from hangscope.rankset import ranks_phrase
+from hangscope.model.events import Event
+from hangscope.model.rankset import ranks_phrase
 
 _ENDED_BY_LAUNCHER = frozenset({0, -15, 143})
 _KILLED = frozenset({-9, -11, -7, -4, -8})

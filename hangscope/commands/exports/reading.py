@@ -16,8 +16,8 @@ from hangscope.commands.options import (
     paths_argument,
     quiet_option,
 )
+from hangscope.commands.terminal import ProgressBar, show, tell
 from hangscope.errors import UsageError
-from hangscope.terminal import ProgressBar, show, tell
 
 if TYPE_CHECKING:
     from hangscope.report.report import Report
@@ -62,7 +62,7 @@ def write_binary(
     force: bool,
 ) -> None:
     """Write a file as all of hangscope are written, with one sentence where that cannot be. Raises UsageError."""
-    from hangscope.output import write_file
+    from hangscope.export.output import write_file
 
     try:
         write_file(Path(output), write, is_ours, kind, force=force)

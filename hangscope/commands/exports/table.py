@@ -9,8 +9,8 @@ import click
 
 from hangscope.commands.exports.reading import read, reading_options, write_binary
 from hangscope.commands.options import max_bytes_option
-from hangscope.rankset import counted
-from hangscope.terminal import tell
+from hangscope.commands.terminal import tell
+from hangscope.model.rankset import counted
 
 
 @click.command(

@@ -14,7 +14,7 @@ from hangscope.align.waitgraph import Called
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall, Unpaired
 from hangscope.explain.predict import Replay
-from hangscope.incident import CallKind, State
+from hangscope.model.incident import CallKind, State
 
 AGREEING = 2  # ranks of the same role that must agree against those that deviate
 

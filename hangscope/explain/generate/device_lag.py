@@ -11,8 +11,8 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.align.waitgraph import Called, Host, Instance
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Lagging, OwnCall, Stalled, Unstarted
-from hangscope.incident import PROVING_OPS, State
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
+from hangscope.model.incident import PROVING_OPS, State
 
 
 def device_lag(aligned: Aligned) -> tuple[frozenset[int], Lagging | None]:

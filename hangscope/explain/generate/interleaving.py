@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from hangscope.align.program import Program, Programs
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 
 ANCHORS = 48  # shared calls that are tried as a common start
 PROVEN_ALIKE = 12  # calls before a parting that must agree

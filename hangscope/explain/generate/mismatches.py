@@ -7,8 +7,8 @@ from hangscope.align.waitgraph import Instance
 from hangscope.explain.aligned import Aligned, reached_from
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall
 from hangscope.explain.generate.peer_groups import one_fault
-from hangscope.incident import CallKind
 from hangscope.knowledge.library import off_the_step, own_knowledge
+from hangscope.model.incident import CallKind
 
 _MOST_GROUPS = 64  # whose mismatches are compared
 

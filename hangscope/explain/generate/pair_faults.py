@@ -13,7 +13,7 @@ from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import OwnCall, Unpaired
 from hangscope.explain.generate.peer_groups import one_fault
 from hangscope.explain.generate.self_deviation import Deviation, deviations
-from hangscope.incident import State
+from hangscope.model.incident import State
 
 COMPARED = 128  # ranks of a circle whose programs are looked at, those of its sends and receives first; and pairs that are open
 

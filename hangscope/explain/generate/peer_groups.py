@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import AnyFinding, Finding
-from hangscope.incident import Group
+from hangscope.model.incident import Group
 
 
 def one_fault(aligned: Aligned, first: AnyFinding, others: Iterable[Finding]) -> AnyFinding:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from hangscope.align.program import HISTORY, Programs
 from hangscope.align.sequence_diff import expected
-from hangscope.dataclass import dataclass
-from hangscope.incident import CallKind
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import CallKind
 
 LAST_CALLS = 48  # how far back a rank's own deviations are looked for
 

@@ -14,12 +14,9 @@ from dataclasses import field, replace
 
 import numpy as np
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.statements.told_calls import InCall, ToldCalls, with_refused
 from hangscope.explain.statements.told_groups import Key, ToldGroups
-from hangscope.incident import Absence, Frontier, Incident, Queue, RankRecord, State
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.torch_logs.c10d import (
     AsyncError,
@@ -29,6 +26,9 @@ from hangscope.ingest.torch_logs.c10d import (
     WatchdogTimeout,
 )
 from hangscope.ingest.torch_logs.store import StoreTimeout
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.incident import Absence, Frontier, Incident, Queue, RankRecord, State
 
 _POINT_TO_POINT = frozenset({"send", "recv", "recv_any_source"})
 _UNKNOWN_OPS = frozenset({"coalesced", ""})  # a batch, whose calls the line does not tell

@@ -10,8 +10,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from math import inf
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.explain.statements.statements import (
     CLOCK_SKEW,
     INTERRUPTS,
@@ -38,7 +36,9 @@ from hangscope.ingest.torch_logs.c10d import (
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.knowledge.callsite import is_user, user_frame
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _ABORTS = frozenset({-6, 134})  # by SIGABRT, as a launcher or a shell tells it
 _CLEANUPS = frozenset({-15, 143})

@@ -9,7 +9,6 @@ from hangscope.explain.statements.group_ranks import GroupRanks
 from hangscope.explain.statements.odd_lines import first_aftermath, odd_lines
 from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, WAITED, Death, Statements
 from hangscope.explain.statements.whereabouts import whereabouts
-from hangscope.incident import Incident
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, ExternalEnd
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.job_logs.printed import Printed
@@ -21,6 +20,7 @@ from hangscope.ingest.torch_logs.wrapper import (
     GlooTimeout,
     MonitoredBarrierWitness,
 )
+from hangscope.model.incident import Incident
 
 _CLOSED = frozenset({0, -15})  # how tasks end that somebody ended
 _ENDING = frozenset({-15, -9, 143, 137})  # signals with which jobs are ended

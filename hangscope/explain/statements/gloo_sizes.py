@@ -11,10 +11,10 @@ from __future__ import annotations
 from math import ceil
 
 from hangscope.align.matching import numel
-from hangscope.dataclass import dataclass
 from hangscope.explain.statements.statements import Statements
-from hangscope.incident import CallKind, Incident
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import CallKind, Incident
 
 _MOST = 1 << 20  # bytes of a part
 _ELEMENTS = {8: "Double Long", 4: "Float Int", 2: "Half BFloat16 Short", 1: "Byte Char Bool"}

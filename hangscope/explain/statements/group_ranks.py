@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from hangscope.events import Event
-from hangscope.incident import Group
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+from hangscope.model.events import Event
+from hangscope.model.incident import Group
 
 #: The group that an event speaks of: its name, or for lines that name none whether their own two ranks are equal.
 Label = tuple[str | None, bool]

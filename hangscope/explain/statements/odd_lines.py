@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from math import log2
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.job_logs.printed import Printed
-from hangscope.rankset import ranks_phrase
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.rankset import ranks_phrase
+from hangscope.model.regex import regex
 
 LEAST = 0.2  # score from which a line is worth showing
 TELLING = 0.5  # score of a line that is no habit, at the end of what its rank printed

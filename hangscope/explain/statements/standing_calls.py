@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from hangscope.dataclass import dataclass
 from hangscope.explain.statements.statements import Statements, Whereabouts
-from hangscope.frames import Stack
-from hangscope.incident import Absence, CallKind, Frontier, Incident, Queue, State
 from hangscope.knowledge.callsite import is_user, user_frames
+from hangscope.model.dataclass import dataclass
+from hangscope.model.frames import Stack
+from hangscope.model.incident import Absence, CallKind, Frontier, Incident, Queue, State
 
 _Lines = tuple[tuple[str, str, int], ...]
 #: torch's own functions of collectives: a stack shows their line that waits, a dump the one that enqueues

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from hangscope.events import Event, since_new_year
 from hangscope.explain.statements.statements import Statements
-from hangscope.incident import Incident
 from hangscope.ingest.job_logs.endings import ExternalEnd
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.model.events import Event, since_new_year
+from hangscope.model.incident import Incident
 
 ZONES = 900.0  # seconds: a printed clock may be in any time zone, and zones differ by quarters of an hour
 HOUR = 3600.0  # seconds: no time zone is nearer to UTC, which dumps count in, and is not UTC itself

@@ -7,12 +7,8 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import TypeVar
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.explain.statements.group_ranks import GroupRanks
 from hangscope.explain.statements.odd_lines import OddLine
-from hangscope.frames import Frame, Stack
-from hangscope.incident import CallKind
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -21,6 +17,10 @@ from hangscope.ingest.torch_logs.store import StoreTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import user_frame, waits_for_a_lock
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.frames import Frame, Stack
+from hangscope.model.incident import CallKind
 
 CTRL_C = "KeyboardInterrupt"  # what Ctrl-C raises
 INTERRUPTS = frozenset({CTRL_C, "SystemExit", "SignalException"})

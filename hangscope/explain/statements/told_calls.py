@@ -9,10 +9,10 @@ import numpy as np
 
 from hangscope.align.matching import numel
 from hangscope.explain.statements.statements import Statements
-from hangscope.incident import CallKind, Incident, Queue
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
+from hangscope.model.incident import CallKind, Incident, Queue
 
 #: What tells of the call that a rank was in when it gave up.
 InCall = WatchdogTimeout | AsyncError

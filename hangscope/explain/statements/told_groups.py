@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from hangscope.explain.statements.statements import Statements
-from hangscope.incident import Group, Incident
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+from hangscope.model.incident import Group, Incident
 
 #: (global rank, group name)
 Key = tuple[int, str]

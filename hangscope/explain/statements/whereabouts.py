@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangscope.explain.statements.statements import CTRL_C, Statements, Whereabouts
-from hangscope.frames import Stack
-from hangscope.incident import RankRecord
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import calls_collectives
 from hangscope.knowledge.library import before_signal, own_knowledge
-from hangscope.regex import regex
+from hangscope.model.frames import Stack
+from hangscope.model.incident import RankRecord
+from hangscope.model.regex import regex
 
 _COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
 #: where libraries make collectives, and what their functions that do are named after

@@ -14,12 +14,12 @@ from hangscope.explain.finding import Absent
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.stop import PROOFS
-from hangscope.incident import Frame, Incident, Stack
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.held import Held
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.knowledge.callsite import is_user, user_frame
-from hangscope.regex import regex
+from hangscope.model.incident import Frame, Incident, Stack
+from hangscope.model.regex import regex
 
 _READS_A_RESULT = "_maybe_opt_step"  # of torch/amp/grad_scaler.py, which asks each device whether it found an infinite number
 #: of CUDA's driver and runtime, and of HIP's

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 from hangscope.explain.statements.statements import Statements
-from hangscope.incident import Incident
+from hangscope.model.incident import Incident
 
 _SEEN_BESIDE_ONE = 3  # so many ranks must have been seen before the only one that was not is suspected
 

@@ -15,9 +15,9 @@ from hangscope.explain.finding import Different
 from hangscope.explain.statements.group_ranks import Label, label_of
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.sides import two_sides
-from hangscope.incident import CallKind, Incident, Stack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
+from hangscope.model.incident import CallKind, Incident, Stack
 
 Halves = Mapping[int, CallFingerprint]  # the ranks' own, by rank
 

@@ -18,7 +18,7 @@ from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.ras import ras
 from hangscope.explain.text.sites import sites
-from hangscope.incident import Incident
+from hangscope.model.incident import Incident
 
 Search = Callable[[Incident, Statements], Finding | None]
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from hangscope.ingest.job_logs.messages import Message
-from hangscope.rankset import ranks_phrase
-from hangscope.regex import regex
+from hangscope.model.rankset import ranks_phrase
+from hangscope.model.regex import regex
 
 _PART = regex(r"\[([^\[\]]{1,120})\]")
 _BLANK = regex(r"\{(\w{1,40})\}")

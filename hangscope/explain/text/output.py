@@ -14,7 +14,6 @@ from hangscope.explain.statements.standstill import by_steps
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.sides import stood
-from hangscope.incident import Event, Incident
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.progress import LoopLength, Progress
 from hangscope.ingest.nccl.hccl import HcclTimeout
@@ -31,6 +30,7 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrier,
     MonitoredBarrierWitness,
 )
+from hangscope.model.incident import Event, Incident
 
 #: What a rank prints that was aborted, or had a part in a check of all.
 _INVOLVED: tuple[type[Event], ...] = (

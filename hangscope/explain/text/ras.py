@@ -9,8 +9,8 @@ from collections import defaultdict
 
 from hangscope.explain.finding import Absent, Extra, Finding, OwnCall, StuckCall, Unseen
 from hangscope.explain.statements.statements import Statements
-from hangscope.incident import CallKind, Incident
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
+from hangscope.model.incident import CallKind, Incident
 
 
 def ras(incident: Incident, statements: Statements) -> Finding | None:

@@ -18,14 +18,14 @@ from hangscope.explain.finding import (
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.fingerprints import absent_of
 from hangscope.explain.text.sides import stood, two_sides
-from hangscope.incident import CallKind, Incident
 from hangscope.ingest.job_logs.launchers.horovod import HorovodStall
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier, MonitoredBarrierWitness
-from hangscope.regex import regex
+from hangscope.model.incident import CallKind, Incident
+from hangscope.model.regex import regex
 
 Ranks = tuple[int, ...]
 _SIZES = regex(r"\[([\d, ]{0,200})\]")

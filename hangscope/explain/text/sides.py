@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from hangscope.explain.finding import Different, OwnCall, StuckCall
 from hangscope.explain.statements.statements import Statements
-from hangscope.incident import CallKind, Stack
 from hangscope.knowledge.library import off_the_step, own_knowledge
+from hangscope.model.incident import CallKind, Stack
 
 
 def stood(rank: int, statements: Statements) -> StuckCall:

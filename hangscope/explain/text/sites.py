@@ -15,13 +15,13 @@ from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.output import errors
 from hangscope.explain.text.sides import stood, two_sides
 from hangscope.explain.text.stop import PROOFS
-from hangscope.incident import Incident
 from hangscope.ingest.job_logs.endings import ExternalEnd
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import is_user, user_frames
+from hangscope.model.incident import Incident
 
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
 _LEAST = 3  # stacks of which one may be the odd one

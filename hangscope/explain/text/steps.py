@@ -7,10 +7,10 @@ from functools import cached_property
 from hangscope.explain.finding import Finding
 from hangscope.explain.statements.odd_lines import OddLine
 from hangscope.explain.statements.statements import Statements
-from hangscope.incident import Incident
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.job_logs.progress import LoopLength, Progress
-from hangscope.regex import regex
+from hangscope.model.incident import Incident
+from hangscope.model.regex import regex
 
 _EPOCHS = regex(r"(?i)\bepoch\W{1,4}(\d{1,6}\.\d{1,6})")
 

@@ -10,11 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from time import gmtime, strftime
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.explain.statements.standstill import for_hours
 from hangscope.explain.statements.statements import Statements
-from hangscope.incident import CallKind, group_label
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.engines import EngineTimeout
 from hangscope.ingest.job_logs.launchers.horovod import HorovodStall
@@ -42,7 +39,10 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrier,
     MonitoredBarrierWitness,
 )
-from hangscope.rankset import counted, ranks_phrase
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.incident import CallKind, group_label
+from hangscope.model.rankset import counted, ranks_phrase
 
 #: Kinds of lines that prove that a rank waited until a timeout, the most telling first.
 PROOFS: tuple[type[Event], ...] = (

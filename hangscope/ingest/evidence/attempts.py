@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from hangscope.events import Event
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.torch_logs.c10d import ProcessDown
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.ingest.workers.reading import Reading
+from hangscope.model.events import Event
 
 AFTERMATH = 30.0  # seconds that a process may go on talking after its watchdog has ended it
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hangscope.dataclass import dataclass
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.model.dataclass import dataclass
 
 
 @dataclass

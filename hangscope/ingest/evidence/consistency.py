@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator
 import numpy as np
 
 from hangscope.errors import Note
-from hangscope.incident import State
 from hangscope.ingest.evidence.claim import Claim
+from hangscope.model.incident import State
 
 _TIMES = 16  # of a rank's last calls; no two processes make two calls each in the same nanoseconds
 _HINT = "copy the dumps again from where the job wrote them"

@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from hangscope.errors import Note
-from hangscope.events import Event
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, is_default_group
 from hangscope.ingest.workers.reading import Reading
-from hangscope.regex import regex
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 PREFIX = regex(r"\[rank(-?\d{1,400})\]:")
 HINT = "copy the log again from where the job wrote it, or leave it out"

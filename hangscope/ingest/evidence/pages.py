@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from hangscope.errors import Note
 from hangscope.ingest.workers.reading import Reading
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 _PAGE = regex(
     r"^(.*?)((?:stacks|pyspy_dump|fr_trace|torchcomms_fr_trace|c10d_health_check|torchcomms_health_check))_(\d{8}_\d{6})\.txt$"

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.events import Event
 from hangscope.ingest.evidence.attempts import with_attempts
 from hangscope.ingest.evidence.writers import Writers
 from hangscope.ingest.job_logs.endings import Exit, ExitOk
@@ -23,7 +22,8 @@ from hangscope.ingest.nccl.init import NcclInit
 from hangscope.ingest.nccl.join import Joined
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.workers.reading import Reading, Thread
-from hangscope.regex import regex
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 #: what kind of name, where it holds (a host or a folder; None: anywhere), and the number
 Name = tuple[str, "str | None", "int | None"]

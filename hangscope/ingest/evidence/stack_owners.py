@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from hangscope.errors import Note
-from hangscope.frames import Stack
 from hangscope.ingest.torch_logs.exception_meaning import is_library
 from hangscope.ingest.workers.reading import Thread
-from hangscope.regex import regex
+from hangscope.model.frames import Stack
+from hangscope.model.regex import regex
 
 STANDS = ": the main thread is at "  # before the places in such a note
 OF_NO_RANK = "stacks_of_no_rank"  # code of the note on a file of stacks of which no rank is known

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from hangscope.incident import PROVING_OPS, State
 from hangscope.ingest.evidence.claim import Claim, world_of
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.model.incident import PROVING_OPS, State
 
 CLOCK_SLACK = 2 * 10**9  # ns by which hosts' clocks may disagree
 APART = 60 * 10**9  # ns: clocks that disagree by more than a minute are no clocks

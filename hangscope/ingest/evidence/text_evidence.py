@@ -10,11 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import field, replace
 
-from hangscope.dataclass import dataclass
 from hangscope.errors import Note
-from hangscope.events import Event
-from hangscope.frames import Stack
-from hangscope.incident import Group, RankRecord
 from hangscope.ingest.evidence.attempts import without_earlier
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.misplaced_lines import misplaced
@@ -32,6 +28,10 @@ from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers.identity import merge_repeats
 from hangscope.ingest.workers.reading import Reading, Thread
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.frames import Stack
+from hangscope.model.incident import Group, RankRecord
 
 
 @dataclass(slots=True)

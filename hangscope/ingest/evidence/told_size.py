@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hangscope.events import Event
 from hangscope.ingest.job_logs.announced import Announced
 from hangscope.ingest.job_logs.launchers.horovod import HorovodStall
 from hangscope.ingest.nccl.init import NcclInit
@@ -18,6 +17,7 @@ from hangscope.ingest.torch_logs.store import DdpParams, StoreTimeout
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, MonitoredBarrier
 from hangscope.ingest.workers.reading import Reading
+from hangscope.model.events import Event
 
 
 def sizes(event: Event) -> Iterator[int]:

@@ -13,12 +13,12 @@ from dataclasses import field
 
 import numpy as np
 
-from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.ingest.evidence.claim import Claim, world_of
 from hangscope.ingest.evidence.snapshots import claim_rank
 from hangscope.ingest.files.naming import attempt_of
 from hangscope.ingest.workers.reading import Reading
+from hangscope.model.dataclass import dataclass
 
 _MOST = 8  # folders that are compared
 

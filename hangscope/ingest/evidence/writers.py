@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from hangscope.events import Event
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers.log_reading import LogReading
 from hangscope.ingest.workers.reading import Thread
+from hangscope.model.events import Event
 
 
 class Writers:

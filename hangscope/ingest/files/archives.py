@@ -15,9 +15,9 @@ from contextlib import ExitStack
 from functools import partial
 from typing import IO, Any
 
-from hangscope.dataclass import dataclass
 from hangscope.ingest.files.opening import GzipStream
 from hangscope.ingest.files.sniff import sniff
+from hangscope.model.dataclass import dataclass
 
 _NAMES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
 _ZIP, _ZSTD, _TAR_AT = b"PK\x03\x04", b"\x28\xb5\x2f\xfd", 257

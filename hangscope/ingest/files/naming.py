@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 _SUFFIXES = regex(r"(?:\.(?:json|pkl|pickle|bin|dump|trace|txt|out|log|fr|gz|zst)){1,8}$", re.IGNORECASE)
 _RANK = regex(r"(?<![a-z])rank[_\-.= ]?(\d{1,7})(?!\d)", re.IGNORECASE)

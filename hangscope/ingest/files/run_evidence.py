@@ -19,9 +19,9 @@ import stat
 from collections.abc import Mapping
 from typing import Any
 
-from hangscope.dataclass import dataclass
 from hangscope.errors import Note
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.regex import regex
 
 NAME = "evidence.json"
 SCHEMA = "hangscope.evidence/1"

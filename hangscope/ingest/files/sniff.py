@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 HEAD_BYTES = 8192
 

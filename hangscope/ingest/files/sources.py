@@ -14,13 +14,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 
-from hangscope.dataclass import dataclass
 from hangscope.errors import NoSuchPathError, Note
 from hangscope.ingest.files import remote, run_evidence, standard_input
 from hangscope.ingest.files.archives import is_named_so, may_be_archive
 from hangscope.ingest.files.run_evidence import RunEvidence
 from hangscope.ingest.files.scratch import scratch_folder
 from hangscope.ingest.files.unpacking import Unpacking
+from hangscope.model.dataclass import dataclass
 
 MAX_DEPTH = 4  # archives inside archives
 

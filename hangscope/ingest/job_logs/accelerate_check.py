@@ -16,13 +16,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import field
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _LEAST = 3  # processes of which one may be the odd one
 _SAYS = "due to shape mismatches. All shapes across devices must be valid"

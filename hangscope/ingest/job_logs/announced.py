@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.members import MAX_RANKS
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
 
 
 def _announced(line: Line, match: re.Match[str]) -> dict[str, Any] | None:

@@ -16,15 +16,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event, in_leap_year
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.job_logs.signals import KILLED_ABROAD, WORDS, is_shells, signal_name
 from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.values import short_number
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event, in_leap_year
+from hangscope.model.regex import regex
 
 if TYPE_CHECKING:
     from typing_extensions import Self

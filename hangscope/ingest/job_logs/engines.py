@@ -10,10 +10,10 @@ before 0.5 managers/scheduler.py; nvidia_resiliency_ext/fault_tolerance/rank_mon
 
 from __future__ import annotations
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.lines.forms import says
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _PREFIX = 120  # characters of a line in which its writer is told
 _COORDINATES = regex(

@@ -16,11 +16,11 @@ from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line, clean, quote
 from hangscope.ingest.recorder.members import MAX_RANKS
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 if sys.version_info >= (3, 11):
     import tomllib

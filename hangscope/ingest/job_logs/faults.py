@@ -12,11 +12,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.lines.forms import any_of, says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
 
 _SIZES = {
     "bytes": 1,

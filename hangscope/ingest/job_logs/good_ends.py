@@ -16,11 +16,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.job_logs.endings import WorkersEnded
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _NAME = regex(r"^\|\s{1,4}(\d{1,3})\s{1,4}\S.{0,60}\|\s{1,6}[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d")
 _USE = regex(

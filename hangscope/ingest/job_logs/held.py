@@ -15,9 +15,9 @@ hangscope/live/look/kernel.py and activity.py, one file for each rank.)
 
 from __future__ import annotations
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.lines.forms import any_of, says
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,15 +16,15 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.job_logs.engines import process_of
 from hangscope.ingest.lines.forms import integer
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.nccl.hccl import ToldRank
 from hangscope.ingest.recorder.members import MAX_RANKS
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 _END = r"(?:[\])>]:?|[:,|]|(?= )) ?"
 #: a clock without a date, or what counts seconds or milliseconds

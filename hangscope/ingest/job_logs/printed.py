@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.job_logs.own_rank import by_itself
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 KEPT = 64  # templates of one writer
 _FORMS = 1024  # lines that differ in more than digits, of one writer

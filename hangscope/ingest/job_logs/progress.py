@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.job_logs.own_rank import by_itself
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _LINE = regex(rb"[^\r\n]+")
 _CANDIDATE = regex(

@@ -19,11 +19,11 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event, hints_of
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event, hints_of
+from hangscope.model.regex import regex
 
 LEAST = 4  # bytes of a literal
 _ITEMS_SHOWN = 4000  # characters of a list that are read

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from hangscope.events import in_leap_year
 from hangscope.ingest.files.naming import rank_of_log, says_rank
-from hangscope.regex import regex
+from hangscope.model.events import in_leap_year
+from hangscope.model.regex import regex
 
 Found = dict[str, Any]
 Reader = Callable[..., None]

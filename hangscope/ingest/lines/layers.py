@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from hangscope.dataclass import dataclass
 from hangscope.ingest.lines.layer_readers import (
     Found,
     Reader,
@@ -23,7 +22,8 @@ from hangscope.ingest.lines.layer_readers import (
     take_vllm,
     takes,
 )
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.regex import regex
 
 CODE = r"[\w./<>+-]{1,200}\.(?:cpp|cc|cxx|h|hpp|cu|cuh|py)"
 CLOCK = r"(\d\d):(\d\d):(\d\d)"

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from hangscope.ingest.files import sniff
 from hangscope.ingest.lines.mend import LIMIT
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 _LAYERS = 4  # of quotations and blocks in each other
 _LEAST = 2  # lines that have a margin

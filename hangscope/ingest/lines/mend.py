@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Container
 from itertools import pairwise
 
-from hangscope.dataclass import dataclass
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.regex import regex
 
 LIMIT = 1 << 18  # bytes; no paste is longer, and what is longer is read as it is
 _WIDTH = 400  # of a terminal, in characters

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
+from hangscope.model.events import Event
 
 
 class LineParser:

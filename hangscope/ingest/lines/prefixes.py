@@ -14,11 +14,11 @@ from __future__ import annotations
 import re
 from typing import Any, TypeVar
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.lines.layer_readers import take_glog
 from hangscope.ingest.lines.layers import CLOCK, CODE, peel
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 TEXT_LIMIT = 500
 AnyEvent = TypeVar("AnyEvent", bound=Event)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hangscope.ingest.recorder.values import short_number
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 _MESSAGES = ("log", "message", "msg", "text", "line", "content", "body", "textPayload", "event")
 _ERRORS = ("exc_text", "exc_info", "exception", "stack_trace")

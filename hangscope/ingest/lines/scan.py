@@ -16,15 +16,15 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, BinaryIO
 
-from hangscope.dataclass import dataclass
 from hangscope.errors import Note
-from hangscope.events import Event
 from hangscope.ingest.lines.literals import finder_of
 from hangscope.ingest.lines.mend import LIMIT, mend
 from hangscope.ingest.lines.parser import BulkParser, LineParser
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.lines.records import unwrapped
 from hangscope.ingest.lines.split import pieces
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
 
 BLOCK = 1 << 20
 LINE_LIMIT = 1 << 16

@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 
 from hangscope.ingest.lines.layers import peel
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 _MOST = 4096  # pieces of one line
 _LONGEST_PREFIX = 400  # what wrappers put in front of a line is no longer

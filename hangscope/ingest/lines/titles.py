@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 
 from hangscope.ingest.files.naming import rank_of_log, says_rank
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 _SENTENCE = 160  # characters of a line that may be a title
 _TITLE_LIMIT = 80

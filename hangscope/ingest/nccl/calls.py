@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import re
 
-from hangscope.dataclass import dataclass
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import KindRow
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.regex import regex
 
 #: How many calls all processes of one input may keep; the oldest of each process go first.
 CALL_BUDGET = 1_000_000

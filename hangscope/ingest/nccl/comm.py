@@ -7,8 +7,8 @@ NCCL prints no name that holds in every release: `commId` for all communicators 
 
 from __future__ import annotations
 
-from hangscope.dataclass import dataclass
-from hangscope.incident import ASSUMED
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import ASSUMED
 
 
 @dataclass(slots=True)

@@ -13,12 +13,12 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.lines.forms import FormParser, says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.nccl.warn import NcclWarn
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _LINES = 12  # in which HCCL's own words follow the line that tells the rank
 _RANK = regex(r"\(PID:\d{1,10}, Device:-?\d{1,6}, RankID:(\d{1,7})\)")

@@ -8,11 +8,11 @@ from 2.29.2.
 
 from __future__ import annotations
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.nccl.line import version_tuple
 from hangscope.ingest.recorder.members import MAX_RANKS
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _POINTER = r"(?:0x[0-9a-fA-F]{1,16}|\(nil\))"
 _COMM = regex(

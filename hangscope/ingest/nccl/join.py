@@ -10,13 +10,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
-from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.init import START_BEFORE_BOOTSTRAP
 from hangscope.ingest.nccl.line import version_tuple
 from hangscope.ingest.nccl.ranks import Member, rank_members
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.model.dataclass import dataclass
 
 #: Ranks that all communicators of a job may have together: 16,384 ranks in 256 groups each; forged lines claim more.
 _MEMBERS_IN_ALL = 2**22

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hangscope.events import Event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.nccl.line import NcclLine
 from hangscope.ingest.nccl.warn import NcclWarn, classify
+from hangscope.model.events import Event
 
 _MARK = "Last error:"
 _UNMISTAKABLE = ("Duplicate GPU detected :", "Got completion from peer ")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.nccl import init
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.process import Process
+from hangscope.model.events import Event
 
 
 def describe(comm: Communicator, life: init.LifeLine, process: Process) -> None:

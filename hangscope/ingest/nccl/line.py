@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import re
 
-from hangscope.dataclass import dataclass
 from hangscope.ingest.lines.forms import integer
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.regex import regex
 
 #: What a line must contain to be worth parsing (`CCL version` is in NCCL's and RCCL's banner).
 LITERALS: tuple[bytes, ...] = (b"NCCL INFO", b"NCCL WARN", b"NCCL ABORT", b"CCL version")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hangscope.errors import Note
-from hangscope.events import Event
 from hangscope.ingest.lines.parser import BulkParser
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.nccl import calls, init, warn
@@ -26,7 +25,8 @@ from hangscope.ingest.nccl.process import Process
 from hangscope.ingest.nccl.processes import Processes, joined_to_a_cut_head
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.regex import regex
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 # Bounds on what a hostile file can make the parser keep.
 MAX_COMMUNICATORS = 262_144

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from hangscope.dataclass import dataclass
 from hangscope.errors import Note
-from hangscope.incident import State
 from hangscope.ingest.nccl.calls import CollLine, kind_of
 from hangscope.ingest.nccl.comm import Communicator, name_communicators
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import State
 
 _STEADY_CALLS = 3  # so many calls that opCount numbered one by one show that it does
 

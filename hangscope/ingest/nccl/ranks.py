@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 
-from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.model.dataclass import dataclass
 
 
 @dataclass(slots=True)

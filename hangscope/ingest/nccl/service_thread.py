@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import field, replace
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.nccl.line import parse_line
 from hangscope.ingest.recorder.members import MAX_RANKS
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _CLOSED = regex(r"\[Service thread\] Connection closed by localRank (\d{1,6})\b")
 _LAYOUT = regex(

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.join import Joined
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
 
 _LAID_OUT = 3  # members at one distance from each other, by which that of another place is known
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.nccl.line import NcclLine
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 #: Faults of what carries messages between processes, or what a process notices of it.
 TRANSPORT = frozenset(

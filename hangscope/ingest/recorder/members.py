@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
 
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 _RANK = regex(r"-?\d{1,9}")
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from hangscope.errors import Note
 from hangscope.ingest.recorder.values import STATES
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 _VERSION = regex(r"\d{1,4}(?:\.\d{1,4}){0,3}")
 _TYPE = regex(r"[\w:.]{1,60}")

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from sys import intern
 from typing import Any
 
-from hangscope.dataclass import dataclass
 from hangscope.ingest.recorder.forms.entry_parts import NewFrame
 from hangscope.ingest.recorder.forms.form import Form
 from hangscope.ingest.recorder.recording import StackRow
+from hangscope.model.dataclass import dataclass
 
 _ROW = frozenset({"name", "filename"})  # what of a frame's texts becomes part of a row
 

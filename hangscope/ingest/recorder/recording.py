@@ -13,12 +13,12 @@ from array import array
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hangscope.codec import from_row, to_row
-from hangscope.dataclass import dataclass
 from hangscope.errors import Note
 from hangscope.ingest.recorder.calls.own_sizes import OwnSizes
 from hangscope.ingest.recorder.interning import Interner
 from hangscope.ingest.recorder.members import Members
+from hangscope.model.codec import from_row, to_row
+from hangscope.model.dataclass import dataclass
 
 WIRE_VERSION = 4
 

@@ -23,7 +23,6 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from hangscope.dataclass import dataclass
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.calls.entries import Entries
 from hangscope.ingest.recorder.forms.entry_forms import EntryForms
@@ -33,7 +32,8 @@ from hangscope.ingest.recorder.own_texts import OwnTexts, own_texts
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.torchcomms import is_torchcomms
 from hangscope.ingest.recorder.values import as_desc, as_text
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.regex import regex
 
 SMALLEST = 1 << 16  # bytes; a smaller dump is loaded in no time
 SIGHTINGS = 2  # dumps whose calls take equally many bytes before one of them becomes a template

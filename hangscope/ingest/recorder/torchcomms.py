@@ -17,7 +17,7 @@ from collections import Counter
 from typing import Any
 
 from hangscope.errors import Note
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 NAMELESS = "torchcomms"  # the description of the member list of the largest communicator
 _PLACES = regex(r"\d{1,7}(?:,\d{1,7})*")

@@ -9,8 +9,8 @@ import marshal
 from sys import intern
 from typing import Any, TypeVar
 
-from hangscope.incident import State
-from hangscope.regex import regex
+from hangscope.model.incident import State
+from hangscope.model.regex import regex
 
 _P2P_NAME = regex(r"^(send|recv|isend|irecv)\s+(\d{1,9}|\?)\s*(->|<-)\s*(\d{1,9}|\?)$")
 _LIMIT = 2**62

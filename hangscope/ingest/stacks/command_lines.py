@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from hangscope.ingest.stacks.engine_titles import ranks_of_titles
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 _IN_COMMAND = regex(r"(?:^|[\s\[(#,;])(--?)?(?:global[_-]?)?rank[\s=:_#]{0,2}(\d{1,7})\b", re.IGNORECASE)
 _LOCAL_IN_COMMAND = regex(r"(?:^|[\s\[(#,;])(?:--?)?local[_-]?rank[\s=:_#]{0,2}(\d{1,7})\b", re.IGNORECASE)

@@ -22,8 +22,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import BinaryIO
 
-from hangscope.dataclass import dataclass
-from hangscope.incident import Frame
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.ingest.lines.titles import ranks_titled
 from hangscope.ingest.stacks.command_lines import local_ranks_of_commands, ranks_of_commands
@@ -36,7 +34,9 @@ from hangscope.ingest.stacks.spy_json import (
     looks_like_spy_json,
     spy_json,
 )
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import Frame
+from hangscope.model.regex import regex
 
 _BYTES_READ = 1 << 26
 _LINE_LIMIT = 4000

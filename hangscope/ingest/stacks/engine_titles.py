@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 _TITLE = regex(r"(VLLM::Worker|sglang::scheduler)((?:_[A-Z][A-Z_]{0,14}?\d{1,5}){1,6})\b")
 _COORDINATE = regex(r"_(?<!ATTN_)(?<!MOE_)(DP|PP|TP)(\d{1,5})(?=_|$)")

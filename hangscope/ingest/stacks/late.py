@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from hangscope.incident import Event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.stacks.dumps import ProcessStacks, begins_dump, is_frame, processes_in
+from hangscope.model.incident import Event
 
 _LINES_KEPT = 20_000  # the last ones: of several dumps the last is the one of the freeze
 _OTHERS_BETWEEN = 200  # lines of other writers that may stand within one dump

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from hangscope.dataclass import dataclass
-from hangscope.incident import Frame
 from hangscope.ingest.stacks.spy_json import Thread
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import Frame
 
 _OUTSIDE = frozenset({"_bootstrap", "_bootstrap_inner", "__bootstrap"})
 #: Where Ray Train runs the training function, in a thread of its own while the main thread serves the actor (ray 2.60, both of its versions).

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hangscope.frames import Frame, Stack
 from hangscope.ingest.lines.prefixes import clean
+from hangscope.model.frames import Frame, Stack
 
 FRAMES_KEPT = 500
 THREADS_KEPT = 5000

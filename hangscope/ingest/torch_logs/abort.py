@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import field, replace
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
-from hangscope.frames import Frame, Stack
 from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line, quote
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.frames import Frame, Stack
+from hangscope.model.regex import regex
 
 _WHAT_LINES = 4
 _STACK_LINES = 400

@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from dataclasses import field
 from typing import Any
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, ranks_in
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _LINES = 24  # of one report, its stack apart
 _ABSENT = regex(r"Not all ranks joining collective[,:] sequence number: (\d{1,18})")

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from hangscope.events import Event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
-from hangscope.regex import regex
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _ROWS_KEPT = 4096
 _CELL = regex(

@@ -16,11 +16,11 @@ import re
 from math import prod
 from typing import Any
 
-from hangscope.dataclass import dataclass
 from hangscope.ingest.lines.forms import integer, says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, user_op
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.regex import regex
 
 _WORK = {
     "seq": regex(r"\bSeqNum=(\d{1,18})"),

@@ -15,14 +15,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.c10d_names import ranks_in
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _SUMMARY = regex(r"^PARTIAL DATA: (\d{1,7})/(\d{1,7}) workers responded")
 _SILENT = regex(

@@ -19,13 +19,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
-from hangscope.frames import Frame, Stack
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, ranks_in, user_op
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.frames import Frame, Stack
+from hangscope.model.regex import regex
 
 _LINES_OF_A_REPORT = 80
 _LINES_OF_OTHERS = 2000  # that may stand between two lines of one writer's report

@@ -17,15 +17,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
-from hangscope.dataclass import dataclass
 from hangscope.errors import Note
-from hangscope.events import Event
-from hangscope.incident import State
 from hangscope.ingest.lines.parser import BulkParser
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.recorder.recording import COLUMNS, KindRow, Recording
 from hangscope.ingest.torch_logs.fingerprint import RANDOM_START, Fingerprint, fingerprints
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.incident import State
+from hangscope.model.regex import regex
 
 #: Calls that all writers of one log may keep; the oldest of each writer go first.
 CALL_BUDGET = 1_500_000

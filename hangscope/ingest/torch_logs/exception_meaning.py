@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 _LIBRARY = regex(
     r"(?:^|/)(?:site-packages|dist-packages)/|(?:^|/)lib(?:64)?/python\d[\d.]*/|^<(?:frozen|string|"

@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hangscope.dataclass import dataclass
 from hangscope.ingest.torch_logs.c10d_names import OP_TYPES, user_op
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.regex import regex
 
 RANDOM_START = 10_000_000  # gloo counted from a random number before 2.1; such a number joins nothing
 

@@ -9,9 +9,9 @@ names the collective that timed out: the dump does.
 
 from __future__ import annotations
 
-from hangscope.dataclass import dataclass
 from hangscope.ingest.lines.forms import says
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+from hangscope.model.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

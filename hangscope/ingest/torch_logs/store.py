@@ -14,12 +14,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.lines.forms import integer, says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _KEY_RANK = regex(r"//(?:cpu|cuda)//\d{1,7}/(\d{1,7})$")  # gloo's address of that rank
 _OF_THE_STORE = (

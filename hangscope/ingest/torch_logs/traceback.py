@@ -16,13 +16,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import field
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
-from hangscope.frames import Frame, Stack
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.torch_logs.exception_meaning import is_library, is_symptom
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.frames import Frame, Stack
+from hangscope.model.regex import regex
 
 _FRAMES_KEPT = 200
 _OPEN_LINES = 3000

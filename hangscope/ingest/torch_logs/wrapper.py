@@ -17,13 +17,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.lines.forms import FormParser, says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, ranks_in
 from hangscope.ingest.torch_logs.fingerprint import differing_aspects, fingerprints, garbled_peer
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _IN_MS = regex(r"failed to pass monitoredBarrier in (\d{1,9}) ?ms")
 _PEER_ADDRESS = regex(r"\[(?P<peer>[\w.:%]{2,64})\]:\d{1,5}")

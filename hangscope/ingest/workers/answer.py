@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hangscope.codec import to_row
 from hangscope.errors import Note
+from hangscope.model.codec import to_row
 
 #: {"kind", "status", "reason", "recordings", "events", "threads", "notes", "log", "nccl"}; the rows of `Recording`,
 #: `Event` and `Note` as tuples

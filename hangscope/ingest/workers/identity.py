@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any
 
-from hangscope.events import Event
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+from hangscope.model.events import Event
 
 #: Where an event stands, and when and on which host it was told: all from one line.
 _OF_THE_LINE = frozenset({"file", "line", "text", "host", "time", "stamp", "attempt"})

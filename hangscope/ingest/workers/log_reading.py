@@ -7,9 +7,7 @@ from dataclasses import field, replace
 from itertools import pairwise
 from typing import BinaryIO
 
-from hangscope.dataclass import dataclass
 from hangscope.errors import Note
-from hangscope.events import Event
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.job_logs import announced, endings, engines, faults, held, messages
 from hangscope.ingest.job_logs.accelerate_check import AccelerateCheckParser
@@ -42,7 +40,9 @@ from hangscope.ingest.torch_logs.desync import DesyncParser, FailedStackParser
 from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrierParser
 from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 #: what only a job of this kind prints: text that holds it tells of one, if of nothing that went wrong
 _OF_A_JOB = regex(

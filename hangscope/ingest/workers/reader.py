@@ -14,7 +14,6 @@ from dataclasses import field
 from io import BytesIO
 from typing import TYPE_CHECKING, BinaryIO
 
-from hangscope.dataclass import dataclass
 from hangscope.ingest.files import sniff
 from hangscope.ingest.files.opening import CompressionUnavailable, open_plain, read_whole
 from hangscope.ingest.lines.margin import without_margin
@@ -22,7 +21,8 @@ from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.templates import Templates
 from hangscope.ingest.workers.answer import Part, Wire, answer, failed
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.regex import regex
 
 if TYPE_CHECKING:
     from hangscope.ingest.recorder.forms.json_forms import JsonForms

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 
-from hangscope.codec import from_row
-from hangscope.dataclass import dataclass
 from hangscope.errors import Note
-from hangscope.events import Event
-from hangscope.frames import Stack
 from hangscope.ingest.nccl import init, warn  # noqa: F401 - their kinds of events come back from children
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.ras import snapshot  # noqa: F401
@@ -16,6 +12,10 @@ from hangscope.ingest.recorder.interning import Interner
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers.answer import Wire
 from hangscope.ingest.workers.log_reading import LogReading
+from hangscope.model.codec import from_row
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.frames import Stack
 
 
 @dataclass(slots=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from hangscope.codec import to_fields, to_row
 from hangscope.errors import Note
-from hangscope.incident import Event
 from hangscope.ingest.workers.answer import Wire, answer
+from hangscope.model.codec import to_fields, to_row
+from hangscope.model.incident import Event
 
 if TYPE_CHECKING:
     from hangscope.ingest.stacks.dumps import ProcessStacks

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any, get_type_hints
 
-from hangscope.codec import ShapeError, from_row, is_rank
-from hangscope.incident import State
 from hangscope.ingest.recorder.calls.own_sizes import OwnSizes, Ranks, may_differ
 from hangscope.ingest.recorder.interning import Interner
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers.log_reading import LogReading
 from hangscope.ingest.workers.reading import Reading
+from hangscope.model.codec import ShapeError, from_row, is_rank
+from hangscope.model.incident import State
 
 _TYPES = {
     name: hint

@@ -10,10 +10,10 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from hangscope.dataclass import dataclass
 from hangscope.live.folder import leave
 from hangscope.live.look.processes import Process, cpu_seconds
 from hangscope.live.look.status import read_status
+from hangscope.model.dataclass import dataclass
 
 _COMPUTES = 0.2  # of a processor
 _LONGEST = 60.0  # s between two captures that are compared

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
 from pathlib import Path
 
-from hangscope.dataclass import dataclass
 from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.folder import RunFolder, leave
 from hangscope.live.look import kernel
@@ -23,7 +22,8 @@ from hangscope.live.look.pipe import ask_pipe
 from hangscope.live.look.processes import Process
 from hangscope.live.look.spy import Spy
 from hangscope.live.look.status import read_status
-from hangscope.rankset import ranks_phrase
+from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import ranks_phrase
 
 GAP = 2.0  # seconds between two looks: what has not moved in between stands still
 _ANSWER = 4.0  # s for agents to begin to answer; they look once a second

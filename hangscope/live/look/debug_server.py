@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from hangscope.dataclass import dataclass
 from hangscope.live.folder import leave
 from hangscope.live.look.processes import Process
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.regex import regex
 
 _PATIENCE = 5.0  # s for one answer: a rank may be beyond answering
 _IN_ALL = 20.0  # s for all answers

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
+from hangscope.export.output import replace_file
 from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.look.processes import Process
-from hangscope.output import replace_file
 
 _PREFIXES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _PATIENCE = 3.0  # seconds: the monitor thread looks at the pipe once a second at most

@@ -11,10 +11,10 @@ import signal
 from collections.abc import Iterable
 from contextlib import suppress
 
-from hangscope.dataclass import dataclass
 from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.look.status import MOST_RANKS, read_status
 from hangscope.live.look.user import user_of
+from hangscope.model.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from hangscope.dataclass import dataclass
 from hangscope.live.agent.hangscope_agent import proc
+from hangscope.model.dataclass import dataclass
 
 MOST_RANKS = 1 << 20  # that a process may claim
 _MOST = 4096  # bytes of a status

@@ -16,8 +16,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from hangscope.dataclass import dataclass
 from hangscope.errors import UsageError
+from hangscope.model.dataclass import dataclass
 
 _PATIENCE = 300.0  # s until a capture as another user is ended: that user can stop it
 _KEEPCAPS, _AMBIENT, _RAISE = 8, 47, 2  # of prctl(2)

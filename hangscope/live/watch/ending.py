@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hangscope.live.look.processes import send
-from hangscope.rankset import ranks_phrase
+from hangscope.model.rankset import ranks_phrase
 
 if TYPE_CHECKING:
     from hangscope.live.watch.watcher import Watcher

@@ -13,7 +13,7 @@ from hangscope.live.watch.nodes import Nodes
 from hangscope.live.watch.progress import Look, written
 from hangscope.live.watch.reporting import Reporting
 from hangscope.live.watch.streams import Streams
-from hangscope.rankset import ranks_phrase
+from hangscope.model.rankset import ranks_phrase
 
 _SEARCH = 5.0  # s between two searches for its processes, once it has started
 _START = 30.0  # s in which they are searched for more often

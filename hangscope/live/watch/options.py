@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

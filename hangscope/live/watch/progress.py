@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 
-from hangscope.dataclass import dataclass
 from hangscope.live.look.activity import Activity
 from hangscope.live.look.status import Status
+from hangscope.model.dataclass import dataclass
 
 OWN_TIME = 1.5
 SHORT = 5.0  # s: less than that is a step

@@ -13,7 +13,7 @@ from hangscope.live.folder import RunFolder, leave
 from hangscope.live.look.processes import Process
 from hangscope.live.watch.evidence import write_evidence
 from hangscope.live.watch.nodes import Nodes
-from hangscope.rankset import ranks_phrase
+from hangscope.model.rankset import ranks_phrase
 
 _SUMMARY = 4000  # bytes; Kubernetes keeps 4,096 of a termination message
 

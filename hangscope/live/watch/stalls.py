@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hangscope.live.folder import RunFolder
 from hangscope.live.watch.progress import SHORT, Look
-from hangscope.rankset import ranks_phrase
+from hangscope.model.rankset import ranks_phrase
 
 _WORTH = 30.0  # s: shorter ones are recorded only if they were captured
 _KEPT = 5  # stalls whose captures are kept, the last ones

@@ -9,11 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from hangscope.dataclass import dataclass
 from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.look.processes import Process
 from hangscope.live.look.status import read_status
-from hangscope.rankset import ranks_phrase
+from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import ranks_phrase
 
 _STATES = {"01": "connected", "02": "no answer yet", "0A": "listens"}
 

@@ -11,7 +11,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 
 _MOST = 64 * 2**20  # bytes of a stream that are copied, its last ones
 

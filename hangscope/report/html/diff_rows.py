@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 from hangscope.report.schema.pictures import CallDiff, DiffGroup, DiffRow
 
 CONTEXT = 2

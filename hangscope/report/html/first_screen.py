@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.conclusion import Evidence
-from hangscope.dataclass import dataclass
-from hangscope.rankset import counted, ranks_phrase
+from hangscope.model.conclusion import Evidence
+from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import counted, ranks_phrase
 from hangscope.report.reasons import read_words
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.schema.pictures import Moment, StripData

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 from hangscope.report.schema.pictures import FoldRow, MapFold, RankMapData
 from hangscope.report.words import ROLE_WORDS, ROLES, duration
 

@@ -12,8 +12,8 @@ import struct
 import zlib
 from collections.abc import Sequence
 
-from hangscope.dataclass import dataclass
-from hangscope.rankset import compress
+from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import compress
 from hangscope.report.schema.pictures import RankMapData, TopologyData
 from hangscope.report.words import ROLES, cut, some_ranks
 

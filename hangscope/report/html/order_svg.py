@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 from hangscope.report.html.measure import fitted
 from hangscope.report.schema.stories import OrderedCall, OrderStory
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hangscope.conclusion import Evidence
-from hangscope.dataclass import dataclass
+from hangscope.model.conclusion import Evidence
+from hangscope.model.dataclass import dataclass
 from hangscope.report.html import first_screen as first
 from hangscope.report.html import tables
 from hangscope.report.html.diff_rows import DiffList, diff_list

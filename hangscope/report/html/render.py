@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from hangscope.codec import to_plain
+from hangscope.model.codec import to_plain
 from hangscope.report.html.glossary import WORDS, causes, words
 from hangscope.report.html.page import build_page
 from hangscope.report.html.templates import page_environment

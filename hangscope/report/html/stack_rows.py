@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from hangscope.dataclass import dataclass
-from hangscope.frames import Frame
 from hangscope.knowledge.callsite import is_user
+from hangscope.model.dataclass import dataclass
+from hangscope.model.frames import Frame
 from hangscope.report.reasons import mentions
 from hangscope.report.schema.document import BranchPart, Document
 

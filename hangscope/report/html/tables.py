@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from hangscope.dataclass import dataclass
-from hangscope.rankset import compress, counted
+from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import compress, counted
 from hangscope.report.schema.document import Document, FrontierRow, GroupPart, InputPart, RankPart
 from hangscope.report.words import cut, cut_path
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 from hangscope.report.schema.pictures import StripData
 
 _WIDTH, _MARGIN, _APART = 1104, 12, 20

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from hangscope.dataclass import dataclass
-from hangscope.rankset import counted
+from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import counted
 from hangscope.report.html.measure import fitted, text_width
 from hangscope.report.schema.pictures import WaitNode, WaitPicture
 from hangscope.report.words import cut

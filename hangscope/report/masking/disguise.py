@@ -9,7 +9,7 @@ import html
 import re
 import unicodedata
 
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 _ESCAPES = regex(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _UNSEEN = regex(

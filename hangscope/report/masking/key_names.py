@@ -13,7 +13,7 @@ from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
 
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 MAX_NAME = 80
 _WORDS = regex(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+")

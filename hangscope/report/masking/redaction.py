@@ -9,7 +9,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Collection, Iterable
 
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 from hangscope.report.masking.user_names import HOME, UserNames
 
 # Fields whose words are the contract's own.

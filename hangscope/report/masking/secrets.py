@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 from hangscope.report.masking.disguise import undisguised
 from hangscope.report.masking.key_names import FOREIGN, MAX_NAME, Strength, is_secret, strength
 from hangscope.report.masking.token_forms import hide_accounts, hide_blobs, hide_tokens

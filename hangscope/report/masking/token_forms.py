@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 from hangscope.report.masking.key_names import is_mixed
 from hangscope.report.masking.token_prefixes import KNOWN
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 _NAME = r"([A-Za-z_][\w.-]{0,63})"
 #: Words that stand behind such a word in a sentence.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.align.waitgraph import Host
-from hangscope.rankset import compress
+from hangscope.model.rankset import compress
 from hangscope.report import told
 from hangscope.report.pictures.call_diff.behaviour import Behaviour, Folding
 from hangscope.report.pictures.topology import Mesh

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from hangscope.align.waitgraph import Host
-from hangscope.rankset import compress
+from hangscope.model.rankset import compress
 from hangscope.report.pictures.topology import Mesh
 from hangscope.report.pictures.wait_edges import Drawn
 from hangscope.report.schema.pictures import FoldRow, MapFold

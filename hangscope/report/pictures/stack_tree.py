@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
-from hangscope.dataclass import dataclass
-from hangscope.frames import Frame, Stack
-from hangscope.rankset import compress, ranks_phrase
+from hangscope.model.dataclass import dataclass
+from hangscope.model.frames import Frame, Stack
+from hangscope.model.rankset import compress, ranks_phrase
 
 
 @dataclass(frozen=True, slots=True)

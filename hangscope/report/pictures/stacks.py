@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangscope.conclusion import CallRef
-from hangscope.incident import Stack
 from hangscope.knowledge.callsite import is_user
-from hangscope.rankset import ranks_phrase
+from hangscope.model.conclusion import CallRef
+from hangscope.model.incident import Stack
+from hangscope.model.rankset import ranks_phrase
 from hangscope.report import told
 from hangscope.report.schema.stories import PageFrame, SidePart
 from hangscope.report.subject import Subject

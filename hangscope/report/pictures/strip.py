@@ -6,8 +6,8 @@ that it could not place.
 
 from __future__ import annotations
 
-from hangscope.incident import State
-from hangscope.rankset import counted
+from hangscope.model.incident import State
+from hangscope.model.rankset import counted
 from hangscope.report import told
 from hangscope.report.schema.pictures import Moment, StripData
 from hangscope.report.subject import Subject

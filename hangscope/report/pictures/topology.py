@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from hangscope.dataclass import dataclass
-from hangscope.rankset import counted
+from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import counted
 from hangscope.report.schema.pictures import Dimension, TopologyData
 from hangscope.report.subject import Subject
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from hangscope.align.waitgraph import Host, Node, Unnamed, Untold
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 from hangscope.report.subject import Subject
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.rankset import counted, ranks_phrase
+from hangscope.model.rankset import counted, ranks_phrase
 from hangscope.report.schema.pictures import WaitEdge, WaitNode
 from hangscope.report.subject import Subject
 from hangscope.report.words import cut, some_ranks

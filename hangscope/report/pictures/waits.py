@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from hangscope.align.p2p import PairInstance
 from hangscope.align.roots import components
 from hangscope.align.waitgraph import Called, Host, Instance, Unnamed, Untold
-from hangscope.rankset import compress, counted
+from hangscope.model.rankset import compress, counted
 from hangscope.report.pictures.wait_edges import Drawn, Edges, VerdictCall
 from hangscope.report.pictures.wait_words import sentences
 from hangscope.report.schema.pictures import WaitEdge, WaitNode, WaitPicture

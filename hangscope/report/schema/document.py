@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from hangscope.conclusion import (
+from hangscope.model.conclusion import (
     OMITTED,
     Alternative,
     CallRef,
@@ -18,9 +18,9 @@ from hangscope.conclusion import (
     Location,
     RuledOut,
 )
-from hangscope.dataclass import dataclass
-from hangscope.frames import Frame
-from hangscope.incident import group_label
+from hangscope.model.dataclass import dataclass
+from hangscope.model.frames import Frame
+from hangscope.model.incident import group_label
 from hangscope.report.schema.page import PageData
 
 SCHEMA = "hangscope.report/1"

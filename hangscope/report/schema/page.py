@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 from hangscope.report.schema.pictures import CallDiff, RankMapData, StripData, TopologyData, WaitPicture
 from hangscope.report.schema.stories import SidePart, Snippet, Story
 

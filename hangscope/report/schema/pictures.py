@@ -5,7 +5,7 @@ Nothing here knows of pixels. Ranks are global; where they are text they are wri
 
 from __future__ import annotations
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

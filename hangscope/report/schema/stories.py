@@ -5,7 +5,7 @@ Ranks are global; where they are text they are written `0-2,5`. Frames are inner
 
 from __future__ import annotations
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.conclusion import CallRef
 from hangscope.knowledge.callsite import user_frame
-from hangscope.rankset import ranks_phrase
+from hangscope.model.conclusion import CallRef
+from hangscope.model.rankset import ranks_phrase
 from hangscope.report.pictures.call_diff.behaviour import Behaviour
 from hangscope.report.schema.stories import Argument, MismatchStory
 from hangscope.report.subject import Subject

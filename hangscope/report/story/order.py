@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.rankset import ranks_phrase
+from hangscope.model.rankset import ranks_phrase
 from hangscope.report.pictures.call_diff.behaviour import Behaviour, Program
 from hangscope.report.schema.stories import OrderedCall, OrderStory
 from hangscope.report.subject import Subject, site_of, state_word

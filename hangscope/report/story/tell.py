@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hangscope.rankset import compress, ranks_phrase
-from hangscope.regex import regex
+from hangscope.model.rankset import compress, ranks_phrase
+from hangscope.model.regex import regex
 from hangscope.report import told
 from hangscope.report.pictures.call_diff.behaviour import Behaviour
 from hangscope.report.pictures.stacks import page_frames

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.causes.case import Case
-from hangscope.conclusion import Collect
 from hangscope.explain.text.known_messages import listed
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
-from hangscope.rankset import agree, ranks_phrase
-from hangscope.regex import regex
+from hangscope.model.conclusion import Collect
+from hangscope.model.rankset import agree, ranks_phrase
+from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, who
 
 _SAID = regex(r"NCCL WARN (.{5,160})|Last error:\s{0,4}(.{5,160})")

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from hangscope.causes.case import Case
-from hangscope.conclusion import Collect, Verdict
 from hangscope.explain.text.stop import find_stop
-from hangscope.regex import regex
+from hangscope.model.conclusion import Collect, Verdict
+from hangscope.model.regex import regex
 from hangscope.verdict.answer import checks, counters, course, ends, named, places, waits, watchers
 from hangscope.verdict.answer.messages import messages
 from hangscope.verdict.answer.observation import Observation

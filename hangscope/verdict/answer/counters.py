@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from hangscope.causes.case import Case
-from hangscope.conclusion import Collect
-from hangscope.incident import group_label
 from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import Desync
-from hangscope.rankset import agree, ranks_phrase
+from hangscope.model.conclusion import Collect
+from hangscope.model.incident import group_label
+from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict.answer.observation import Observation, who
 
 _SHOWN = 4  # different numbers that are listed

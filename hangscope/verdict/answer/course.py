@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from hangscope.causes.case import Case
-from hangscope.conclusion import Collect
 from hangscope.ingest.job_logs.excerpt import Excerpt, Stage, stages, tells_of_trouble
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.messages import Message, Notice
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame
-from hangscope.regex import regex
+from hangscope.model.conclusion import Collect
+from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, who
 from hangscope.verdict.status import harmless_at_an_end, trouble
 

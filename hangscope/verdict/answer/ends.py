@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from hangscope.causes.case import Case
 from hangscope.causes.ends.process import REASONS
-from hangscope.conclusion import Collect
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.abort import Terminate
-from hangscope.regex import regex
+from hangscope.model.conclusion import Collect
+from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, clock, who
 
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})

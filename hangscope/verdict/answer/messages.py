@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from hangscope.causes.case import Case
-from hangscope.conclusion import Collect
 from hangscope.explain.text.known_messages import blanks_of, filled
 from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
+from hangscope.model.conclusion import Collect
 from hangscope.verdict.answer.observation import Observation
 
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from hangscope.causes.case import Case
-from hangscope.conclusion import Collect
 from hangscope.explain.text.group_size import world_size
 from hangscope.explain.text.known_messages import listed
 from hangscope.ingest.job_logs.announced import Announced
@@ -17,8 +16,9 @@ from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.store import StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
-from hangscope.rankset import agree, ranks_phrase
-from hangscope.regex import regex
+from hangscope.model.conclusion import Collect
+from hangscope.model.rankset import agree, ranks_phrase
+from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, lasted, others_of, who
 
 _LIMIT = regex(r"monitoredBarrier in (\d{1,12}) ?ms")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from time import gmtime, strftime
 
-from hangscope.conclusion import Collect
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
-from hangscope.rankset import ranks_phrase
+from hangscope.model.conclusion import Collect
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.rankset import ranks_phrase
 
 MOST_LISTED = 64  # ranks
 

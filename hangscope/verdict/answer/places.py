@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 
 from hangscope.causes.case import Case
-from hangscope.conclusion import Collect
 from hangscope.ingest.evidence.stack_owners import OF_NO_RANK, STANDS
 from hangscope.knowledge.callsite import user_frame
-from hangscope.rankset import agree, ranks_phrase
+from hangscope.model.conclusion import Collect
+from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict.answer.observation import Observation
 
 _SHOWN = 4  # places

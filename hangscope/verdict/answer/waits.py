@@ -6,15 +6,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from hangscope.causes.case import Case
-from hangscope.conclusion import Collect
-from hangscope.dataclass import dataclass
 from hangscope.explain.text.group_size import size_by_elements, world_size
-from hangscope.incident import group_label
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.c10d_names import is_default_group
-from hangscope.rankset import agree, ranks_phrase
-from hangscope.regex import regex
+from hangscope.model.conclusion import Collect
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import group_label
+from hangscope.model.rankset import agree, ranks_phrase
+from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, clock, lasted, others_of, who
 from hangscope.verdict.status import trouble
 

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from hangscope.causes.case import Case
-from hangscope.conclusion import Collect
 from hangscope.explain.text.known_messages import listed
 from hangscope.ingest.job_logs.engines import EngineTimeout
 from hangscope.ingest.job_logs.gpu_table import GpuUse
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogTimeout
-from hangscope.rankset import agree, compress, ranks_phrase
+from hangscope.model.conclusion import Collect
+from hangscope.model.rankset import agree, compress, ranks_phrase
 from hangscope.verdict.answer.observation import Observation, clock, who
 
 _IDLE, _BUSY = 5, 90  # percent

@@ -45,8 +45,8 @@ def test_the_size_that_the_content_tells_is_the_limit() -> None:
 
 
 def test_stacks_named_by_a_job_number_are_of_no_rank() -> None:
-    from hangscope.incident import Frame
     from hangscope.ingest.workers.reading import Thread
+    from hangscope.model.incident import Frame
 
     stacks = Reading(
         "out.98765", "stacks", "used", "", threads=[Thread("MainThread", (Frame("f", "a.py", 1),), True)]

@@ -6,13 +6,13 @@ import io
 from pathlib import Path
 
 from hangscope.errors import Note
-from hangscope.events import Event
 from hangscope.ingest.evidence.text_evidence import collect
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.workers.log_reading import read_log
 from hangscope.ingest.workers.reading import Reading
+from hangscope.model.events import Event
 from tests.conftest import analyze
 
 _WORK = "WorkNCCL(SeqNum={seq}, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000)"

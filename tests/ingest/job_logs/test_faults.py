@@ -4,9 +4,9 @@ import io
 
 import pytest
 
-from hangscope.frames import Frame
-from hangscope.incident import Event
 from hangscope.ingest.workers.log_reading import read_log
+from hangscope.model.frames import Frame
+from hangscope.model.incident import Event
 
 CASES = [
     (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 
-from hangscope.codec import from_row, to_fields
 from hangscope.ingest.workers.log_reading import LogReading, read_log
+from hangscope.model.codec import from_row, to_fields
 
 
 def read(text: str, name: str) -> LogReading:

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from hangscope.incident import Event
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.launchers.failure_table import read_error_file, sniff_error_file
 from hangscope.ingest.job_logs.signals import signal_name
+from hangscope.model.incident import Event
 from tests.text_lines import settled
 
 FAILED = "failed (exitcode: -9) local_rank: 1 (pid: 29461) of binary: /opt/venv/bin/python3"

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from hangscope.events import Event
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.scan import BulkParser, scan
 from hangscope.ingest.nccl.log import NcclParser
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs.detail import DetailParser
+from hangscope.model.events import Event
 
 LIFE = "gpu03:{pid}:{pid} [{dev}] NCCL INFO ncclCommInitRank comm 0x55d1{dev}a0 rank {dev} nranks 4 cudaDev {dev} busId {dev}b000 commId 0x77aa01 - Init COMPLETE"
 COLL = (

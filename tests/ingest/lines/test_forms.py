@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from hangscope.events import Event
 from hangscope.ingest.lines.mend import Mended, mend
 from hangscope.ingest.nccl.log import NcclParser
 from hangscope.ingest.workers.log_reading import read_log
+from hangscope.model.events import Event
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 
 import pytest
 
-from hangscope.incident import Event
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines import scan as scan_module
@@ -13,6 +12,7 @@ from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.scan import BLOCK, EVENTS_PER_WRITER, LINE_LIMIT, scan
 from hangscope.ingest.nccl.init import NcclInit
 from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.model.incident import Event
 
 MARK = b"needle in the log"
 

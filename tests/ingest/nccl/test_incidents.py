@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.codec import from_row, to_row
 from hangscope.errors import Note
-from hangscope.incident import Event, State
 from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.ingest.lines.scan import scan
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.join import Joined, join_processes
 from hangscope.ingest.nccl.log import NcclParser
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.model.codec import from_row, to_row
+from hangscope.model.incident import Event, State
 from tests.nccl_jobs import FAULTS, RANKS, Answer, incident_lines, write_incident
 from tests.nccl_writer import NcclWriter
 from tests.text_lines import told

@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from hangscope.incident import Event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.ingest.nccl.init import parse_life
 from hangscope.ingest.nccl.log import NcclParser
+from hangscope.model.incident import Event
 from tests.nccl_writer import Comm, NcclWriter, Proc
 from tests.text_lines import known_fields
 

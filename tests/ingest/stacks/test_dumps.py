@@ -9,8 +9,8 @@ from typing import IO
 
 import pytest
 
-from hangscope.incident import Stack
 from hangscope.ingest.stacks.dumps import read_processes, sniff
+from hangscope.model.incident import Stack
 
 FAULT = """Current thread 0x00007f4b7d1296c0 (most recent call first):
   File "/workspace/train/watch.py", line 17 in _watch

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from hangscope.frames import Frame
-from hangscope.incident import Event
+from hangscope.model.frames import Frame
+from hangscope.model.incident import Event
 from tests.text_lines import settled
 
 WORK = "WorkNCCL(SeqNum=6, OpType=ALLREDUCE, NumelIn=58, NumelOut=58, Timeout(ms)=600000)"

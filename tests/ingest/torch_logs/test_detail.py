@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import time
 
-from hangscope.incident import State
 from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs import detail
 from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.workers.log_reading import LogReading
+from hangscope.model.incident import State
 from tests.text_lines import settled
 
 OPTIONS = "TensorOptions(dtype=float (default), device=cpu, layout=Strided (default), requires_grad=false (default), memory_format=(nullopt))"

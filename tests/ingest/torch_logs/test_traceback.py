@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from hangscope.frames import Frame
-from hangscope.incident import Event
 from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.ingest.torch_logs.exception_meaning import is_library, is_symptom
 from hangscope.ingest.torch_logs.traceback import TracebackParser
+from hangscope.model.frames import Frame
+from hangscope.model.incident import Event
 from tests.text_lines import settled
 
 LIB = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"

@@ -4,9 +4,9 @@ import io
 
 import pytest
 
-from hangscope.incident import Event
 from hangscope.ingest.torch_logs.fingerprint import fingerprints, garbled_peer
 from hangscope.ingest.workers.log_reading import read_log
+from hangscope.model.incident import Event
 
 OPTIONS = "TensorOptions(dtype=float (default), device={}, layout=Strided (default), requires_grad=false (default), memory_format=(nullopt))"
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangscope.codec import from_row, to_fields
 from hangscope.ingest.evidence.processes import Processes
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.workers.identity import identity
 from hangscope.ingest.workers.log_reading import LogReading, read_log
 from hangscope.ingest.workers.reading import Reading
+from hangscope.model.codec import from_row, to_fields
 from tests.text_lines import settled
 
 INCIDENTS = Path(__file__).parents[3] / ".." / "shared" / "incidents"

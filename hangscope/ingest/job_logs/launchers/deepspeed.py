@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.members import MAX_RANKS
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _NODES = regex(r"\bnnodes=(\d{1,6}), num_local_procs=(\d{1,6}), node_rank=(\d{1,6})")
 _WORLD = regex(r"\bdist_world_size=(\d{1,8})")

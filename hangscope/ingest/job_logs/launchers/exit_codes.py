@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.job_logs.endings import Exit, WorkersSwept
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _LINES = 4  # in which the code follows
 _TASK = regex(r"^\s*Process name: \[\[\w{1,20},\d{1,10}\],(\d{1,7})\]\s*$")

@@ -24,12 +24,12 @@ from datetime import datetime, timezone
 from typing import Any
 
 from hangscope.errors import Note
-from hangscope.events import Event
 from hangscope.ingest.job_logs.endings import Exit, WorkersSwept
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line, quote, strip_prefix
 from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
-from hangscope.regex import regex
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _LINES_OF_A_TABLE = 200_000
 _LINES_WITHOUT_ENTRY = 60

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import field
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d_names import ranks_in
-from hangscope.rankset import ranks_phrase
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.rankset import ranks_phrase
+from hangscope.model.regex import regex
 
 _LINES = 2_000  # of one report
 _TENSORS = 4

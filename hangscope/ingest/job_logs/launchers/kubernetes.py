@@ -22,14 +22,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import field, replace
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.values import short_number
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _LINES = 400  # of one pod
 _POD = regex(

@@ -17,14 +17,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.job_logs.launchers.deepspeed import Spawned
 from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.members import MAX_RANKS
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 _FIRST_NODE = regex(r"[A-Za-z]_0:(\d{1,5})$")
 _PID, _ADDRESS = regex(r"Worker PID: (\d{1,9})\b"), regex(r"Worker IP address: ([\w.:]{2,64})")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hangscope.codec import is_number
 from hangscope.errors import Note
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
 from hangscope.ingest.nccl.ras.snapshot import MAX_LISTED, NcclRas, RasSnapshot, comm_hash
-from hangscope.regex import regex
+from hangscope.model.codec import is_number
+from hangscope.model.regex import regex
 
 # 2.28.7 to 2.28.9 leave out a comma between the members of a missing rank.
 _MISSING_COMMA = regex(r'("nvml_dev": -?\d{1,9})(\s{0,200}"status")')

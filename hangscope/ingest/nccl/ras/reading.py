@@ -19,7 +19,7 @@ from hangscope.errors import Note
 from hangscope.ingest.nccl.ras.json_form import read_json
 from hangscope.ingest.nccl.ras.snapshot import RasSnapshot
 from hangscope.ingest.nccl.ras.text_form import read_text
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 _TEXT_SIGN = regex(
     rb"^(?:NCCL version [\d.]+ compiled with CUDA|Job summary|\[[^\]\n]{1,40}\] PEER_[A-Z]+: )", re.M

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from hangscope.dataclass import dataclass
-from hangscope.events import Event
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
 
 #: Ranks behind that get an event each, per communicator and operation; the rest are counted in a last one.
 MAX_LISTED = 256

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import field, replace
 from typing import Any
 
-from hangscope.dataclass import dataclass
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
 from hangscope.ingest.nccl.ras.snapshot import MAX_LISTED, NcclRas, RasSnapshot, comm_hash
 from hangscope.ingest.recorder.values import short_number
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.regex import regex
 
 _HEADER = regex(r"NCCL version (?P<version>\d{1,3}\.[\d.]{1,16}) compiled with CUDA")
 _COMM = regex(r"#\d{1,9}-\d{1,9} \((?P<hash>[0-9a-fA-F]{1,16})\) (?P<problem>[A-Z, ]{2,60})")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hangscope.incident import State
 from hangscope.ingest.recorder.calls.rows import Row
-from hangscope.regex import regex
+from hangscope.model.incident import State
+from hangscope.model.regex import regex
 
 COALESCED_END = regex(r"(?:^|[_:])coalesced$", re.IGNORECASE)
 

@@ -8,7 +8,6 @@ from sys import intern  # one object for equal texts: their pickled bytes tell w
 from typing import Any
 
 from hangscope.errors import Note
-from hangscope.incident import State
 from hangscope.ingest.recorder.calls.coalesced import (
     COALESCED_END,
     Batch,
@@ -32,6 +31,7 @@ from hangscope.ingest.recorder.values import (
     p2p_sides,
     user_op,
 )
+from hangscope.model.incident import State
 
 
 def names_a_call(entry: Any) -> bool:

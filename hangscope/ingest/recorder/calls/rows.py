@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 
 
 @dataclass(slots=True, eq=False)

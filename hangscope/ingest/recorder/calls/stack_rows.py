@@ -6,9 +6,9 @@ from dataclasses import field
 from sys import intern  # one object for equal texts: their pickled bytes tell what two dumps share
 from typing import Any, TypeAlias
 
-from hangscope.dataclass import dataclass
 from hangscope.ingest.recorder.recording import Recording, StackRow
 from hangscope.ingest.recorder.values import as_int, as_text
+from hangscope.model.dataclass import dataclass
 
 FrameRow: TypeAlias = tuple[str, str, int]
 

@@ -6,7 +6,7 @@ import struct
 from dataclasses import field
 from typing import Any
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 
 COUNTED = frozenset({"record_id", "collective_seq_id", "p2p_seq_id", "op_id"})
 TIMES = frozenset({"time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns"})

@@ -7,11 +7,11 @@ from dataclasses import field
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
-from hangscope.dataclass import dataclass
 from hangscope.ingest.recorder.calls.own_sizes import Ranks
 from hangscope.ingest.recorder.forms.entry_parts import SIZES, Field, NewFrame, NotPlain, PlainEntry
 from hangscope.ingest.recorder.forms.stretches import Picker, Stretch, picker
 from hangscope.ingest.recorder.odd_values import is_odd
+from hangscope.model.dataclass import dataclass
 
 if TYPE_CHECKING:
     from hangscope.ingest.recorder.forms.shapes import Shape

@@ -7,7 +7,6 @@ from itertools import chain, count
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hangscope.dataclass import dataclass
 from hangscope.ingest.recorder.calls.entries import Entries, names_a_call
 from hangscope.ingest.recorder.calls.own_sizes import Ranks
 from hangscope.ingest.recorder.calls.rows import Call
@@ -16,6 +15,7 @@ from hangscope.ingest.recorder.forms.form import Content, Form
 from hangscope.ingest.recorder.forms.plain_entry import parse
 from hangscope.ingest.recorder.forms.stretches import LONGEST, Picker, Stretch
 from hangscope.ingest.recorder.odd_values import look_at_entry
+from hangscope.model.dataclass import dataclass
 
 if TYPE_CHECKING:
     from hangscope.ingest.recorder.forms.entry_forms import EntryForms

@@ -22,7 +22,7 @@ from hangscope.ingest.recorder.forms.form import Form
 from hangscope.ingest.recorder.forms.form_reader import Found, Reader
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.torchcomms import is_torchcomms
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 SMALLEST = 1 << 16  # bytes; a smaller dump is loaded in no time
 FAILURES = 3  # dumps in a row that are not of this form before no more is tried

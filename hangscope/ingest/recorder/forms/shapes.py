@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from hangscope.dataclass import dataclass
 from hangscope.ingest.recorder.forms.entry_parts import NewFrame
 from hangscope.ingest.recorder.forms.form import Content, Form
+from hangscope.model.dataclass import dataclass
 
 
 @dataclass(slots=True, eq=False)

@@ -11,7 +11,7 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from hangscope.dataclass import dataclass
+from hangscope.model.dataclass import dataclass
 
 if TYPE_CHECKING:
     from hangscope.ingest.recorder.calls.own_sizes import Ranks

@@ -7,8 +7,8 @@ from difflib import SequenceMatcher
 
 import numpy as np
 
-from hangscope.dataclass import dataclass
-from hangscope.incident import State
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import State
 from hangscope.report.pictures.call_diff.behaviour import Program
 
 _LEADING = 16

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from hangscope.align.matching import match_keys
-from hangscope.dataclass import dataclass
-from hangscope.incident import Queue, RankRecord, State
 from hangscope.knowledge.callsite import user_frame
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import Queue, RankRecord, State
 from hangscope.report.subject import Subject
 
 LAST = 200

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangscope.align.p2p import PairInstance
-from hangscope.incident import State
-from hangscope.rankset import compress
+from hangscope.model.incident import State
+from hangscope.model.rankset import compress
 from hangscope.report.pictures.call_diff.alignment import Alignment, align
 from hangscope.report.pictures.call_diff.behaviour import Behaviour, Program
 from hangscope.report.pictures.call_diff.columns import choose

@@ -12,8 +12,8 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
-from hangscope.dataclass import dataclass
-from hangscope.regex import regex
+from hangscope.model.dataclass import dataclass
+from hangscope.model.regex import regex
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hangscope.errors import UsageError
-from hangscope.regex import regex
+from hangscope.model.regex import regex
 
 STALLED = 30.0  # seconds without anybody reading from a pipe
 # Renaming over these would replace the name for everybody; they stand for what this process was started with.

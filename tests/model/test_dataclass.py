@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from hangscope import dataclass as lazy
-from hangscope.conclusion import Location
+from hangscope.model import dataclass as lazy
+from hangscope.model.conclusion import Location
 from tests.conftest import ROOT
 
 BODIES = {

@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from hangscope.incident import CallKind, Incident, Queue, State
 from hangscope.knowledge.callsite import user_frame
+from hangscope.model.incident import CallKind, Incident, Queue, State
 
 if TYPE_CHECKING:
     from hangscope.analysis import Analysis

@@ -12,11 +12,11 @@ from dataclasses import field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from hangscope.dataclass import dataclass
 from hangscope.errors import Note
-from hangscope.events import Event as Event
-from hangscope.frames import Frame as Frame
-from hangscope.frames import Stack as Stack
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event as Event
+from hangscope.model.frames import Frame as Frame
+from hangscope.model.frames import Stack as Stack
 
 if TYPE_CHECKING:  # numpy takes longer to import than everything else here together
     import numpy as np

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from hangscope import output as outputs
-from hangscope.dataclass import dataclass
 from hangscope.errors import NoInputError, Note
+from hangscope.export import output as outputs
 from hangscope.ingest.files.sniff import PACK
 from hangscope.ingest.recorder.pack_file import Entry, write_pack
 from hangscope.ingest.workers.reader import DEFAULT_MAX_BYTES
+from hangscope.model.dataclass import dataclass
 
 KIND = "pack of hangscope"
 

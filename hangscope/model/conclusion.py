@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 
-from hangscope.dataclass import dataclass
-from hangscope.frames import Stack
-from hangscope.incident import Group, Sizes
+from hangscope.model.dataclass import dataclass
+from hangscope.model.frames import Stack
+from hangscope.model.incident import Group, Sizes
 
 #: Metadata of a field that a report leaves out where it is None.
 OMITTED = {"omit_none": True}

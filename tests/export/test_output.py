@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from hangscope import output
 from hangscope.errors import UsageError
-from hangscope.output import write_file, write_report
+from hangscope.export import output
+from hangscope.export.output import write_file, write_report
 from tests.conftest import Run
 
 REPORT = '<meta name="generator" content="hangscope 1">\n'
