@@ -103,7 +103,8 @@ def test_nodes_without_a_shared_disk_say_what_is_missing_and_how_to_join_it(
         missing = next(w for w in answer["warnings"] if w["code"] == "ranks_elsewhere")
         there = next(r["rank"] for r in answer["ranks"] if r["absence"] == "no dump")
         assert missing["message"].startswith(f"rank {there} of 2 left nothing on this node")
-        assert answer["verdict"] is None or there not in answer["verdict"]["culprit_ranks"]
+        told = answer["verdict"]
+        assert told is None or there not in told["culprit_ranks"] or told["confidence"] == "low"
         assert "partial data: dumps of 1 of 2 ranks" in text
         assert f"hangscope pack {folder} -o NODE.hangpack" in " ".join(text.split())
         page = (folder / "report.html").read_text()
