@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from hangscope.ingest.lines.layer_readers import take_glog
 from hangscope.ingest.lines.layers import CLOCK, CODE, peel
+from hangscope.model.codec import MAX_NUMBER
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
@@ -66,8 +67,13 @@ class Line:
     def event(self, kind: type[AnyEvent], group_rank: int | None = None, **fields: Any) -> AnyEvent:
         """Return an event that quotes this line. What `fields` tell of host, process or task wins over the line's prefix."""
         told = {name: value for name, value in fields.items() if value is not None}
-        who = {name: told.pop(name, getattr(self, name)) for name in _WHO}
+        who = {name: _of_a_job(told.pop(name, getattr(self, name))) for name in _WHO}
         return kind(self.file, self.number, quote(self.raw), group_rank=group_rank, **who, **told)
+
+
+def _of_a_job(value: Any) -> Any:
+    """Return what a line tells of a process; None for a number that no process of a job has."""
+    return None if isinstance(value, int) and not 0 <= value < MAX_NUMBER else value
 
 
 def clean(text: str) -> str:

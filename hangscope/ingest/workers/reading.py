@@ -12,7 +12,7 @@ from hangscope.ingest.recorder.interning import Interner
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers.answer import Wire
 from hangscope.ingest.workers.log_reading import LogReading
-from hangscope.model.codec import from_row
+from hangscope.model.codec import ShapeError, from_row
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.frames import Stack
@@ -78,7 +78,10 @@ class Reading:
 def readings_of(file: str, wire: Wire, interner: Interner, written: float | None = None) -> list[Reading]:
     """Return the reading of a file and, where it is a pack, of every file that is packed in it."""
     inner = wire.get("files", ())
-    first = Reading.from_wire(file, wire, interner)
+    try:
+        first = Reading.from_wire(file, wire, interner)
+    except ShapeError as error:
+        return [Reading(file, "unread", "failed", f"what was read of it is of no use: {error}")]
     first.written = written
     return [
         first,

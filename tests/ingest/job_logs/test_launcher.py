@@ -272,3 +272,9 @@ def test_an_entry_that_lost_its_line_breaks_is_one_all_the_same(entry: str) -> N
     (event,) = events(head + entry + "\ntraceback : Signal 9 (SIGKILL) received by PID 29461\n")
     assert isinstance(event, Exit) and (event.rank, event.local_rank, event.pid) == (3, 1, 29461)
     assert (event.code, event.first) == (-9, True)
+
+
+def test_a_task_number_of_thirty_digits_is_none(tmp_path: Path) -> None:
+    (tmp_path / "job.log").write_text(f"srun: error: node07: task {'9' * 30}: Exited with exit code 3\n")
+    verdict = analyze(tmp_path).verdict
+    assert verdict is not None and verdict.culprit_ranks == ()
