@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.launchers.failure_table import read_error_file, sniff_error_file
 from hangscope.ingest.job_logs.signals import signal_name
 from hangscope.model.incident import Event
+from tests.conftest import analyze
 from tests.text_lines import settled
 
 FAILED = "failed (exitcode: -9) local_rank: 1 (pid: 29461) of binary: /opt/venv/bin/python3"
