@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
+from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match, answer, at, of_odd_line, quote, who
-from hangscope.causes.difference import Difference
+from hangscope.causes.difference import MET, Difference
 from hangscope.explain.finding import Different, Nothing, Stalled, Unseen
 from hangscope.explain.statements.gloo_sizes import AbortedPair, aborted_pairs
 from hangscope.explain.statements.odd_lines import OddLine
@@ -210,6 +212,63 @@ def aspects(case: Case) -> list[CallFingerprint]:
     """Return what DETAIL itself printed about the difference, for dumps and text alike."""
     ranks = {*case.finding.culprits, *case.finding.waiting[:1]}
     return [e for r in sorted(ranks) for e in case.statements.of(r, CallFingerprint)[:1]]
+
+
+def refused(case: Case) -> Match | None:
+    """All members came to a call that DETAIL let nobody make: calls that do not fit, of which no record tells what they were."""
+    kind = case.finding.stuck.kind
+    if not isinstance(case.finding, Stalled) or kind is None or kind.op:
+        return None
+    return answer(
+        "collective_mismatch",
+        (),
+        "the consistency check of TORCH_DISTRIBUTED_DEBUG=DETAIL stopped the next collective on every rank seen: the ranks called different things",
+        "Read the error of the check: it prints what each rank called, in the log of that rank.",
+        frame=case.frame_of(kind),
+    )
+
+
+def unequal_splits(case: Case) -> Match | None:
+    """Members of an all_to_all give in all more, or less, than they take: the splits of some of them do not fit."""
+    finding, view, seq = case.finding, case.finding.stuck.view, case.finding.stuck.seq
+    op = finding.stuck.kind.op if finding.stuck.kind is not None else ""
+    if not isinstance(finding, Stalled) or view is None or seq is None or not op.startswith("all_to_all"):
+        return None
+    odd, *before = (_given_and_taken(view, at) for at in range(seq, max(0, seq - MET), -1))
+    unequal = {r: n for r, n in odd.items() if n[0] != n[1]}
+    # A recorder that keeps other sizes than those that are sent shows so in calls that went well.
+    if _fits(odd) or not all(map(_fits, before)):
+        return None
+    alone = tuple(unequal) if len(unequal) == 1 < len(odd) - 1 else ()
+    gave, took = (sum(numbers) for numbers in zip(*odd.values(), strict=True))
+    return answer(
+        "shape_mismatch",
+        alone,
+        f"the members of the group send {gave:,} elements in {op} but expect {took:,}: the splits of {who(alone, 'some of them')} do not match",
+        "Exchange the split sizes before the call on every rank (an all_to_all of the counts), and compare input_split_sizes of each member with the output_split_sizes of its peers.",
+        strength=2 if any(before) else 1,
+        evidence=[
+            case.recorded(rank, f"rank {rank} sends {n[0]:,} elements and expects {n[1]:,}")
+            for rank, n in [*unequal.items()][:4]
+        ],
+        frame=case.frame_of(finding.stuck.kind),
+    )
+
+
+def _given_and_taken(view: GroupFrontier, seq: int) -> dict[int, tuple[int, int]]:
+    """Return how many elements each member (global) gives to an all_to_all and takes, none where one's are not known."""
+    kinds = {rank: view.kind_of(rank, seq) for rank in view.members}
+    numbers = {
+        rank: (sum(map(prod, kind.input_sizes)), sum(map(prod, kind.output_sizes)))
+        for rank, kind in kinds.items()
+        if kind is not None and kind.op.startswith("all_to_all") and kind.output_sizes
+    }
+    return numbers if len(numbers) == len(view.group.ranks) else {}
+
+
+def _fits(numbers: dict[int, tuple[int, int]]) -> bool:
+    """Return whether as many elements are taken as are given."""
+    return sum(gave - took for gave, took in numbers.values()) == 0
 
 
 def other_roots(case: Case) -> Match | None:

@@ -288,6 +288,8 @@ ORDER = (
     "participation.one_sided_call",
     "mismatch.received_sizes",
     "mismatch.different_calls",
+    "mismatch.refused",
+    "mismatch.unequal_splits",
     "known.host_thread_stuck",
     "participation.busy_elsewhere",
     "ends.silence.vanished",

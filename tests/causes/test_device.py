@@ -90,19 +90,6 @@ def _failed(host: str, rank: int, own: int, peer: int) -> list[str]:
     ]
 
 
-def test_the_host_that_is_an_end_of_every_failed_path_lost_its_network() -> None:
-    """Ranks 2 and 3 are of one host, to which the first host has no path, and which has none to the third.
-
-    Where one end alone tells of one path, who is at the other one is not known, and either may be the broken one.
-    """
-    paths = {0: ("gpu01", 1, 2), 1: ("gpu01", 1, 2), 2: ("gpu02", 2, 3), 3: ("gpu02", 2, 3)}
-    logs = {f"rank{rank}": _failed(host, rank, own, peer) for rank, (host, own, peer) in paths.items()}
-    report = frozen(loop(6), (), lambda r, is_odd: due(r), **logs)
-    assert blame(report) == ("hang", "network_stall", (2, 3))
-    two = {name: lines for name, lines in logs.items() if name in ("rank0", "rank1")}
-    assert blame(frozen(loop(6), (), lambda r, is_odd: due(r), **two))[1:] == ("network_stall", ())
-
-
 def test_who_saw_its_transfer_fail_was_in_the_call_that_its_error_names(tmp_path: Path) -> None:
     """It ends at once, long before the others' watchdogs: it is no rank that left nothing."""
     work = "Collective WorkNCCL(SeqNum=6, OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, Timeout(ms)=600000)"

@@ -110,17 +110,6 @@ def test_where_more_found_no_store_than_are_missing_none_of_them_is_named(tmp_pa
     assert short(told(tmp_path, logs, world_size=4))[:2] == ("init_hang", ())
 
 
-@pytest.mark.parametrize(("names", "named"), [(range(4), (2,)), ((11, 12, 13, 14), ())])
-def test_folders_that_count_once_through_the_ranks_are_of_ranks(
-    tmp_path: Path, names: Sequence[int], named: tuple[int, ...]
-) -> None:
-    lines = [CLIENTS.format(n=3, of=4), KEY, REFUSED, KEY]
-    logs: dict[str, str | list[str]] = {
-        f"pod-{name}/app.log": [line] for name, line in zip(names, lines, strict=True)
-    }
-    assert short(told(tmp_path, logs))[:2] == ("init_hang", named)
-
-
 VERSIONS = "node{node}:77:78 [0] NCCL WARN Mismatched NCCL version detected : rank {0} version {1} rank {2} version {3}"
 REFUSES = (
     "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, invalid usage, NCCL version 2.27.3"

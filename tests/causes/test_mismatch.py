@@ -172,3 +172,22 @@ def test_ranks_disagree_about_a_source_only_where_all_are_in_that_call(
         tmp_path, recorders, **{f"rank{rank}": [f"[rank{rank}]: {TIMED_OUT}"] for rank in range(3)}
     )
     assert blame(report)[1] == cause
+
+
+@pytest.mark.parametrize(
+    ("takes", "answer"),
+    [
+        ((32, 24, 32, 32), ("shape_mismatch", (1,), "high")),
+        ((32, 24, 30, 32), ("shape_mismatch", (), "high")),
+        ((32, 24, 40, 32), ("network_stall", (), "low")),  # as many in all: whose splits fit is not told
+    ],
+)
+def test_an_all_to_all_that_takes_less_than_it_is_given_has_splits_that_do_not_fit(
+    tmp_path: Path, takes: tuple[int, ...], answer: tuple[str, tuple[int, ...], str]
+) -> None:
+    recorders = job(4)
+    for recorder in recorders:
+        recorder.call("all_to_all", sizes=[[32]], line=41, times=9)
+        took = [[takes[recorder.rank]]]
+        recorder.call("all_to_all", sizes=[[32]], outputs=took, line=41, state="started")
+    assert short(analyze(write_all(recorders, tmp_path))) == answer

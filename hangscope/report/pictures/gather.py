@@ -37,8 +37,8 @@ def page_data(subject: Subject, source: SourceFolder | None = None) -> PageData:
     ranks = rank_map(subject, folds(subject, mesh, steps))
     return PageData(
         calls=call_diff(subject, classes),
-        # Where nothing is stuck any more, nobody waits.
-        waitfor=wait_picture(subject, edges, roots) if not subject.over else None,
+        # Where nothing is stuck any more, nobody waits; and a graph in which nothing leads to the root shows nothing.
+        waitfor=wait_picture(subject, edges, roots) if not subject.over and (after or not roots) else None,
         rankmap=ranks,
         topology=topology(subject, mesh, steps),
         strip=strip(subject),
