@@ -1,21 +1,21 @@
 """The first call of a group on which its members do not agree, and whose side differs.
 
-Answers two questions about a group: at which seq do members first make calls that cannot match (`mismatch`);
-which of several sides is the odd one (`odd_side`).
+Answers three questions about a group: at which seq do members first make calls that cannot match (`mismatch`); which
+ranks inserted or dropped calls that happened to fit (`edit_of`); which of several sides is the odd one (`odd_side`).
 Ranks of one role share their columns, so that its cost follows the number of distinct behaviours and not the ranks.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import hard_keys, site_keys
-from hangscope.align.sequence_diff import continues, left_out
+from hangscope.align.sequence_diff import Edit, continues, first_edit, left_out
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import CallKind, Kinds
 
@@ -30,6 +30,19 @@ class Mismatch:
 
     seq: int
     sides: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RankEdit:
+    """The ranks that inserted or dropped calls relative to the others, where, and which calls (kind indexes).
+
+    `calls` is empty where those calls are older than all that the recorders kept: what is kept is shifted from its start.
+    """
+
+    ranks: tuple[int, ...]
+    edit: Edit
+    seq: int
+    calls: tuple[int, ...]
 
 
 class GroupHistory:
@@ -94,6 +107,25 @@ class GroupHistory:
             len(calls) > index + IN_STEP and (self.view.members[rank].completed or 0) >= self.first + index
             for rank, calls in self.tokens.items()
         )
+
+    def edit_of(self, culprits: Collection[int]) -> RankEdit | None:
+        """Return what culprits inserted or left out against the largest class of the others, call sites included, or None."""
+        shortest, alike = min(map(len, self.tokens.values()), default=0), defaultdict[bytes, list[int]](list)
+        for rank, tokens in sorted(self.tokens.items()):
+            alike[self.site[tokens[:shortest]].tobytes()].append(rank)
+        classes = sorted(map(tuple, alike.values()), key=lambda ranks: (-len(ranks), ranks))
+        own = next((ranks for ranks in classes if not set(culprits).isdisjoint(ranks)), None)
+        base = next((ranks for ranks in classes if set(culprits).isdisjoint(ranks)), None)
+        if own is None or base is None:
+            return None
+        mine, theirs = (max(ranks, key=lambda r: (len(self.tokens[r]), -r)) for ranks in (own, base))
+        edit = first_edit(*(self._sites(rank) for rank in (mine, theirs)))
+        if edit is None or self.odd_side(self.first + edit.index, (own, base)) == base:
+            return None  # there is none, or by their history the others made it
+        made = self.tokens[mine if edit.kind == "extra" else theirs]
+        # Of windows that differ from their start on, the calls in question are older than all that was kept.
+        calls = made[edit.index : edit.index + edit.length] if edit.index or self.first == 1 else ()
+        return RankEdit(own, edit, self.first + edit.index, tuple(map(int, calls)))
 
     def _sites(self, rank: int) -> list[int]:
         """Return the number of each of a rank's calls, site included; empty where it cannot be compared."""

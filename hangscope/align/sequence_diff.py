@@ -1,13 +1,64 @@
-"""Whether a call continues the pattern that a rank has repeated, and what the pattern calls for.
+"""How one rank's calls differ from its peers': an insertion, a deletion, or neither; and which side continues the pattern.
 
-Works on sequences of tokens (small ints). A token stands for a call's op, sizes, dtype and call site.
+Works on sequences of tokens (small ints). A token stands for a call's op, sizes, dtype and, for the soft comparison,
+its call site.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hangscope.model.dataclass import dataclass
+
+MAX_EDIT = 64  # the longest run of extra or missing calls that is looked for
 MAX_CONTEXT = 96  # the longest history that a prediction is based on
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One run of calls that a rank made in addition (`extra`) or left out (`missing`).
+
+    `index` is the position in the rank's own sequence, `length` the number of calls, `confirmed` how many calls after
+    it match again when shifted by `length`.
+    """
+
+    kind: str
+    index: int
+    length: int
+    confirmed: int
+
+
+def first_edit(own: Sequence[int], reference: Sequence[int]) -> Edit | None:
+    """Return the first insertion or deletion that turns `reference` into `own`, or None.
+
+    Both start at the same seq. Differences that stay in step (a rank that makes the same call from another line) are no
+    edit. At least two calls must match again behind the edit, or all that are left; O(n * MAX_EDIT) at worst.
+    """
+    length = min(len(own), len(reference))
+    for i in range(length):
+        behind = slice(i + 1, i + 1 + MAX_EDIT)
+        if own[i] == reference[i] or (reference[i] not in own[behind] and own[i] not in reference[behind]):
+            continue  # alike, or neither side comes to what the other calls here: a call from another line
+        in_step, found = 0, []
+        for size in range(1, MAX_EDIT + 1):
+            in_step = max(in_step, _agreement(own, i + size, reference, i + size))
+            for kind, a, b in (("extra", i + size, i), ("missing", i, i + size)):
+                matched = _agreement(own, a, reference, b)
+                # As many other calls in their place explain the rest as well: then nothing was inserted.
+                if matched >= 2 and matched > in_step:
+                    found.append(Edit(kind, i, size, matched))
+        if found:
+            return max(found, key=lambda edit: edit.confirmed - 2 * edit.length)
+    return None
+
+
+def _agreement(a: Sequence[int], i: int, b: Sequence[int], j: int) -> int:
+    """Return how many tokens agree from a[i] and b[j] on, without a break; 0 where one side has none left."""
+    count = 0
+    limit = min(len(a) - i, len(b) - j, 512)
+    while count < limit and a[i + count] == b[j + count]:
+        count += 1
+    return count
 
 
 def occurrences(history: Sequence[int]) -> list[tuple[int, int]]:

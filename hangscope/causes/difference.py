@@ -62,6 +62,8 @@ class Difference:
         So they are where their user lines differ, or where a library under one line of both goes two ways; where these part
         at torch's own function for a collective, the line itself chose it. Without lines, a few numbers are no tensor.
         """
+        if self.finding.change.edit is not None:
+            return True
         if self.same_site is False or self.met_before:
             return self.same_site is False
         if self.same_site is None and self.differs == "shape":
@@ -158,7 +160,7 @@ class Difference:
     @property
     def too_soon(self) -> bool:
         """Return whether several whole steps lie before the culprit's call by the pattern: it left out none of them on its way."""
-        return 0 < self.period < len(self.finding.change.skipped)
+        return self.finding.change.edit is None and 0 < self.period < len(self.finding.change.skipped)
 
     @cached_property
     def stays_inside(self) -> bool:
@@ -175,12 +177,19 @@ class Difference:
     @property
     def skipped(self) -> tuple[CallKind, ...]:
         """Return the calls that the culprit left out, as far as the repeated pattern or what follows shows it."""
-        return self.finding.change.skipped if not self.too_soon else ()
+        return self._edited("missing", self.finding.change.skipped if not self.too_soon else ())
 
     @property
     def added(self) -> tuple[CallKind, ...]:
         """Return the calls that the culprit made in addition, as far as what follows shows it."""
-        return self.finding.change.added
+        return self._edited("extra", self.finding.change.added)
+
+    def _edited(self, how: str, by_pattern: tuple[CallKind, ...]) -> tuple[CallKind, ...]:
+        """Return the calls of the edit behind which everything matches again, where it is of this kind; without one, those by the pattern."""
+        edit, kinds = self.finding.change.edit, self.case.incident.kinds
+        if edit is None:
+            return by_pattern
+        return tuple(kinds[i] for i in edit.calls) if edit.edit.kind == how else ()
 
     def gradients(self, kinds: Sequence[CallKind]) -> bool:
         """Return whether all of these calls are gradient reductions (False for none)."""

@@ -48,8 +48,8 @@ def _left(
 def _by_its_call(d: Difference) -> Match | None:
     """Return what the culprits' count of steps or their call tells, where nothing shows that they went on inside the loop."""
     finding, culprits, told = d.finding, d.finding.culprits, d.steps.loop_over
-    if finding.tie:
-        return None
+    if finding.change.edit is not None or finding.tie:
+        return None  # its calls match again behind the edit
     if d.ends_epochs:
         # A step that it skipped leaves the same calls: only its own output tells of one.
         what = (

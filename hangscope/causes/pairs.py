@@ -29,7 +29,7 @@ def unpaired(case: Case) -> Match | None:
     missing, made, absent, waiter = "recv", "send", destination, source
     if pair.send is None:
         missing, made, absent, waiter = "send", "recv", source, destination
-    named = finding.culprits
+    named, more = finding.culprits, finding.more
     culprit = next((rank for rank in (absent, waiter, *named) if rank in named), absent)
     number = f"number {pair.key.index + 1} of the pair {source} -> {destination}"
     why = f"rank {absent} never issued the {missing} for {made} {number}; rank {waiter} is blocked in it"
@@ -38,6 +38,11 @@ def unpaired(case: Case) -> Match | None:
             f"rank {waiter} is blocked in {made} {number}; rank {absent} never issued the matching {missing}"
         )
     strayed = _strayed(case, culprit)
+    if more:
+        calls = "sends or receives" if abs(more) > 1 else "send or receive"
+        apart = f"issued {abs(more)} {calls} {'more' if more > 0 else 'fewer'} than {'their' if len(named) > 1 else 'its'} counterparts in the other groups of this kind"
+        strayed += [case.recorded(rank, f"rank {rank} {apart}") for rank in named[:2]]
+        why = f"{who(named)} {apart}: {why}"
     own = bool(strayed) and culprit != waiter
     there = "another" if case.graph.open_calls.get(absent) else "no"
     unmatched = case.recorded(
@@ -46,10 +51,10 @@ def unpaired(case: Case) -> Match | None:
     return answer(
         "p2p_mismatch",
         named if culprit in named or finding.tie else (culprit,),
-        why + _alike(named),
+        why + ("" if more else _alike(named)),
         *_schedules(source, destination),
         # A rank in no call may be busy before its half, and clocks of two hosts do not tell what it went past.
-        strength=0 if finding.tie else 1 if finding.assumed else 2,
+        strength=0 if finding.tie else 1 if finding.assumed or more else 2,
         frame=case.frame_of(finding.own.kind if own else finding.stuck.kind),
         frame_rank=culprit if own else waiter,
         evidence=[*strayed, unmatched],

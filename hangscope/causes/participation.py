@@ -21,16 +21,16 @@ def one_sided_call(case: Case) -> Match | None:
     d = Difference(case)
     if d.differs == "root" and not d.another_call:
         return None  # one call, of which some took another root
-    culprits = finding.culprits
+    culprits, edited = finding.culprits, finding.change.edit is not None
     made, usual = describe(d.own), d.times_before(d.own)
     theirs = describe(d.peer) if d.peer.op else "another collective"
     skips = d.steps.skips
     strength, rivals = 0, list[tuple[str, str]]()
     if isinstance(finding, Extra):
         strength, what = int(not finding.tie), f"issued {made}, which the others did not issue"
-    elif d.skipped and usual:
+    elif d.skipped and (edited or usual):
         # Who leaves out a whole step may have left the loop.
-        strength = 2 if d.skipped_part_of_a_step or not d.period else 1
+        strength = 2 if edited or d.skipped_part_of_a_step or not d.period else 1
         if d.peer_ends_epochs:
             strength, rivals = 0, [("uneven_loader", "one more batch leaves the same record")]
         what = f"skipped {_several(d.skipped)} and went on"

@@ -106,10 +106,7 @@ def _with_peers(found: Sequence[Finding | None], deviation: Finding | None) -> l
             and other.culprits == deviation.culprits
             and not deviation.change.swapped
         ):
-            added = (
-                deviation.change.added if matched > 1 else ()
-            )  # else nothing behind it shows that it is one
-            change = replace(other.change, votes=votes, matched=matched, added=added)
+            change = replace(other.change, votes=votes, matched=matched)
             return [replace(other, change=change), *found[:place], *found[place + 1 :]]
     return [deviation, *found]
 

@@ -6,7 +6,7 @@ from dataclasses import field
 from enum import Enum
 from typing import ClassVar, TypeVar
 
-from hangscope.align.divergence import GroupHistory
+from hangscope.align.divergence import GroupHistory, RankEdit
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.p2p import Pair, PairInstance
 from hangscope.align.waitgraph import Instance, Root
@@ -64,7 +64,8 @@ class OwnCall:
 class Change:
     """How the culprits' program parts from its own pattern and from its peers'.
 
-    `skipped`, `added`: calls that they left out or made in addition; `swapped`: they made them, in another order; `last_word`: nothing behind their odd call is seen; `elsewhere`: their odd
+    `skipped`, `added`: calls that they left out or made in addition; `swapped`: they made them, in another order; `edit`: the
+    same, proved by what matches again behind it; `last_word`: nothing behind their odd call is seen; `elsewhere`: their odd
     call is on another group than the one the others wait in; `before`: what a waiting rank called until then, oldest first;
     `votes`: how many ranks of the same role agree against the culprits, and `matched` how many calls match again behind it.
     """
@@ -72,6 +73,7 @@ class Change:
     skipped: tuple[CallKind, ...] = ()
     added: tuple[CallKind, ...] = ()
     swapped: bool = False
+    edit: RankEdit | None = None
     last_word: bool = False
     elsewhere: bool = False
     before: tuple[CallKind, ...] = ()
@@ -80,8 +82,8 @@ class Change:
 
     @property
     def proven(self) -> bool:
-        """Return whether everything behind the change matches again, against the ranks of the same role."""
-        return self.votes > 1 and (self.matched > 1 or self.swapped)
+        """Return whether everything behind the change matches again: by an edit in one group, or against the ranks of the same role."""
+        return self.edit is not None or (self.votes > 1 and (self.matched > 1 or self.swapped))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +171,13 @@ class Circular(Finding):
 
 @dataclass(frozen=True, slots=True)
 class Unpaired(Finding):
-    """A send and a receive that do not meet, or not with equal sizes."""
+    """A send and a receive that do not meet, or not with equal sizes.
+
+    `more`: how many more of them the culprits made than the ranks at their places in the peer groups (0: that tells nothing).
+    """
 
     name, cost = "unpaired", 0.1
+    more: int = 0
 
 
 class Stalled(Finding):

@@ -18,6 +18,7 @@ from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, Watchdo
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 from hangscope.model.conclusion import Evidence, Hypothesis, Verdict
 from hangscope.model.incident import CallKind
+from hangscope.model.rankset import ranks_phrase
 from hangscope.verdict.claims import Issued, Reached
 from hangscope.verdict.rivals import blocked_without
 
@@ -61,6 +62,12 @@ def _calls(case: Case) -> Iterator[Evidence]:
             told = member.queue.tells_completion and (not member.unknown or done >= reached[rank])
             claimed = Reached(rank, view.group.label, reached[rank], done if told else None)
             yield case.recorded(rank, claimed.phrase())
+    if (change := finding.change.edit) is not None:
+        edit = change.edit
+        how, number = ("more" if edit.kind == "extra" else "fewer"), edit.length
+        where = f"{'at' if change.calls else 'before'} seq {change.seq}"
+        text = f"{ranks_phrase(change.ranks)} issued {number} {how} {'collective' if number == 1 else 'collectives'} {where}; the next {edit.confirmed} match again, shifted by {number}"
+        yield Evidence("dump", text, change.ranks[0])
     for rank in finding.culprits:
         same = case.incident.ranks[rank].unchanged_snapshots if rank in case.incident.ranks else 0
         if same:

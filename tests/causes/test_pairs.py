@@ -123,6 +123,18 @@ def exchange(recorder: Recorder, state: str = "completed", size: int = 64) -> No
         recorder.recv(rank + 2, group, state=state if state == "completed" else "scheduled")
 
 
+def test_one_more_exchange_than_in_the_other_replicas_is_the_fault_of_who_began_it(tmp_path: Path) -> None:
+    recorders = pipelines(3)
+    for recorder in recorders:
+        if recorder.rank in (6, 7):
+            exchange(recorder, "started")
+        recorder.call("all_reduce", line=41, state="scheduled" if recorder.rank in (6, 7) else "started")
+    write_all(recorders, tmp_path)
+    report = analyze(tmp_path)
+    assert blame(report) == ("hang", "p2p_mismatch", (6, 7))
+    assert "issued 2 sends or receives more than their counterparts" in said(report)
+
+
 def test_ranks_that_send_another_size_in_groups_side_by_side_are_one_fault(tmp_path: Path) -> None:
     recorders = pipelines(3)
     for recorder in recorders:

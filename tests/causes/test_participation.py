@@ -108,6 +108,21 @@ def test_a_stage_that_makes_a_call_of_its_own_keeps_its_peer_waiting(tmp_path: P
     assert blame(report)[1:] == ("rank_conditional_collective", (0,))
 
 
+def test_a_call_more_than_all_that_was_kept_tells_no_kind_of_call() -> None:
+    """Every call that is left meets the next one; the odd one fell out of the recorders."""
+
+    def last(recorder: Recorder, is_odd: bool) -> None:
+        if is_odd:
+            recorder.call("broadcast", line=77, state="started")
+        for size in (64, 32, 16, 8):
+            due(recorder, sizes=[[size]], line=None)
+        recorder.ring = 4
+
+    report = frozen(loop(4), (1,), last)
+    assert blame(report) == ("hang", "rank_conditional_collective", (1,)) and level(report) != "high"
+    assert "issued 1 more collective before seq" in report.to_text()
+
+
 # two pipeline stages of five replicas, of which one saves while the others begin the next step
 
 STAGES: dict[str, tuple[str, tuple[int, ...]]] = {

@@ -11,7 +11,7 @@ from hangscope.align.waitgraph import Called, Instance, Node, Root
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, Circular, Different, Finding, OwnCall, Stalled, Unpaired
 from hangscope.explain.generate.pair_faults import guilty_half
-from hangscope.explain.generate.peer_groups import one_fault
+from hangscope.explain.generate.peer_groups import counted_apart, one_fault
 from hangscope.explain.generate.program_divergence import program_divergence
 from hangscope.explain.generate.self_deviation import Deviation
 from hangscope.explain.predict import Replay
@@ -37,6 +37,11 @@ def _in_circle(aligned: Aligned, root: Root) -> Finding:
     calls = [n for n in root.nodes if isinstance(n, Called)]
     pairs = [n for n in calls if isinstance(n, PairInstance) and aligned.missing_half(n) is not None]
     unpaired = sorted(pairs, key=aligned.when)
+    counted = [(n, *differs) for n in unpaired if (differs := counted_apart(aligned, n)) is not None]
+    if counted:
+        node, _, more = counted[0]
+        culprits = tuple(sorted({rank for _, rank, _ in counted}))
+        return Unpaired(culprits, aligned.stuck_in(node, culprits), circle=root, more=more)
     guilty = guilty_half(aligned, calls, unpaired)
     if guilty is not None:
         return _without_its_half(aligned, root, *guilty)

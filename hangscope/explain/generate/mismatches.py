@@ -51,6 +51,7 @@ def _finding(aligned: Aligned, history: GroupHistory, mismatch: Mismatch) -> Dif
     row = aligned.programs.of(waiting).row_of(view.group.gid, seq)
     change = Change(
         skipped=() if tie else tuple(history.skipped(odd[0], waiting, seq)),
+        edit=history.edit_of(culprits),
         before=() if row is None else tuple(aligned.programs.before(waiting, row)),
     )
     members = set(view.group.ranks)

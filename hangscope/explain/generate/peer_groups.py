@@ -1,4 +1,4 @@
-"""The same fault in several groups that run the same program side by side.
+"""Groups that run the same program side by side: what they say of a count, and the same fault in several of them.
 
 In a grid of ranks the groups of one dimension (all data-parallel pairs, say) make the same calls. What ranks of one
 replica do together (its tensor-parallel ranks, say) is one fault, though each of its groups shows a part of it.
@@ -6,12 +6,47 @@ replica do together (its tensor-parallel ranks, say) is one fault, though each o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
+from hangscope.align.p2p import PairInstance
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import AnyFinding, Finding
 from hangscope.model.incident import Group
+
+_MOST = 64  # peer groups that are asked
+
+
+def counted_apart(aligned: Aligned, pair: PairInstance) -> tuple[int, int] | None:
+    """Return (rank, how many more) of the end of a pair that made more or fewer sends and receives than its like.
+
+    Its like are the ranks at its place in the peer groups, most of which made one number of them. None where both ends or
+    neither differ.
+    """
+    group = aligned.views[pair.gid].group
+    peers = [peer for peer in aligned.incident.groups if _alike(peer, group)][:_MOST]
+    if not group.members_known or not peers:
+        return None
+    apart = []
+    for rank in (pair.source, pair.destination):
+        place, own = group.ranks.index(rank), _sends_and_receives(aligned, pair.gid, rank)
+        made = Counter(_sends_and_receives(aligned, peer.gid, peer.ranks[place]) for peer in peers)
+        ((usual, times),) = made.most_common(1)
+        if own is None or usual is None or 2 * times <= len(peers):
+            return None
+        apart += [(rank, own - usual)] if own != usual else []
+    return apart[0] if len(apart) == 1 else None
+
+
+def _sends_and_receives(aligned: Aligned, gid: int, rank: int) -> int | None:
+    """Return the number of a rank's last send or receive on a group, or None where none was kept, or its dump is an earlier one."""
+    record = aligned.incident.ranks[rank]
+    queue = record.p2p.get(gid)
+    if queue is None or rank in aligned.early:
+        return None
+    alone = gid not in record.queues  # else the counters are of the collectives
+    return max(int(queue.seq.max(initial=0)), (queue.frontier.enqueued or 0) if alone else 0)
 
 
 def one_fault(aligned: Aligned, first: AnyFinding, others: Iterable[Finding]) -> AnyFinding:

@@ -82,6 +82,7 @@ def _finding(aligned: Aligned, rows: dict[int, int], culprits: tuple[int, ...]) 
     change = Change(
         skipped=skipped,
         swapped=bool(left_out) and later == [tokens[row] for row in left_out],
+        edit=history.edit_of(culprits) if history is not None else None,
         last_word=rows[odd] == len(tokens) - 1,
         elsewhere=own_gid != gid,
         before=tuple(programs.before(peer, rows[peer])),

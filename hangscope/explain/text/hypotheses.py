@@ -26,10 +26,12 @@ Search = Callable[[Incident, Statements], Finding | None]
 SEARCHES: dict[Source, tuple[Search, ...]] = {
     Source.OWN_WORDS: (fingerprints,),
     Source.REPORT: (reports.barrier, reports.desync, ras, held_up, heart_stopped),
-    Source.HINT: (reports.analyzer, reports.horovod),
+    Source.HINT: (
+        reports.analyzer, reports.horovod, output.apart_from_its_peers,
+    ),
     Source.SILENCE: (output.silent, sites, blocked_alone),
     Source.OUTPUT: (output.progress, output.odd_output),
-}
+}  # fmt: skip
 
 
 def told(incident: Incident, statements: Statements) -> Iterator[tuple[Finding, Source]]:

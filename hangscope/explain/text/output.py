@@ -30,6 +30,7 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrier,
     MonitoredBarrierWitness,
 )
+from hangscope.knowledge.callsite import runs_backward, user_frames
 from hangscope.model.incident import Event, Incident
 
 #: What a rank prints that was aborted, or had a part in a check of all.
@@ -84,6 +85,22 @@ def silent(incident: Incident, statements: Statements) -> Finding | None:
 def errors(ranks: Sequence[int], statements: Statements) -> list[Event]:
     """Return one error line of each of the first few ranks."""
     return [e for r in ranks[:3] for e in statements.of(r, *WAITED, RankException, NcclWarn)[:1]]
+
+
+def apart_from_its_peers(incident: Incident, statements: Statements) -> Different | None:
+    """Name the rank that gloo aborted over a message which its peers sent from a backward pass that they are all in.
+
+    Gradient buckets have one size on all ranks, so whose buffer does not fit them is in another call.
+    """
+    aborted = statements.by_rank(GlooSizeMismatch)
+    others = [r for r in sorted(incident.ranks) if r not in aborted]
+    if len(aborted) != 1 or len(others) < _PEERS or not statements.inside.issuperset(others):
+        return None
+    calls = [statements.whereabouts[r].call for r in others]
+    if len({user_frames(call.stack) for call in calls}) > 1 or not all(map(runs_backward, calls)):
+        return None
+    events = (*aborted.values(), *errors(others, statements))
+    return Different(tuple(aborted), stood(others[0], statements), events=events)
 
 
 def batches(statements: Statements) -> dict[int, Progress | LoopLength]:
