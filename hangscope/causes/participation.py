@@ -86,9 +86,7 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
     seen = [r for r in culprits if records[r].seen and records[r].dump_file]
     stood = ((rank, statements.whereabouts.get(rank)) for rank in culprits)
     frames = {rank: user_frame(w.stack) for rank, w in stood if w is not None and not w.inside}
-    evidence: list[Evidence | Event] = [
-        case.recorded(rank, f"rank {rank} {text}") for rank in seen[:8] if (text := _record(case, rank))
-    ]
+    evidence: list[Evidence | Event] = []
     for rank in culprits:
         evidence += [case.stands(rank)] if rank in frames else []
         evidence += [
@@ -96,6 +94,9 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
             for kind in (Held, Computing, DumpObserved, HeartbeatTimeout)
             for e in statements.of(rank, kind)[:1]
         ]
+    evidence += [
+        case.recorded(rank, f"rank {rank} {text}") for rank in seen[:8] if (text := _record(case, rank))
+    ]
     frame = next(filter(None, frames.values()), None)
     whose, one = who(culprits), len(culprits) == 1
     look = f"Take a stack of {whose} (py-spy dump --pid PID; hangscope run does so before it ends a job) and look for a data loader, a lock, I/O, a checkpoint or a kernel launch."

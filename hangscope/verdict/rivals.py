@@ -117,7 +117,8 @@ def _excluded(case: Case, match: Match, verdict: Verdict, cause: str, ranks: tup
     ):
         return f"several dumps show {whose} at the same place"
     if verdict.confidence == "high" and verdict.deciding:
-        return verdict.evidence[verdict.deciding[0]].text
+        facts = [verdict.evidence[number] for number in verdict.deciding]
+        return next((fact for fact in facts if fact.kind == "stack"), facts[0]).text
     return ""
 
 
