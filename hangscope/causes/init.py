@@ -14,6 +14,7 @@ from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.store import (
     PortInUse,
+    RendezvousBegun,
     RendezvousTimeout,
     StoreTimeout,
     StoreUnreachable,
@@ -22,9 +23,10 @@ from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import forms_a_group
-from hangscope.model.incident import Event
+from hangscope.model.incident import Event, Stack
 from hangscope.model.rankset import agree, ranks_phrase
 
+_CONFIG = 32  # lines that an agent prints of its settings
 _PATIENCE = 600.0  # seconds that a rendezvous may take
 _WITNESSES = 2  # ranks that waited, at least, for one that did not to be told from them
 
@@ -33,7 +35,7 @@ def never_formed(case: Case) -> Match | None:
     """A store, rendezvous or communicator that never became whole."""
     if not isinstance(case.finding, Nothing) and case.solid and not case.from_text:
         return None
-    rules = (_port, _duplicate, _versions, _communicator, _store)
+    rules = (_port, _duplicate, _versions, _bootstrap, _communicator, _store, _at_the_start, _alone)
     return next((match for rule in rules if (match := rule(case)) is not None), None)
 
 
@@ -102,6 +104,22 @@ def _versions(case: Case) -> Match | None:
         "Start all hosts from one image, and compare torch.cuda.nccl.version() and LD_LIBRARY_PATH on each of them.",
         strength=2 if odd else 1,
         evidence=sorted(events, key=lambda e: e.rank not in odd)[:3],
+    )
+
+
+def _bootstrap(case: Case) -> Match | None:
+    """NCCL's own word on ranks that could not begin together."""
+    warnings = case.warned("bootstrap")
+    if not warnings or case.statements.all(WatchdogTimeout, Progress) or case.graph.open_calls:
+        return None
+    twice = sorted({e.peer_rank for e in warnings if e.peer_rank is not None})
+    return answer(
+        "init_hang",
+        twice,
+        f"NCCL's bootstrap failed{f': two processes registered as {who(twice)}' if twice else ''}",
+        "Check that every process has its own rank and port, that NCCL_SOCKET_IFNAME names an interface that each host has, and that nothing else connects to the bootstrap port.",
+        strength=2 - min(e.tier for e in warnings),
+        evidence=warnings[:3],
     )
 
 
@@ -199,6 +217,55 @@ def _store(case: Case) -> Match | None:
         "Use one rendezvous id and one free port per job; a firewall or a wrong network interface looks the same.",
         strength=0 if still else 2 if missing and not logged.intersection(missing) else 1,
         evidence=sorted(waits, key=lambda e: e.rank not in missing)[:4],
+    )
+
+
+def _at_the_start(case: Case) -> Match | None:
+    """Return the answer if all stacks that were taken are where a group forms; it names ranks without the store that others have."""
+    stood = case.stacks
+    if not stood or not all(forms_a_group(where.stack) for where in stood.values()):
+        return None
+    absent = sorted(set(case.incident.ranks) - set(stood))
+    of_whom = f"; {who(absent)} may not have arrived" if absent else ""
+    storeless = tuple(r for r, where in sorted(stood.items()) if _connects(where.stack))
+    culprits = storeless if 0 not in storeless and 2 * len(storeless) <= len(stood) and not absent else ()
+    why = f"{who(stood)} {agree(stood, 'is', 'are')} waiting where a group is created{of_whom}"
+    if culprits:
+        why = f"{who(culprits)} {agree(culprits, 'is', 'are')} still connecting to the store, while the others wait in the rendezvous"
+    return answer(
+        "init_hang",
+        culprits,
+        why,
+        "Compare MASTER_ADDR, MASTER_PORT, the world size and the rendezvous id of each rank, and count the processes: ranks that use two addresses, or expect one that was not started, wait for ever.",
+        "Take the stacks again: a normal start leaves this place within a minute.",
+        strength=0,
+        evidence=[case.stands(rank) for rank in list(stood)[:4]],
+    )
+
+
+def _connects(stack: Stack) -> bool:
+    """Return whether a rank is still connecting to the store (torch/distributed/rendezvous.py), which comes before all else."""
+    return bool(stack) and stack[0].name == "_create_c10d_store"
+
+
+def _alone(case: Case) -> Match | None:
+    """Return the answer where an agent began and no rank spoke until an end from outside came, longer than a start takes."""
+    end, begun = case.statements.external, case.statements.all(RendezvousBegun)
+    last = max(begun, key=lambda e: e.line, default=None)
+    if end is None or last is None or any(e.complete or e.file != end.file for e in begun):
+        return None
+    spoke = any(not e.by_launcher for kinds in case.statements.kinds.values() for e in kinds)
+    waited = (end.in_the_year or 0.0) - (last.in_the_year or 0.0)
+    near = 0 < end.line - last.line <= _CONFIG
+    if not near or spoke or last.in_the_year is None or waited <= _PATIENCE:
+        return None
+    return answer(
+        "init_hang",
+        (),
+        "an agent entered its rendezvous and printed nothing more until the job was terminated: its workers did not start",
+        "Check the agents of the other nodes: whether each was started, with the same endpoint and rendezvous id, and reaches that address.",
+        strength=0,
+        evidence=[*begun[:2], end],
     )
 
 

@@ -290,6 +290,7 @@ ORDER = (
     "mismatch.different_calls",
     "mismatch.refused",
     "mismatch.unequal_splits",
+    "ends.silence.lost_by_peers",
     "known.host_thread_stuck",
     "participation.busy_elsewhere",
     "ends.silence.vanished",

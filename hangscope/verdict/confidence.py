@@ -157,7 +157,7 @@ def even_sides(case: Case, match: Match) -> Doubts:
     """Nobody is named, for the sides are even: surely so where others' lines are not here, who may be of either side."""
     unread = beyond_the_text(case.incident, case.statements) | without_a_log(case.incident, case.statements)
     if case.finding.tie and case.from_text and unread:
-        yield LOW, f"the ranks are evenly divided, and the logs of {ranks_phrase(unread)} were not collected"
+        yield LOW, f"the ranks are evenly divided, and logs are missing ({ranks_phrase(unread)})"
     if case.finding.tie and not match.culprits:
         yield MEDIUM, "the ranks are evenly divided, and earlier collectives do not show which are wrong"
 

@@ -60,6 +60,12 @@ def essence(report: Report) -> Core:
     return (report.status,) if v is None else (report.status, v.cause, v.culprit_ranks, v.op, v.seq)
 
 
+def without_cause(report: Report) -> Core:
+    """Return the same but for the cause."""
+    status, *rest = essence(report)
+    return (status, *rest[1:])
+
+
 def inside(report: Report) -> set[int]:
     """Return the seen ranks that wait in the very call that the verdict names."""
     v = report.verdict
@@ -218,6 +224,6 @@ def test_a_lost_dump_of_a_victim_changes_no_blame_in_a_real_incident(incident: P
     for rank, path in sorted(dumped.items()):
         if rank in whole.verdict.culprit_ranks or len(inside(whole) - {rank}) < 2:
             continue
-        assert essence(
-            analyze([p for p in files if p != path], world_size=whole.to_dict()["world_size"])
-        ) == essence(whole), rank
+        less = analyze([p for p in files if p != path], world_size=whole.to_dict()["world_size"])
+        # An extra call at the end of a loop leaves the same record as a loop that is over: either may be the cause.
+        assert without_cause(less) == without_cause(whole), rank

@@ -19,7 +19,7 @@ INCIDENT = FIXTURES / "rank_conditional_barrier" / "dumps"
 
 def on_terminal(environment: dict[str, str], *words: object) -> str:
     """Return what a command with a bar from its first moment writes to stderr, where that is a terminal."""
-    start = "from hangscope import cli, terminal; terminal.ProgressBar.AFTER = 0.0; cli.main()"
+    start = "from hangscope import cli; from hangscope.commands import terminal; terminal.ProgressBar.AFTER = 0.0; cli.main()"
     master, terminal = pty.openpty()
     try:
         process = subprocess.Popen(

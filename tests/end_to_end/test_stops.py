@@ -379,5 +379,4 @@ def test_processes_that_were_all_aborted_are_a_stop_of_which_nobody_tells_the_ca
 def test_a_text_in_which_several_ranks_speak_is_of_a_job(tmp_path: Path) -> None:
     report = told(tmp_path, "Rank 0: val acc 0.88", "Rank 1: val acc 0.87", "Which one is right?")
     assert report.status == "inconclusive"
-    with pytest.raises(hangscope.HangscopeError):
-        told(tmp_path, "Which rank is right, rank 0 or rank 1?")
+    assert told(tmp_path, "Which rank is right, rank 0 or rank 1?").status == "inconclusive"

@@ -10,7 +10,7 @@ from hangscope.causes.device import device_error, remedy
 from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.statements.statements import INTERRUPTS
 from hangscope.explain.text.stop import find_stop
-from hangscope.ingest.job_logs.endings import Exit
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, WorkersSwept
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.job_logs.messages import Message, table
@@ -33,7 +33,7 @@ def fault_without_rank(case: Case) -> Match | None:
 
 def end_without_rank(case: Case) -> Match | None:
     """An end of a process, or a call that did not fit, by a line that names no rank."""
-    rules = (_halves, _ended, _exception) if _nothing_else(case) else ()
+    rules = (_halves, _ended, _exception, _swept) if _nothing_else(case) else ()
     return next((match for rule in rules if (match := rule(case)) is not None), None)
 
 
@@ -159,4 +159,24 @@ def _exception(case: Case) -> Match | None:
         f"a process ended with {name}" if name else "a process died without printing an error",
         advice,
         strength=0,
+    )
+
+
+def _swept(case: Case) -> Match | None:
+    """Return the answer where a launcher ended its workers and nothing tells which of them failed, or whether one did."""
+    swept = case.statements.all(WorkersSwept)
+    signals = [e for e in case.statements.all(CleanupSignal) if e.signal != "restart"]
+    events: list[Event] = [*swept, *signals]
+    # That the signal came from outside is for another rule to say.
+    if not events or find_stop(case.statements) is not None or case.statements.external is not None:
+        return None
+    failed = next((e.failed for e in swept if e.failed), None)
+    what = "the launcher terminated its workers: one of them failed, or the launcher got a signal"
+    return _match(
+        "crashed_rank",
+        events,
+        f"the launcher reports that {failed} failed" if failed else what,
+        "Look above these lines, or in the log of each rank, for the first traceback, exit code or signal.",
+        strength=1 if failed else 0,
+        category=None if failed else "external",
     )
