@@ -9,6 +9,7 @@ from hangscope.causes.case import Case, Match, answer, who
 from hangscope.explain.finding import Nothing
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
+from hangscope.ingest.job_logs.held import StoreAccess
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
@@ -35,7 +36,17 @@ def never_formed(case: Case) -> Match | None:
     """A store, rendezvous or communicator that never became whole."""
     if not isinstance(case.finding, Nothing) and case.solid and not case.from_text:
         return None
-    rules = (_port, _duplicate, _versions, _bootstrap, _communicator, _store, _at_the_start, _alone)
+    rules = (
+        _port,
+        _duplicate,
+        _versions,
+        _bootstrap,
+        _communicator,
+        _seen_at_the_store,
+        _store,
+        _at_the_start,
+        _alone,
+    )
     return next((match for rule in rules if (match := rule(case)) is not None), None)
 
 
@@ -159,6 +170,44 @@ def _incomplete(case: Case, event: UnmadeCommunicator, unproved: bool) -> Match:
     # Whoever ended the job in its start may have done so within the moment that a start takes.
     sure = absent and culprits and not (case.statements.external or event.rank_assumed)
     return answer("init_hang", culprits, why, advice, strength=2 if sure else 1, evidence=[event])
+
+
+def _seen_at_the_store(case: Case) -> Match | None:
+    """Return the answer where live ranks were seen on their way to the store: who does not reach it, or was not started."""
+    seen = case.statements.by_rank(StoreAccess)
+    if not seen or not all(forms_a_group(w.stack) for rank, w in case.stacks.items() if rank in seen):
+        return None  # a rank that has not come that far is at work elsewhere
+    world, there = len(case.incident.ranks), [rank for rank, event in seen.items() if event.is_there]
+    apart = [rank for rank in seen if rank not in there]
+    absent = sorted(set(case.incident.ranks) - set(seen) - set(case.stacks))
+    theirs, other = ({seen[rank].address for rank in ranks} for ranks in (there, apart))
+    shown, given = " and ".join(sorted(theirs)), " and ".join(sorted(other))
+    differ = bool(theirs) and theirs.isdisjoint(other) and 2 * len(apart) <= world
+    culprits = apart if 2 * len(apart) <= world else []
+    if there and not apart:
+        culprits, why = (
+            absent,
+            f"{who(there)} {agree(there, 'is', 'are')} waiting at the store; {who(absent)} did not join",
+        )
+    elif not there:
+        culprits, why = (
+            absent if absent == [0] else [],
+            f"{who(apart)} {agree(apart, 'finds', 'find')} no store at {given}",
+        )
+    elif differ:
+        why = f"{who(apart)} {agree(apart, 'was', 'were')} given {given} as the store's address, the others {shown}"
+    else:
+        why = f"{who(apart)} {agree(apart, 'does', 'do')} not reach the store at {given}, and {who(there)} {agree(there, 'does', 'do')}"
+    if there and not apart and not absent:
+        return None
+    return answer(
+        "init_hang",
+        culprits,
+        why,
+        "Compare MASTER_ADDR and MASTER_PORT of all ranks: each needs the address of rank 0's host (or of torchrun's store), which must accept connections at that port.",
+        strength=2 if differ and apart else int(bool(culprits)),
+        evidence=[seen[rank] for rank in (*apart, *there)[:4]],
+    )
 
 
 def _store(case: Case) -> Match | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.model.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -76,8 +77,7 @@ def _stacks(report: Document) -> Finding:
 
 
 def _logs(report: Document) -> Finding:
-    # but for what `capture` was told of a silent rank
-    logs = {item.file for item in report.inputs if item.kind == "log" and "kernel_rank_" not in item.file}
+    logs = {item.file for item in report.inputs if item.kind == "log" and not is_of_the_watcher(item.file)}
     own = sum(1 for rank in report.ranks if logs.intersection(rank.files))
     return _of_ranks(
         "a log of each rank", own, report.world_size,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import analyze
 from tests.nccl_writer import Comm, NcclWriter, Proc
 from tests.text_lines import CLOSED, judged, raised, short, told
 
@@ -209,3 +210,31 @@ def test_who_waits_in_a_communicator_that_never_forms_is_not_free(
         else:
             lines.append(writer.coll(world, rank, proc, "AllReduce", 1))
     assert short(told(tmp_path, {"nccl.log": lines})) == answer
+
+
+SEES = ("serving", "connected to", "no answer from", "no connection to")
+
+
+@pytest.mark.parametrize(
+    ("ways", "named", "confidence"),
+    [
+        ([(0, "10.0.0.7"), (1, "10.0.0.7"), (3, "10.9.9.9")], (2,), "high"),
+        ([(0, "10.0.0.7"), (1, "10.0.0.7"), (2, "10.0.0.7")], (2,), "medium"),
+        ([(0, "10.0.0.7"), (1, "10.0.0.7"), None], (2,), "medium"),
+        ([None, (3, "10.0.0.7"), (3, "10.0.0.7")], (0,), "medium"),
+        ([(3, "10.0.0.7"), (3, "10.0.0.7"), (3, "10.0.0.7")], (), "low"),
+        ([(0, "10.0.0.7"), (3, "10.0.0.8"), (3, "10.0.0.8")], (), "low"),
+    ],
+)
+def test_live_ranks_are_judged_by_who_reaches_the_store(
+    tmp_path: Path, ways: list[tuple[int, str] | None], named: tuple[int, ...], confidence: str
+) -> None:
+    folder = tmp_path / "job" / "capture_01"
+    folder.mkdir(parents=True)
+    for rank, way in enumerate(ways):
+        if way is not None:
+            text = f"process {900 + rank} is starting: {SEES[way[0]]} the store at {way[1]}:29500\n"
+            (folder / f"start_rank_{rank}.txt").write_text(text)
+    verdict = analyze(tmp_path / "job", world_size=3).verdict
+    assert verdict is not None
+    assert (verdict.cause, verdict.culprit_ranks, verdict.confidence) == ("init_hang", named, confidence)

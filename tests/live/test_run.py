@@ -370,4 +370,4 @@ def test_a_job_that_does_not_start_is_diagnosed(tmp_path: Path, environment: dic
     said = done.stderr.decode()
     assert done.returncode == 0 and "no first progress" in said and "it went on" not in said
     assert "hangscope: ranks 0-1 of 3 started on this node; rank 2 did not start here" in said
-    assert "hangscope: ranks 0-1: no connection to MASTER_ADDR=127.0.0.1, MASTER_PORT=1" in said
+    assert "hangscope: ranks 0-1: no connection to the store at 127.0.0.1:1" in said

@@ -26,7 +26,7 @@ from hangscope.model.regex import regex
 NAME = "evidence.json"
 SCHEMA = "hangscope.evidence/1"
 _OF_THE_WATCHER = regex(
-    r"(?:^|/)(?:launcher/[^/]{1,200}\.run|capture_\d{2,9}/(?:kernel|activity)_rank_\d{1,7}\.txt|stalls\.txt)$"
+    r"(?:^|/)(?:launcher/[^/]{1,200}\.run|capture_\d{2,9}/(?:kernel|activity|start)_rank_\d{1,7}\.txt|stalls\.txt)$"
 )
 RESOLVED = "stalls"  # the folder in a run's of what it captured before it went on: evidence only if it is given itself
 _MOST = 64 << 20  # bytes of the list

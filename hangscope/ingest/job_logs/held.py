@@ -1,4 +1,4 @@
-"""What a process that makes no progress does: it is held by a debugger, a signal or the kernel, or it computes.
+"""What a process that makes no progress does: it is held by a debugger, a signal or the kernel, it computes, or it has not joined.
 
     > /workspace/train/loss.py(66)forward()
     -> scale = scale / scale.sum()
@@ -8,9 +8,10 @@
 
     process 9914 is stopped
     process 9914 is computing: 98% of a processor, in Python code
+    process 9914 is starting: no answer from the store at 10.0.0.9:29500
 
 (CPython Lib/pdb.py, IPython's debugger; Linux kernel/hung_task.c, which looks at tasks in uninterruptible sleep;
-hangscope/live/look/kernel.py and activity.py, one file for each rank.)
+hangscope/live/look/kernel.py, activity.py and meeting.py, one file for each rank.)
 """
 
 from __future__ import annotations
@@ -44,5 +45,30 @@ class Computing(Event, same_by=("victim_pid",)):
     forms = (
         says(
             r"^process (?P<victim_pid>\d{1,9}) is computing: (?P<share>\d{1,3})% of a processor(?:, (?P<where>in Python code|in one place))?$"
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreAccess(Event, same_by=("store_host", "port", "reaches")):
+    """A rank in no process group yet: the store that it was given, and whether it reaches it, or serves it itself."""
+
+    store_host: str
+    port: int
+    reaches: str
+
+    @property
+    def address(self) -> str:
+        """Return host and port of the store that the rank was given."""
+        return f"{self.store_host}:{self.port}"
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the rank has found the store."""
+        return not self.reaches.startswith("no ")
+
+    forms = (
+        says(
+            r"^process \d{1,9} is starting: (?P<reaches>serving|connected to|no answer from|no connection to) the store at (?P<store_host>\S{1,253}):(?P<port>\d{1,5})$"
         ),
     )

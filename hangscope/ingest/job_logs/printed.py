@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs.own_rank import by_itself
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.model.dataclass import dataclass
@@ -108,6 +109,8 @@ def printed(windows: Sequence[tuple[int, bytes]], file: str, own: bool) -> list[
 
     `windows` are (number of the first line, bytes) as `Scan` keeps them; two may overlap.
     """
+    if is_of_the_watcher(file):
+        return []
     writers: dict[object, _Writer] = {}
     heard: set[object] = set()  # who has any line here
     parts = _apart(windows)

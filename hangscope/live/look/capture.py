@@ -18,6 +18,7 @@ from hangscope.live.folder import RunFolder, leave
 from hangscope.live.look import kernel
 from hangscope.live.look.activity import Activity, activity_of, leave_activity
 from hangscope.live.look.debug_server import ask_debug_server
+from hangscope.live.look.meeting import leave_meetings
 from hangscope.live.look.pipe import ask_pipe
 from hangscope.live.look.processes import Process
 from hangscope.live.look.spy import Spy
@@ -76,6 +77,7 @@ def capture(
     foreign = {p.rank for p in processes if p.is_rank and p.rank is not None and not p.is_ours}
     processes = [process for process in processes if process.is_ours]
     ranks = [process for process in processes if process.is_rank]
+    leave_meetings(target, ranks)
     asks = number is None and (everywhere or any(p.folder == str(folder.path) for p in processes))
     if asks:
         leave(folder.trigger, f"{asked}\n".encode())

@@ -11,7 +11,6 @@ and time, bytes and the number of requests have limits.
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from hangscope.live.folder import leave
 from hangscope.live.look.processes import Process
+from hangscope.live.look.sockets import inodes_of, tcp_sockets
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 
@@ -28,8 +28,6 @@ _IN_ALL = 20.0  # s for all answers
 _AT_ONCE = 4
 _PORTS = 4  # on which a page is looked for
 _MOST, _MOST_IN_ALL = 32 << 20, 512 << 20  # bytes of one answer, and of all
-_LISTENS = "0A"  # state of a socket in /proc/net/tcp
-_SOCKETS = 1 << 16  # lines of /proc/net/tcp that are read
 _RANK = regex(rb"<h2>Rank (\d{1,7}): http://[\w.:\[\]-]{1,300}:(\d{1,5})/handler/")
 _OK = regex(rb"HTTP/1\.[01] 200 ")
 _ANSWERS = (
@@ -47,7 +45,7 @@ def ask_debug_server(processes: Sequence[Process], target: Path) -> None:
     asked = [
         (port, target / name.format(rank), endpoint, sign)
         for rank, port in sorted(found.items())
-        if rank in ranks and port in _ports(ranks[rank].pid, _sockets(ranks[rank].pid))
+        if rank in ranks and port in _ports(ranks[rank].pid, inodes_of(ranks[rank].pid))
         for name, endpoint, sign in _ANSWERS
     ]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -56,41 +54,18 @@ def ask_debug_server(processes: Sequence[Process], target: Path) -> None:
 
 def _pages(processes: Sequence[Process]) -> list[int]:
     """Return the ports on which a process that rank 0 has started listens alone."""
-    of_ranks = {inode for process in processes if process.is_rank for inode in _sockets(process.pid)}
+    of_ranks = {inode for process in processes if process.is_rank for inode in inodes_of(process.pid)}
     ports: dict[int, None] = {}
     for process in processes:
         if process.rank == 0 and process.worker_of is not None:
-            own = _sockets(process.pid) - of_ranks  # a process that was forked has its parent's as well
+            own = inodes_of(process.pid) - of_ranks  # a process that was forked has its parent's as well
             ports |= dict.fromkeys(sorted(_ports(process.pid, own)))
     return list(ports)[:_PORTS]
 
 
-def _sockets(pid: int) -> set[str]:
-    """Return the inodes of the sockets that a process has open."""
-    found: set[str] = set()
-    try:
-        for number in os.listdir(f"/proc/{pid}/fd"):
-            link = os.readlink(f"/proc/{pid}/fd/{number}")
-            if link.startswith("socket:["):
-                found.add(link[len("socket:[") : -1])
-    except OSError:
-        pass  # it has ended, or a descriptor has been closed
-    return found
-
-
 def _ports(pid: int, inodes: set[str]) -> set[int]:
-    """Return the ports of those TCP sockets among `inodes` that listen where a process runs."""
-    found = set()
-    for name in ("tcp", "tcp6"):
-        try:
-            with open(f"/proc/{pid}/net/{name}") as file:
-                for line, _ in zip(file, range(_SOCKETS), strict=False):
-                    fields = line.split()
-                    if len(fields) > 9 and fields[3] == _LISTENS and fields[9] in inodes:
-                        found.add(int(fields[1].rpartition(":")[2], 16))
-        except (OSError, ValueError):
-            continue
-    return found
+    """Return the ports of those sockets among `inodes` that listen where a process runs."""
+    return {each.port for each in tcp_sockets(pid, inodes) if each.state == "listening"}
 
 
 def _servers(client: _Client, port: int) -> dict[int, int]:

@@ -18,7 +18,7 @@ class Status:
     `by_calls` says that its calls tell of its progress, or will, as soon as it makes some; else what it prints does.
     `changes` counts how often its frontier was seen to have moved, `printed` bytes that it printed outside of imports, `moves` how often its main thread was
     seen at another place or running Python code; `work` is the long work it is known to be in (import, compile, save), `at` the user's line; `saves`
-    says that the program handles SIGTERM itself.
+    says that the program handles SIGTERM itself, `store` at which host and port its process group is to form.
     """
 
     pid: int
@@ -31,6 +31,7 @@ class Status:
     work: str
     at: str = ""
     saves: bool = False
+    store: str = ""
 
 
 class StatusReader:
@@ -62,6 +63,7 @@ class StatusReader:
                 str(told["work"]),
                 str(told.get("at", "")),
                 bool(told.get("saves")),
+                str(told.get("store", "")),
             )
         except (OSError, ValueError, KeyError, TypeError):
             self._paths.pop(pid, None)

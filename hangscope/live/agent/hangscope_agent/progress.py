@@ -13,7 +13,8 @@ from .proc import STATUS_NAME
 from .recorders import calls_are_recorded, calls_were_made, frontier, initialized, recorders, will_join
 from .work import python_runs, where_is_main_thread
 
-STATUS_SIZE = 800  # bytes
+STATUS_SIZE = 4096  # bytes
+STORE = ("MASTER_ADDR", "MASTER_PORT")
 
 
 class Progress:
@@ -53,7 +54,10 @@ class Progress:
             self._changes += 1
         rank, world = known or (self._identity.rank, 0)
         if rank is not None:
-            self._tell(rank=rank, world=world, by_calls=by_calls, work=work, at=at[:200])
+            store = (
+                "" if known else " ".join(map(os.environ.get, STORE, ("", "")))
+            )  # as the program sees it now
+            self._tell(rank=rank, world=world, by_calls=by_calls, work=work, at=at[:200], store=store[:200])
         return moved
 
     def _moved_to(self, token: Any) -> bool:
