@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -213,6 +214,8 @@ def _seen_at_the_store(case: Case) -> Match | None:
 def _store(case: Case) -> Match | None:
     # The store that the watchdog finds gone had been there, and is gone when a job ends, too.
     unreachable = [e for e in case.statements.all(StoreUnreachable) if not e.what]
+    if (mesh := _mesh(case)) is not None and not unreachable:
+        return mesh
     timeouts, barriers = case.statements.all(StoreTimeout), case.statements.all(StoreBarrier)
     answered: list[Event] = [*timeouts, *barriers, *case.statements.all(RendezvousTimeout)]
     waits = [*answered, *unreachable]
@@ -266,6 +269,32 @@ def _store(case: Case) -> Match | None:
         "Use one rendezvous id and one free port per job; a firewall or a wrong network interface looks the same.",
         strength=0 if still else 2 if missing and not logged.intersection(missing) else 1,
         evidence=sorted(waits, key=lambda e: e.rank not in missing)[:4],
+    )
+
+
+def _mesh(case: Case) -> Match | None:
+    """Return the answer where gloo tried a rank's address in vain, which a process that is gone may have left in the store.
+
+    The rank that did not join is known if it alone of all has not failed, and the launcher ended it with the others.
+    """
+    tried = [e for e in case.statements.all(StoreUnreachable) if e.what == "peer"]
+    running = case.statements.all(CallFingerprint, GlooTimeout, WatchdogTimeout, MonitoredBarrier, Progress)
+    if not tried or running or (case.finding.culprits and not case.from_text):
+        return None
+    others = sorted(set(case.incident.ranks) - set(_ranks(tried)))
+    ends = case.statements.exits
+    alive = len(others) == 1 and others[0] in ends and ends[others[0]].code == -signal.SIGTERM
+    place = next((_address(e) for e in tried if e.port), "")
+    why = f"gloo found nobody{place}, the address of {'its peer' if alive else 'a peer'}"
+    earlier = any(note.code == "several_attempts" for note in case.incident.notes)
+    left = "; an earlier attempt may have left that address in the store" if earlier else ""
+    return answer(
+        "init_hang",
+        others if alive else (),
+        f"{why}{f': {who(others)} did not join' if alive else ''}{left}",
+        f"Find where {who(others) if alive else 'that peer'} was when the others connected to it: not started, gone, or not yet in init_process_group.",
+        "If it was there, check which address it announces: GLOO_SOCKET_IFNAME, and what its host's own name resolves to.",
+        evidence=tried[:3],
     )
 
 

@@ -89,7 +89,7 @@ class StoreTimeout(GroupEvent, same_by=("key", "joined", "expected")):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreUnreachable(GroupEvent, same_by=("store_host", "port", "what")):
-    """The store host did not answer; `what` is "store gone" where it had been there."""
+    """The store host did not answer; `what` is "store gone" where it had been there, "peer" where gloo tried another rank's address."""
 
     store_host: str | None = None
     port: int | None = None
@@ -98,9 +98,9 @@ class StoreUnreachable(GroupEvent, same_by=("store_host", "port", "what")):
         says("client socket has timed out after", read=_unreachable),
         says(r"connect\(\) timed out\. Original timeout", read=_unreachable),  # up to torch 1.11
         says("client socket has failed to connect to", read=_unreachable),
-        says("Gloo connectFullMesh failed", read=_unreachable),
+        says("Gloo connectFullMesh failed", read=_unreachable, what="peer"),
         # gloo/transport/tcp/pair.cc: the line below it
-        says(r"connecting: SO_ERROR: [\w ]{3,60}, remote=\[", read=_unreachable),
+        says(r"connecting: SO_ERROR: [\w ]{3,60}, remote=\[", read=_unreachable, what="peer"),
         says("TCP client failed to connect", read=_unreachable),
         says('Failed to check the "should dump" flag on TCPStore', what="store gone"),
     )

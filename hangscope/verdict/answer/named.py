@@ -203,11 +203,11 @@ def store(case: Case) -> Observation | None:
 
 
 def _unreachable(case: Case) -> Observation | None:
-    told = [e for e in case.statements.all(StoreUnreachable) if not e.what and e.store_host]
+    told = [e for e in case.statements.all(StoreUnreachable) if e.what != "store gone" and e.store_host]
     if not told:
         return None
     first, size = told[0], world_size(case.statements)
-    mesh = any("connectFullMesh" in e.text for e in case.statements.all(StoreUnreachable))
+    mesh = any(e.what == "peer" for e in told)
     said = (e.rank for e in (*told, *(case.statements.all(Announced) if mesh else ())))
     ranks = sorted({rank for rank in said if rank is not None})
     subject = who(ranks, "a process") + (f" of {size}" if size and ranks else "")
