@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -214,14 +213,14 @@ def _seen_at_the_store(case: Case) -> Match | None:
 def _store(case: Case) -> Match | None:
     # The store that the watchdog finds gone had been there, and is gone when a job ends, too.
     unreachable = [e for e in case.statements.all(StoreUnreachable) if not e.what]
-    if (mesh := _mesh(case)) is not None and not unreachable:
-        return mesh
     timeouts, barriers = case.statements.all(StoreTimeout), case.statements.all(StoreBarrier)
     answered: list[Event] = [*timeouts, *barriers, *case.statements.all(RendezvousTimeout)]
     waits = [*answered, *unreachable]
     running = case.statements.all(CallFingerprint, GlooTimeout, WatchdogTimeout, MonitoredBarrier, Progress)
-    if not waits or running or (case.finding.culprits and not case.from_text):
+    if running or (case.finding.culprits and not case.from_text):
         return None
+    if not waits:
+        return _mesh(case)
     world, tellers, reached = range(len(case.incident.ranks)), _ranks(waits), _ranks(answered)
     others = tuple(r for r in world if r not in tellers)  # who does not wait for anybody to join
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
@@ -273,27 +272,19 @@ def _store(case: Case) -> Match | None:
 
 
 def _mesh(case: Case) -> Match | None:
-    """Return the answer where gloo tried a rank's address in vain, which a process that is gone may have left in the store.
-
-    The rank that did not join is known if it alone of all has not failed, and the launcher ended it with the others.
-    """
+    """Return the answer where gloo tried a rank's address in vain. It names nobody: a rank that came may be listed at an address of its last attempt."""
     tried = [e for e in case.statements.all(StoreUnreachable) if e.what == "peer"]
-    running = case.statements.all(CallFingerprint, GlooTimeout, WatchdogTimeout, MonitoredBarrier, Progress)
-    if not tried or running or (case.finding.culprits and not case.from_text):
+    if not tried:
         return None
-    others = sorted(set(case.incident.ranks) - set(_ranks(tried)))
-    ends = case.statements.exits
-    alive = len(others) == 1 and others[0] in ends and ends[others[0]].code == -signal.SIGTERM
     place = next((_address(e) for e in tried if e.port), "")
-    why = f"gloo found nobody{place}, the address of {'its peer' if alive else 'a peer'}"
     earlier = any(note.code == "several_attempts" for note in case.incident.notes)
-    left = "; an earlier attempt may have left that address in the store" if earlier else ""
+    left = ", which an earlier attempt may have left in the store" if earlier else ""
     return answer(
         "init_hang",
-        others if alive else (),
-        f"{why}{f': {who(others)} did not join' if alive else ''}{left}",
-        f"Find where {who(others) if alive else 'that peer'} was when the others connected to it: not started, gone, or not yet in init_process_group.",
-        "If it was there, check which address it announces: GLOO_SOCKET_IFNAME, and what its host's own name resolves to.",
+        (),
+        f"gloo could not connect to a peer{place}{left}",
+        "Find out whether every rank had reached init_process_group when its peers connected to it.",
+        "If they had, check which address each announces: GLOO_SOCKET_IFNAME, and what its host's own name resolves to.",
         evidence=tried[:3],
     )
 

@@ -244,19 +244,6 @@ MESH = "RuntimeError: Gloo connectFullMesh failed with [/x/pair.cc:152] timed ou
 
 
 def test_an_address_that_gloo_tried_in_vain_is_a_peers_and_not_the_stores(tmp_path: Path) -> None:
-    table = [
-        ["  rank      : 1 (local_rank: 1)", "  exitcode  : -15 (pid: 737)  (SIGTERM)"],
-        ["  rank      : 0 (local_rank: 0)", "  exitcode  : 1 (pid: 736)"],
-    ]
-    lines = [
-        "train.py FAILED",
-        "Failures:",
-        "[1]:",
-        *table[0],
-        "Root Cause (first observed failure):",
-        "[0]:",
-        *table[1],
-    ]
-    verdict = told(tmp_path, [f"[rank0]: {MESH}", *lines]).verdict
-    assert verdict is not None and "store did not answer" not in verdict.summary
-    assert (verdict.cause, verdict.culprit_ranks, verdict.confidence) == ("init_hang", (1,), "medium")
+    verdict = judged(told(tmp_path, [f"[rank0]: {MESH}"]))
+    assert "peer at 127.0.0.1:6018" in verdict.summary and "store" not in verdict.summary
+    assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", ())

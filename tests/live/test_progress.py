@@ -12,7 +12,7 @@ import pytest
 
 from hangscope.ingest.files.sources import find_files
 from hangscope.live.folder import RunFolder
-from hangscope.live.look.activity import Work
+from hangscope.live.look.activity import Activity, Work, leave_activity
 from hangscope.live.look.processes import Process
 from hangscope.live.look.status import Status
 from hangscope.live.watch.link import Link
@@ -237,6 +237,7 @@ def test_captures_of_a_stall_that_resolves_itself_are_kept_and_are_no_evidence_o
         ("hang", 0, True, False),
         ("hang", 0, False, True),  # it waits for rank 1, and spins
         ("hang", 1, False, False),
+        ("hang", 5, True, False),  # of another node
     ],
 )
 def test_a_job_is_ended_only_if_its_report_says_hang_and_no_rank_computes(
@@ -248,6 +249,15 @@ def test_a_job_is_ended_only_if_its_report_says_hang_and_no_rank_computes(
     watcher.reporting.status, watcher.reporting.culprits = status, frozenset({1})
     watcher.job.processes = [Process(7 + r, r, None, 2, ("python",)) for r in range(2)]
     watcher.captures.work = {} if rank is None else {7 + rank: Work(0.9, moved)}
+    if rank == 5:
+        there = Activity(2.0, {12: 2.0}, {12: 7})
+        folder.capture(1).mkdir()
+        leave_activity(
+            folder.capture(1),
+            [Process(12, 5, None, 6, ("python",))],
+            Activity(0.0, {12: 0.0}, {12: 1}),
+            there,
+        )
     ours.send(ended=1)
     watcher.ending.of_hung_job()
     assert ours.receive() == ({"send": signal.SIGTERM} if is_ended else None)

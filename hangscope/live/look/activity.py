@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from hangscope.live.folder import leave
@@ -17,6 +18,7 @@ from hangscope.model.dataclass import dataclass
 
 _COMPUTES = 0.2  # of a processor
 _LONGEST = 60.0  # s between two captures that are compared
+_SAYS = {True: ", in Python code", False: ", in one place", None: ""}  # of a main thread that moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +59,16 @@ def activity_of(processes: Iterable[Process]) -> Activity:
 def leave_activity(target: Path, processes: Iterable[Process], before: Activity, now: Activity) -> None:
     """Write one line about each rank that computed between two captures; the analysis reads it (Computing). Raises OSError."""
     work = now.since(before) if now.time - before.time < _LONGEST else {}
-    says = {
-        True: ", in Python code",
-        False: ", in one place",
-        None: "",
-    }
     for process in processes:
         if process.is_rank and (does := work.get(process.pid)) is not None:
-            text = f"process {process.pid} is computing: {min(100, round(100 * does.share))}% of a processor{says[does.moved]}\n"
+            text = f"process {process.pid} is computing: {min(100, round(100 * does.share))}% of a processor{_SAYS[does.moved]}\n"
             leave(target / f"activity_rank_{process.rank}.txt", text.encode())
+
+
+def computing_in(target: Path) -> dict[int, bool]:
+    """Return the ranks of all nodes that computed by the lines in a capture, and whether each may have moved."""
+    found = {}
+    for path in target.glob("activity_rank_*.txt"):
+        with suppress(OSError, ValueError):
+            found[int(path.stem.rpartition("_")[2])] = _SAYS[False] not in path.read_text()
+    return found

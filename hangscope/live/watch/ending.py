@@ -6,6 +6,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+from hangscope.live.look.activity import computing_in
 from hangscope.live.look.processes import send
 from hangscope.model.rankset import ranks_phrase
 
@@ -26,10 +27,12 @@ class Ending:
     def of_hung_job(self) -> None:
         """End the job, if the report says that it hangs and no rank computes; ranks that wait for others may spin."""
         reporting, link, job = self._watcher.reporting, self._watcher.link, self._watcher.job
-        work = self._watcher.captures.work
-        culprits = {p.pid for p in job.processes if p.rank in reporting.culprits}
-        computing = {pid for pid, does in work.items() if does.moved is not False or pid in culprits}
-        if ranks := job.ranks_of(computing):
+        folder, work = self._watcher.folder, self._watcher.captures.work
+        moved = computing_in(folder.capture(folder.captures()))  # also on other nodes
+        for process in job.processes:
+            if process.rank is not None and process.pid in work:
+                moved[process.rank] = work[process.pid].moved is not False
+        if ranks := sorted(rank for rank in moved if moved[rank] or rank in reporting.culprits):
             return reporting.say(f"not ended: {ranks_phrase(ranks)} may yet make progress (computing)")
         if reporting.status != "hang":
             return reporting.say(f"not ended: the report says {reporting.status}")

@@ -80,10 +80,6 @@ class Job:
             bool(found) and any(p.is_rank or p.is_launcher for p in self.processes),
         )
 
-    def ranks_of(self, pids: set[int]) -> list[int]:
-        """Return the ranks of some processes."""
-        return sorted({p.rank for p in self.processes if p.pid in pids and p.rank is not None})
-
     def left(self) -> list[Process]:
         """Return the ranks of this run that are still there, whoever their parent is."""
         return [p for p in of_run(str(self._folder.path), self._nodes.name) if p.is_rank]
