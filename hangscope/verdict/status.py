@@ -13,12 +13,14 @@ from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.good_ends import Served
 from hangscope.ingest.job_logs.launchers.deepspeed import Spawned
+from hangscope.ingest.job_logs.line_groups import ERROR
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.store import StoreUnreachable
 from hangscope.model.events import Event
+from hangscope.model.regex import regex
 from hangscope.verdict.damage import damaged_files
 
 #: Of the kinds of lines that are not calm, those that a job which goes on leaves as well.
@@ -26,6 +28,10 @@ _OF_ANY_JOB = (Progress, NcclRas, CleanupSignal)
 _UNRECORDED = frozenset(
     {"init_process_group", "new_group"}
 )  # waits for other ranks that are no calls of a group
+#: What an inference server prints of requests that wait.
+_QUEUED = regex(
+    r"(?i)#[\w-]{0,20}(?:queue|prealloc|transfer)-req: [1-9]|\b(?:waiting|pending|queued): [1-9]\d{0,8} req"
+)
 _PER_HOST = frozenset({2, 4, 8, 16})  # devices
 
 
@@ -91,7 +97,10 @@ def serves(case: Case) -> bool:
     if last is None or not last.well or case.graph.waiting:
         return False
     told = (e for e in _lines(case) if not isinstance(e, Progress))
-    harmless = all(isinstance(e, NoProgress) or harmless_at_an_end(e) for e in trouble(case))
+    failed = any(g.kind == ERROR for e in case.statements.all(Excerpt) for g in e.groups)
+    harmless = not (failed and _QUEUED.search(last.text)) and all(
+        isinstance(e, NoProgress) or harmless_at_an_end(e) for e in trouble(case)
+    )
     return harmless and all(e.file == last.file and e.line <= last.line for e in told)
 
 

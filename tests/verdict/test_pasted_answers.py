@@ -45,3 +45,56 @@ def test_local_ranks_on_the_command_lines_of_one_host_place_stacks(tmp_path: Pat
         stacks += [f"Process {70 + rank}: python -u fit.py --local-rank={rank}", "Python v3.12.3", ""]
         stacks += [f'Thread {70 + rank} (active): "MainThread"', f"    {frame}", "    train (fit.py:40)", ""]
     assert judged(tmp_path, "\n".join(stacks)).culprit_ranks == (1,)
+
+
+def test_an_unknown_error_is_read_by_what_it_is_about_before_those_who_wait(tmp_path: Path) -> None:
+    lines = [
+        "2025-03-02 08:10:00 4410:4411 [0] plugin.c:88 XCCL WARN NET/OFI fabric plugin initialization failed"
+    ]
+    lines += [
+        f"2025-03-02 08:1{n}:10 441{n % 2}:4420 [0] sock.h:5 XCCL WARN Timeout waiting for RX - retrying, [init, rank: {n % 2}/8/-1]"
+        for n in range(4)
+    ]
+    explanation = judged(tmp_path, "\n".join(lines)).explanation
+    assert explanation.startswith("The text reports 'NET/OFI fabric plugin initialization failed'")
+    assert "(4 times from 08:10:10 to 08:13:10, 180 s)" in explanation
+    assert "ranks 2-7 are not in this text" in explanation and "fi_info" in explanation
+
+
+def test_steps_that_became_slow_are_no_hang_and_say_since_when(tmp_path: Path) -> None:
+    times = (2.1, 2.0, 9.8, 10.1, 10.0)
+    text = "is this stuck??\n" + "".join(
+        f"[rank0]: step {70 + n}/900 loss 1.2 {s} s/step\n" for n, s in enumerate(times)
+    )
+    explanation = judged(tmp_path, text).explanation
+    assert "times slower since step 72" in explanation and "slow and not stuck" in explanation
+
+
+def test_what_was_pasted_is_not_asked_for(tmp_path: Path) -> None:
+    text = "\n".join(
+        [
+            "HW Exception by GPU node-2 (Agent handle: 0x21a) reason :GPU Hang",
+            "[68214.119320] amdgpu 0000:5d:00.0: uncorrectable hardware error detected!",
+            "[68216.902155] amdgpu 0000:5d:00.0: amdgpu: GPU reset begin!",
+        ]
+    )
+    verdict = judged(tmp_path, text)
+    assert "dmesg" not in " ".join((verdict.explanation, *verdict.advice))
+    assert "uncorrectable hardware error" in verdict.explanation
+
+
+def test_two_builds_of_one_library_in_a_list_of_packages_are_told(tmp_path: Path) -> None:
+    text = "ImportError: libtorch_cuda.so: undefined symbol: ncclCommResume\n\nnvidia-nccl-cu12    2.27.5\nnvidia-nccl-cu13    2.29.7\n"
+    explanation = judged(tmp_path, text).explanation
+    assert "nvidia-nccl-cu12 2.27.5 and nvidia-nccl-cu13 2.29.7 are both installed" in explanation
+
+
+def test_who_waits_in_a_monitored_barrier_names_the_rank_that_leads_it(tmp_path: Path) -> None:
+    text = (
+        "Map (num_proc=14):  70%|#######   | 588020/838121 [6:02:13<4:21:40, 15.93 examples/s]\n"
+        "RuntimeError: Rank 3 successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank.\n"
+        "[gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 21600000ms for recv operation to complete\n"
+    )
+    verdict = judged(tmp_path, text)
+    assert verdict.suspect_ranks == (0,) and verdict.culprit_ranks == ()
+    assert "waited 21600 s (6 hours) for rank 0" in verdict.explanation and "4:21:40" in verdict.explanation

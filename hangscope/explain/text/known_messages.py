@@ -19,7 +19,10 @@ def blanks_of(events: Sequence[Message]) -> Mapping[str, str]:
     for event in events:
         for name, text in event.values:
             values[name].append(text)
-    found = {name: listed(texts) for name, texts in values.items()}
+    found = {
+        name: max(texts, key=lambda text: (len(text), text)) if name == "seconds" else listed(texts)
+        for name, texts in values.items()
+    }
     ranks = sorted({e.rank for e in events if e.rank is not None})
     names = [e.process for e in events if e.process]
     named = f" ({listed(names)})" if names and ranks else ""

@@ -14,6 +14,12 @@ from hangscope.model.regex import regex
 STANDS = ": the main thread is at "  # before the places in such a note
 OF_NO_RANK = "stacks_of_no_rank"  # code of the note on a file of stacks of which no rank is known
 _SHOWN = 8  # places of processes of no known rank
+#: What NCCL, HCCL, CUDA and MPI offer, and not the functions that they call in turn.
+_API = regex(
+    r"nccl(?:All(?:Reduce|Gather|ToAll)|ReduceScatter|Broadcast|Bcast|Reduce|Send|Recv|GroupEnd|Comm(?:InitRank\w{0,24}|InitAll|Abort|Destroy|Finalize|Split|GetAsyncError))$"
+    r"|Hccl[A-Z]\w{2,40}$|(?:cuda|hip)(?:Stream|Event|Device|Memcpy|Malloc|Free|Launch|Graph)\w{0,40}$|cu(?:Stream|Event|Ctx|Mem|Launch|Graph)\w{1,40}$|MPI_\w{3,40}$"
+)
+_TORCH = "distributed_c10d.py"
 _NUMBER = regex(r"\d{1,7}")
 _NO_IDS: Mapping[str, int | None] = {}
 
@@ -65,6 +71,12 @@ def _main(threads: list[Thread]) -> list[Thread]:
     return whole or [thread for thread in threads[:1] if thread.stack]
 
 
+def library_call(stack: Stack) -> str:
+    """Return the function of a communication library, of CUDA or of torch.distributed that a stack is in; empty where it is in none."""
+    offered = next((frame.name for frame in reversed(stack) if _API.match(frame.name)), "")
+    return offered or next((frame.name for frame in stack if frame.file.endswith(_TORCH)), "")
+
+
 def _place(stack: Stack) -> str:
     """Return the innermost frame and the outermost one, or where the stack is cut off the innermost with a line of the user's."""
     inner, outer = stack[0], stack[-1]
@@ -73,4 +85,6 @@ def _place(stack: Stack) -> str:
             (frame for frame in stack if frame.file.endswith(".py") and not is_library(frame.file)), outer
         )
     told = str(inner) if inner.line > 0 else inner.name
+    api = library_call(stack)
+    told += f" inside {api}" if api and api != inner.name else ""
     return told if inner == outer else f"{told} (from {outer})"

@@ -16,6 +16,7 @@ from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 
+from hangscope.ingest.job_logs.line_groups import TROUBLE, LineGroup, line_groups
 from hangscope.ingest.lines.prefixes import Line, clean, quote
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
@@ -43,7 +44,7 @@ _LAUNCHER = regex(r"(?:slurmstepd|srun|mpirun|torchrun|W\d{4}|E\d{4}|\^C)\b")
 _SIZES = regex(
     r"(?i)\bworld[ _]?size['\"]?(?: is)?[ :=]{1,3}(\d{1,7})\b|\bMEMBER: \d{1,7}/(\d{1,7})\b|\(rank=\d{1,7}, size=(\d{1,7})[,)]"
     r"|\bStarting with (\d{1,7}) processes|\bNum processes: (\d{1,7})\b|\blaunching \w{1,20}(?:\+\w{1,20})? on (\d{1,7}) ranks|\bws=(\d{1,7})\b"
-    r"|\bNumNodes=\d{1,5} NumTasks=(\d{1,7})\b"
+    r"|\bNumNodes=\d{1,5} NumTasks=(\d{1,7})\b|(?:run|mpiexec) (?:.{0,200} )?-np? (\d{1,7})\b|\bMPI size: (\d{1,7})\b|\brank[ :=]{1,3}\d{1,7}/(\d{1,7})\b"
 )
 _PER_NODE = regex(
     r"(?i)\b(?:nproc|ntasks)[_-]per[_-]node[ =](\d{1,6})\b|\btrainer\.devices=(\d{1,6})\b|\bnum_local_procs=(\d{1,6})\b"
@@ -54,12 +55,21 @@ _NODES = regex(
 _LOGGED = regex(
     r"\b(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|NCCL)\b|\d\d:\d\d:\d\d|^\[[EWIF] ?\d|\d%\||\w(?:Error|Exception)\b|^\([A-Za-z]\w{0,60} pid=|\[rank\d|^export \w"
 )
+#: What somebody pasted beside the log, which nobody needs to be asked for.
+_EXHIBITS = {
+    "kernel log": regex(r"^\[ {0,6}\d{1,9}\.\d{6}\] |\bNVRM: |\bkernel: |\bdmesg\b"),
+    "pip list": regex(r"^[\w.-]{2,60} {2,40}\d{1,4}\.\d[\w.+]{0,30}$"),
+}
+_VERSION = regex(r"^([\w.-]{2,60}?)(?: {2,40}|==)(\d{1,4}\.\d[\w.+]{0,30})$")
+#: How long a step takes, or how many there are in a second.
+_RATE = regex(
+    r"(?i)(\d{1,9}(?:\.\d{1,6})?) ?(ms|s|sec)/(?:it|iter|iteration|step|batch)\b|\b(?:time|elapsed)\b[^:=]{0,40}\((ms|s)\)[:= ]{1,3}(\d{1,9}(?:\.\d{1,6})?)"
+    r"|(\d{1,9}(?:\.\d{1,6})?) ?(?:it|iter|step|sample|example|tok(?:en)?)s?/s(?:ec)?\b"
+)
+_SLOWER, _RATES = 2.0, 4
 #: What a reporter writes of a job that stands.
 _COMPLAINS = regex(
     r"(?i)\b(?:hangs?|hanging|hung|stuck|fr[eo]ezes?|froze|frozen|stall(?:s|ed)|deadlock|unresponsive|please help|any (?:idea|help|thoughts)|nothing (?:for|happens|else|more|moves|after)|no (?:more )?(?:output|progress|response)|forever|never (?:returns|finishes|ends|starts|comes back))\b|\?$|卡住|卡在|一直卡|不动"
-)
-_TELLING = regex(
-    r"(?i)\w(?:error|exception)\b|\bfail(?:ed|ure)?\b|\btim(?:ed|e)[ -]?out\b|\bfatal\b|\babort|\bkilled\b|\bdied\b|\blost\b|\bunreachable\b|\brefused\b|\bcannot\b|\bunable\b|keyboardinterrupt"
 )
 _NOISE = regex(
     r"^(?:frame #\d|\s*at |#\d|\s*File \"|\s*$|[-=*~^_+|\s]+$|\s{0,4}[|+].{0,300}[|+]\s{0,4}$|\.{2,}$|Extension modules:|```)|(?i:warnings?\.warn|deprecat)"
@@ -84,7 +94,8 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `stage` is the last one that it shows, `stage_line` the line that shows it, unless it is an error. `sizes` are the numbers of ranks that it states for
     the whole job. `complaint`: a line of a reporter's that says that it hangs. `logged`: some lines are a program's, or tell of a failure.
     `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count
-    of lines that are alike but for their numbers, where the last of them is the end of the text.
+    of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer. `exhibits`: what else was pasted, such as a
+    kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together.
     """
 
     stage: str = ""
@@ -94,6 +105,10 @@ class Excerpt(Event, by_launcher=True, calm=True):
     logged: bool = False
     broken: str = ""
     moves: str = ""
+    pace: str = ""
+    exhibits: tuple[str, ...] = ()
+    versions: tuple[tuple[str, str], ...] = ()
+    groups: tuple[LineGroup, ...] = ()
 
 
 @cache
@@ -120,25 +135,27 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
         if found is not None and found.name == _STEPS and stage in _BETWEEN:
             continue  # what goes on between steps, of which a bar is printed on
         if found is not None and not _NOISE.search(text):
-            stage, stage_line = found.name, "" if _TELLING.search(text) else quote(text, _SHOWN)
+            stage, stage_line = found.name, "" if TROUBLE.search(text) else quote(text, _SHOWN)
         elif _COMPLAINS.search(text) and not _LOGGED.search(text):
             complaint = complaint or quote(text, _SHOWN)
     written = [(n, text) for n, text in lines if not _NOISE.search(text)]
     ours = [(n, text) for n, text in written if quote(text, _SHOWN) != complaint]
-    telling = [(n, text) for n, text in ours if _TELLING.search(text)]
+    telling = [(n, text) for n, text in ours if TROUBLE.search(text)]
     number, text = (telling or ours or written or [last])[-1]
     line = Line(file, number, text, text)
     logged = bool(telling) or any(_LOGGED.search(text) for _, text in ours)
     sizes = tuple(sorted({n for n in _sizes(lines) if 1 < n <= MAX_RANKS}))
     return line.event(
         Excerpt, stage=stage, stage_line=stage_line, sizes=sizes, complaint=complaint, logged=logged,
-        broken=_broken([text for _, text in ours]), moves=_moves([text for _, text in ours]),
+        broken=_broken([text for _, text in ours]), moves=_moves([text for _, text in ours]), pace=_pace([text for _, text in ours]),
+        exhibits=tuple(name for name, shape in _EXHIBITS.items() if sum(bool(shape.search(text)) for _, text in lines) > 1),
+        versions=tuple((m[1], m[2]) for _, text in lines if (m := _VERSION.match(text.strip()))), groups=line_groups(ours, _NOISE),
     )  # fmt: skip
 
 
 def tells_of_trouble(text: str) -> bool:
     """Return whether a line's words tell of an error, a timeout or an end."""
-    return _TELLING.search(text) is not None
+    return TROUBLE.search(text) is not None
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, str]]:
@@ -169,7 +186,31 @@ def _moves(lines: Sequence[str]) -> str:
         return ""
     last, form = counted[-1]
     alike = [match for match, other in counted[:-1] if other == form and _number(match) < _number(last)]
-    return f"{alike[0][0]} to {last[0]}" if alike else ""
+    return " ".join(f"{alike[0][0]} to {last[0]}".split()) if alike else ""
+
+
+def _pace(lines: Sequence[str]) -> str:
+    """Return since which count steps take at least twice as long, as `4.9 times slower since step 120: 9.77 s, then 48.37 s per step`."""
+    told = [
+        (count[0], _seconds(rate))
+        for text in lines
+        if (count := _COUNT.search(text)) and (rate := _RATE.search(text))
+    ]
+    if len(told) < _RATES or not (before := min(seconds for _, seconds in told[:2])):
+        return ""
+    after = told[-1][1]
+    if after < _SLOWER * before:
+        return ""
+    since = next(label for label, seconds in told if seconds > (before * after) ** 0.5)
+    return f"{after / before:.2g} times slower since {' '.join(since.split())}: {before:.3g} s, then {after:.3g} s per step"
+
+
+def _seconds(rate: re.Match[str]) -> float:
+    """Return how long a step takes."""
+    number, unit = float(rate[1] or rate[4] or rate[5]), (rate[2] or rate[3] or "").lower()
+    if rate[5]:
+        return 1 / number if number else 0.0
+    return number / 1000 if unit == "ms" else number
 
 
 def _form(text: str) -> str:

@@ -2,6 +2,7 @@
 
     Stack of rank 3:                             whoever collects dumps into one text, right above a process's
     ranks 1-3 all show                           one stack for several ranks
+    $ py-spy dump --pid 812  # rank 3            a remark behind a command
     ==> dumps/rank3.txt <==                      a file of which the text is a copy
     The one that prints nothing (rank 0) is at:  a sentence that ends in a colon and names one rank at its end or in brackets
 
@@ -42,6 +43,7 @@ _BUT = regex(
 _FILE = regex(
     r"^(?:[=#*>-]{1,6} ?|\$ (?:cat|less|tail|head) (?:-\S{1,8} ){0,3})(\S{1,300}?)(?: ?[=#*<:-]{1,6})?$"
 )
+_REMARK = regex(r"^\S{0,80}[$#%>] .{1,120}? # ?ranks? {0,2}(\d{1,7})$", re.IGNORECASE)  # behind a command
 _STEP = regex(r"-|–|\.{2,3}| to | bis ")
 
 
@@ -54,6 +56,8 @@ def ranks_titled(text: str) -> tuple[int, ...]:
     if (file := _FILE.match(text)) and says_rank(file[1].rsplit("/", 1)[-1]):
         rank, _ = rank_of_log(file[1])
         return () if rank is None else (rank,)
+    if remark := _REMARK.match(text.rstrip()):
+        return _numbers(remark[1])
     if not text.rstrip("`* ").endswith((":", "：")):
         return ()
     alone = len(_MENTION.findall(text)) == 1

@@ -45,7 +45,7 @@ class Terminate(Event, same_by=("what",)):
         says(r"(?P<what>\*\*\* SIGSEGV.{0,100})", literal="*** SIGSEGV"),
         # UCX, which NCCL's plugins and MPI bring along
         says(
-            r"\[[\w.-]{1,253}:(?P<pid>\d{1,9}):\d{1,9}:\d{1,9}\] (?P<what>Caught signal \d{1,2} \([\w :]{3,80})",
+            r"\[[\w.-]{1,253}:(?P<pid>\d{1,9}) {0,3}:\d{1,9}:\d{1,9}\] (?P<what>Caught signal \d{1,2} \([\w :]{3,80})",
             literal="Caught signal ",
         ),
         says(r"^(?P<what>Segmentation fault \(core dumped\))", literal="Segmentation fault (core dumped)"),

@@ -52,6 +52,7 @@ _BARE = regex(r"^((?:[A-Za-z_]\w{0,100}\.){0,12}[A-Za-z_]\w{0,100}(?:Error|Excep
 
 _LAUNCHER_TYPES = (
     "ChildFailedError",
+    "ProcessRaisedException",
     "SignalException",
     "RendezvousTimeoutError",
     "RendezvousConnectionError",

@@ -14,6 +14,7 @@ from hangscope.model.conclusion import Collect
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, who
+from hangscope.verdict.answer.telling import topic_of
 
 _SAID = regex(r"NCCL WARN (.{5,160})|Last error:\s{0,4}(.{5,160})")
 _OF_ONE_HOST = ("127.", "172.17.", "192.168.122.")
@@ -100,7 +101,7 @@ def warnings(case: Case) -> Observation | None:
     where = f" on host {e.host}" if e.host else ""
     rank = f" (rank {e.rank})" if e.rank is not None else ""
     times = f" {len(first)} times" if len(first) > 1 else ""
-    shows = f"NCCL{where}{rank} reports{times}: {(said[1] or said[2] if said else e.text[-160:]).strip()}"
+    shows = f"NCCL{where}{rank} reports{times}: {(said[1] or said[2] if said else e.text[-160:]).partition('. If ')[0].strip()}"
     if e.version and e.peer_version:
         shows += (
             f" (rank {e.rank_a} runs {_version(e.version)}, rank {e.peer_rank} {_version(e.peer_version)})"
@@ -111,6 +112,16 @@ def warnings(case: Case) -> Observation | None:
     means = "" if e.rank is not None or not _LOCAL.search(e.text) else _LOCAL_DEVICE
     if e.status is not None and e.status in _STATUS:
         means = f"Status {e.status} means {_STATUS[e.status]}; the link or switch is bad, or the peer's process ended. {means}"
+    elif e.fault == "size_mismatch" and (topic := topic_of(e.text)) is not None:
+        return Observation(
+            shows,
+            f"{topic.means} {means}".strip(),
+            Collect((), "other", topic.collect),
+            (),
+            True,
+            False,
+            first,
+        )
     elif tier == 3:
         means = f"Who prints this is a victim: the process at {peers or 'the other end'} ended or was aborted first. {means}"
     if e.fault == "connect" and (e.peer_host or "").startswith(_OF_ONE_HOST):

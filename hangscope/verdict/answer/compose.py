@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from hangscope.causes.case import Case
 from hangscope.explain.text.stop import find_stop
 from hangscope.model.conclusion import Collect, Verdict
 from hangscope.model.regex import regex
-from hangscope.verdict.answer import checks, counters, course, ends, named, places, waits, watchers
+from hangscope.verdict.answer import checks, counters, course, ends, named, places, telling, waits, watchers
 from hangscope.verdict.answer.messages import messages
 from hangscope.verdict.answer.observation import Observation
 from hangscope.verdict.phrasing import EXPLANATION, SUMMARY, TITLE, as_sentence, fitting, sentence_case
@@ -64,12 +65,11 @@ def answered(case: Case, verdict: Verdict) -> Verdict:
     # A stop that no reader here reads is told by the verdict's own summary.
     if not any(s.proves for s in seen) and find_stop(case.statements) is not None:
         return _completed(case, verdict, seen)
-    if (
-        not any(s.means or s.next for s in seen)
-        and (last := course.last_line(case)) is not None
-        and not case.stacks
-    ):
-        seen = [last]
+    if not any(s.means or s.next for s in seen) and not case.stacks:
+        told, last = telling.main(case), course.last_line(case)
+        if told is not None and last is not None and not told.means:
+            told = replace(told, means=last.means, next=last.next)
+        seen = [s for s in (told or last,) if s is not None]
     # Where ranks stood adds to an answer, and is none by itself.
     return _told(case, verdict, seen) if any(s.means or s.next for s in seen) else verdict
 
@@ -77,8 +77,10 @@ def answered(case: Case, verdict: Verdict) -> Verdict:
 def _told(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verdict:
     """Return the answer to a text that establishes no cause: its most telling lines speak."""
     main = next(s for s in seen if s.means or s.next)
-    nexts = _nexts(seen if any(s.proves for s in seen) else [main])
+    nexts = _nexts(case, seen if any(s.proves for s in seen) else [main])
     facts = [main.shows, *(s.shows for s in seen if s is not main)][:_MOST]
+    if not main.suspects and (roll := telling.roll(case, main.shows)):
+        facts.append(roll)
     step = next((f"Next: {item.text}" for item in nexts), "")
     steps = [sentence_case(item.text) for item in nexts]
     if not _pasted(case):  # a job's own folder: what was not recorded can be recorded next time
@@ -86,9 +88,8 @@ def _told(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verdict:
         steps = [*steps[:2], *(text for text in verdict.advice if text not in steps)]
     return replace(
         verdict,
-        summary=as_sentence(fitting([main.shows], SUMMARY - 1)),
-        title=sentence_case(fitting([main.shows.replace(_DEFAULT, "")], TITLE)),
-        explanation=_paragraph(facts, main.means, _course(case, facts), step),
+        **_headed(main.shows),
+        explanation=_paragraph(case, facts, main.means, step, seen),
         suspect_ranks=tuple(sorted({*verdict.culprit_ranks, *main.suspects})),
         collect=nexts or verdict.collect,
         advice=steps[:3],
@@ -105,19 +106,27 @@ def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ver
     culprits = verdict.culprit_ranks
     low = verdict.confidence == "low"
     its = [s for s in seen if s.reads(lines) or _is_of(s, verdict)]
-    if not its and not culprits and (not lines or verdict.category == "external"):
+    # Who is named for silence alone is not accused: the lines that were printed speak.
+    proved = any(s.proves for s in seen)
+    unheard = low and proved and bool(culprits) and not any(map(case.statements.of_rank.get, culprits))
+    if not its and (unheard or (not culprits and (not lines or verdict.category == "external"))):
         its = [s for s in seen if s.proves]  # it rests on several lines together, or tells of the end alone
     main = next((s for s in its if s.means or s.next), its[0] if its else Observation(""))
     # What names the same ranks by its own numbers says more than the claim.
     names = main.blamed and main.suspects == culprits and bool(culprits or main.reads(lines))
     several = not lines and not culprits and bool(main.shows)  # then the lines say what the claim sums up
-    told = names or several or _covers(main.shows, verdict.summary)
+    told = names or several or unheard or _covers(main.shows, verdict.summary)
     claim = [] if told else [verdict.summary]
     shown = [main.shows, *(s.shows for s in (*its, *seen) if s is not main)]
     facts = [*claim, *_new(shown, " ".join(claim))][: _MOST + 1]
-    nexts = _nexts(its)
-    step = f"Next: {nexts[0].text}" if main.next is not None else "".join(verdict.advice[:1])
-    steps = [sentence_case(nexts[0].text)] if main.next is not None else [*verdict.advice[:2]]
+    nexts, means = _nexts(case, its), main.means
+    vague = bool(main.next) or (
+        not means and verdict.cause == "crashed_rank"
+    )  # of which the advice is that of any exception
+    if not nexts and vague and (topic := telling.cause(case)) is not None:
+        means, nexts = means or topic.means, [Collect(culprits, "log", topic.collect)]
+    step = f"Next: {nexts[0].text}" if nexts else "".join(verdict.advice[:1])
+    steps = [sentence_case(nexts[0].text)] if nexts else [*verdict.advice[:2]]
     if not _pasted(case):
         nexts = [*nexts, *verdict.collect]
         steps = [*steps, *verdict.advice]
@@ -125,11 +134,18 @@ def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ver
         nexts = [*verdict.collect]
     return replace(
         verdict,
-        explanation=_paragraph(facts, main.means, _course(case, facts), step),
+        **(_headed(main.shows) if told and (unheard or not culprits) else {}),
+        explanation=_paragraph(case, facts, means, step, seen),
         suspect_ranks=tuple(sorted({*culprits, *verdict.suspect_ranks, *main.suspects})),
         collect=nexts,
         advice=list(dict.fromkeys(steps))[:3],
     )
+
+
+def _headed(shows: str) -> dict[str, Any]:
+    """Return a summary and a title of what lines show."""
+    title = sentence_case(fitting([shows.replace(_DEFAULT, "")], TITLE))
+    return {"summary": as_sentence(fitting([shows], SUMMARY - 1)), "title": title}
 
 
 def _is_of(seen: Observation, verdict: Verdict) -> bool:
@@ -152,12 +168,13 @@ def _course(case: Case, facts: Sequence[str]) -> str:
     return "" if quoted and any(quoted in fact for fact in facts) else told
 
 
-def _nexts(seen: Sequence[Observation]) -> list[Collect]:
-    """Return what to collect, the most useful first, each once."""
+def _nexts(case: Case, seen: Sequence[Observation]) -> list[Collect]:
+    """Return what to collect, the most useful first, each once, and nothing that is in the text."""
+    present = telling.present(case)
     found: dict[str, Collect] = {}
     for item in (s.next for s in seen):
-        if item is not None:
-            found.setdefault(item.text, item)
+        if item is not None and (text := telling.without(item.text, present) if present else item.text):
+            found.setdefault(text, replace(item, text=text))
     return [*found.values()][:3]
 
 
@@ -177,14 +194,16 @@ def _new(shown: Sequence[str], known: str) -> Iterator[str]:
             yield text
 
 
-def _paragraph(facts: Sequence[str], means: str, course: str, step: str) -> str:
-    """Return the sentences in their order, in the length of an explanation: how far the job was goes first, then the later facts."""
+def _paragraph(case: Case, facts: Sequence[str], means: str, step: str, seen: Sequence[Observation]) -> str:
+    """Return the sentences in their order, in the length of an explanation: what is less telling is left out where it does not fit."""
     after, end = (as_sentence(text) if text else "" for text in (means, step))
     room = EXPLANATION - len(after) - len(end) - 2
     first, *rest = [as_sentence(text) for text in facts if text] or [""]
     kept = [fitting([first], max(room, _LEAST_ROOM), " ")]
-    for text in rest:
-        if len(" ".join([*kept, text])) <= room:
-            kept.append(text)
-    shown = as_sentence(course) if course and len(" ".join([*kept, course])) < room else ""
-    return fitting([" ".join(filter(None, [*kept, after, shown, end]))], EXPLANATION)
+    lines = {(e.file, e.line) for s in seen if s.shows in facts for e in s.events}
+    far = _course(case, facts)
+    told = " ".join((*facts, far, means, step))
+    for text in (*rest, far, *telling.unsaid(case, told, lines)):
+        if text and len(" ".join([*kept, as_sentence(text)])) <= room:
+            kept.append(as_sentence(text))
+    return fitting([" ".join(filter(None, [*kept, after, end]))], EXPLANATION)

@@ -23,12 +23,14 @@ _OF_A_WAIT = regex(
 _ALL = regex(r"(?i)\b(?:training|job|run|fit)\b.{0,20}\b(?:finished|completed?|done|ended|over)\b|all epochs")
 #: What a log puts before its message.
 _LOGGED = regex(r"^.{0,90}?\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b[\]:|\s-]{1,8}")
+_BUILT = "communicator"  # a stage that says more where nothing failed
 _STARTED = "server_started"  # of knowledge/messages
+_PLACE = regex(r"^\[(?:[^\s\]]{1,200}/)?[\w.]{1,60}\.(?:cc|cpp|h|hpp):\d{1,5}\] ")
 _INTERRUPT = "KeyboardInterrupt"
 
 
 def _short(text: str) -> str:
-    plain = " ".join(text.split())
+    plain = " ".join(_PLACE.sub("", text).split())
     return plain if len(plain) <= _SHOWN else plain[: _SHOWN - 1] + "…"
 
 
@@ -47,7 +49,8 @@ def stage_of(case: Case) -> Stage | None:
 def course(case: Case) -> str:
     """Return a sentence on how far the job was; empty where no step, and no stage that says more than one, shows it."""
     last, (told, stage) = _last_progress(case), (_excerpt(case), stage_of(case))
-    if stage is not None and told is not None and told.stage_line and stage.name in _TELLING:
+    telling = stage is not None and (stage.name in _TELLING or (stage.name == _BUILT and not trouble(case)))
+    if telling and stage is not None and told is not None and told.stage_line:
         return f"The job was {stage.phrase}: '{_short(told.stage_line)}'"
     return f"The last progress that is shown: '{_short(last.text)}'" if last is not None else ""
 
@@ -90,10 +93,15 @@ def over(case: Case) -> Observation | None:
 
 def moving(case: Case) -> Observation | None:
     """Read steps that go on to the end of the text, where no line tells of trouble."""
-    told = _calm(case)
-    if told is None or not told.moves:
+    told = _excerpt(case)
+    if told is None or not (told.moves or told.pace) or _harmful(case):
         return None
     shows = f"the steps go on to the end of the text ({told.moves})"
+    if told.pace:
+        shows += f", {told.pace}"
+        means = "It is slow and not stuck: something changed at that moment and stayed so, such as a throttled GPU, one slow rank or host, swapping, or storage that cannot keep up."
+        text = "the time of each phase (data, forward, backward) on every rank, with the clocks and throttle reasons of the GPUs (nvidia-smi -q -d PERFORMANCE), memory and disk while it is slow"
+        return Observation(shows, means, Collect((), "log", text), events=(told,))
     means = "Nothing here shows a stop: the job moved as long as it was watched."
     text = "how long nothing was printed after that line; if minutes, a stack of every process (py-spy dump --pid PID)"
     return Observation(shows, means, Collect((), "stack", text), events=(told,))
@@ -102,9 +110,12 @@ def moving(case: Case) -> Observation | None:
 def _calm(case: Case) -> Excerpt | None:
     """Return the text as a whole, where nobody complains in it and no line tells of trouble."""
     told = _excerpt(case)
-    # A warning of no progress is over where something follows.
-    harmful = [e for e in trouble(case) if not (isinstance(e, NoProgress) or harmless_at_an_end(e))]
-    return told if told is not None and not told.complaint and not harmful else None
+    return told if told is not None and not told.complaint and not _harmful(case) else None
+
+
+def _harmful(case: Case) -> bool:
+    """Return whether lines tell of trouble; a warning of no progress is over where something follows."""
+    return any(not (isinstance(e, NoProgress) or harmless_at_an_end(e)) for e in trouble(case))
 
 
 def interrupted(case: Case) -> Observation | None:
@@ -139,7 +150,7 @@ def exceptions(case: Case) -> Observation | None:
     first = told[0]
     frame = user_frame(first.frames)
     at = f" at {frame}" if frame is not None else ""
-    subject = who([first.rank] if first.rank is not None else [])
+    subject = _writer(first)
     shows = (
         f"{subject} raised {first.type.rsplit('.', 1)[-1]}{at}: {_short(first.message)}"
         if first.message
@@ -153,6 +164,12 @@ def exceptions(case: Case) -> Observation | None:
     return Observation(shows, "", wanted, suspects, True, True, (first,))
 
 
+def _writer(event: RankException) -> str:
+    """Return who raised an exception, by its rank or its number on its host."""
+    local = f"process {event.local_rank} of its host" if event.local_rank is not None else ""
+    return who([event.rank] if event.rank is not None else [], local or "a process whose rank is not printed")
+
+
 def waiting_exceptions(case: Case) -> Observation | None:
     """Read an exception that is itself a timeout or the report of a lost peer: its process was waiting."""
     symptoms = (e for e in case.statements.all(RankException) if e.symptom and e.type)
@@ -163,7 +180,8 @@ def waiting_exceptions(case: Case) -> Observation | None:
     frame = user_frame(first.frames)
     at = f" at {frame}" if frame is not None else ""
     ranks = sorted({e.rank for e in told if e.rank is not None})
-    shows = f"{who(ranks)} raised {first.type.rsplit('.', 1)[-1]}{at}: {_short(first.message)}"
+    whose = who(ranks) if ranks else _writer(first)
+    shows = f"{whose} raised {first.type.rsplit('.', 1)[-1]}{at}: {_short(first.message)}"
     means = "That is the end of a wait and not the cause: the question is for whom it waited."
     text = "the lines of all other ranks before that moment: the first error, or the rank that prints none"
     return Observation(shows, means, Collect((), "log", text), (), True, False, tuple(told))

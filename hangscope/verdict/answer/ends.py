@@ -47,13 +47,25 @@ def process(case: Case) -> Observation | None:
     moment = clock(first.time if first.time is not None else first.stamp)
     at = f" at {moment}" if moment else ""
     also = ", before all others by the launcher's word" if first.first else ""
-    means, text = _LEAVES.get(first.signal or "code", _OTHER)
+    crashed = next(iter(case.statements.all(Terminate)), None) if not first.signal else None
+    name = _SIGNAL.search(crashed.text) if crashed is not None else None
+    said = (
+        f"; before that the text reports '{' '.join(crashed.what.split())[:110]}'"
+        if crashed is not None
+        else ""
+    )
+    sign = (
+        f"SIG{name[1].upper()}" if name is not None and name[1] else "SIGSEGV" if name is not None else "code"
+    )
+    means, text = _LEAVES.get(first.signal or sign, _OTHER)
     if first.via == "deepspeed":
         means += " The command that is printed is that of the worker started last, whichever failed."
     whose = who([first.rank] if first.rank is not None else [], "that process")
     text = text.format(whose=whose, host=first.host or "its host")
     suspects = (first.rank,) if first.rank is not None else ()
-    shows = f"{_subject(first)} {how}{at}{also}{_swept(case, first)}"
+    if said:
+        text += "; the frames that are printed below that line name the function"
+    shows = f"{_subject(first)} {how}{at}{also}{said}{_swept(case, first)}"
     return Observation(shows, means, Collect(suspects, "log", text), suspects, True, True, (first,))
 
 

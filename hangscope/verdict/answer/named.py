@@ -15,13 +15,14 @@ from hangscope.ingest.nccl.hccl import HcclTimeout
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.store import StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
-from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
+from hangscope.ingest.torch_logs.wrapper import GlooTimeout, MonitoredBarrier, MonitoredBarrierWitness
 from hangscope.model.conclusion import Collect
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, lasted, others_of, who
 
 _LIMIT = regex(r"monitoredBarrier in (\d{1,12}) ?ms")
+_WAITED = regex(r"Timed out waiting (\d{1,12}) ?ms")
 _SENDER = regex(
     r"(?:^|/)broadcast_from/(\d{1,7})/\d{1,9}$"
 )  # vllm/distributed/utils.py, StatelessProcessGroup
@@ -39,6 +40,8 @@ def barrier(case: Case) -> Observation | None:
     """Read whom a monitored barrier did not see."""
     told = case.statements.all(MonitoredBarrier)
     absent = sorted({r for e in told for r in e.absent})
+    if witnesses := case.statements.all(MonitoredBarrierWitness) if not absent else ():
+        return _of_witnesses(case, witnesses)
     if not told or not absent:
         return None
     limit = _LIMIT.search(told[0].text)
@@ -58,12 +61,27 @@ def barrier(case: Case) -> Observation | None:
     )
 
 
+def _of_witnesses(case: Case, told: Sequence[MonitoredBarrierWitness]) -> Observation:
+    """Read ranks that reached the barrier and got no answer from the rank that leads it."""
+    reached = sorted({r for e in told if (r := e.rank if e.rank is not None else e.group_rank) is not None})
+    lead = sorted({e.from_group_rank for e in told})
+    limit = next((m for e in case.statements.all(GlooTimeout) if (m := _WAITED.search(e.text))), None)
+    span = f" and waited {lasted(int(limit[1]))}" if limit else ""
+    shows = (
+        f"{who(reached)} reached the monitored barrier{span} for {ranks_phrase(lead)}, which did not answer"
+    )
+    means = f"{who(reached).capitalize()} {agree(reached or (0,), 'is a witness', 'are witnesses')}; {ranks_phrase(lead)} {agree(lead, 'leads', 'lead')} the barrier and may still be busy with work of its own, have failed, or wait for somebody else there."
+    text = f"the log of {ranks_phrase(lead)} at that time, which names the ranks that did not come; if it is alive, its stack (py-spy dump): work that it does alone before the barrier (data, download, checkpoint)"
+    suspects = tuple(r for r in lead if r not in reached)
+    return Observation(shows, means, Collect(suspects, "log", text), suspects, True, False, tuple(told))
+
+
 def horovod(case: Case) -> Observation | None:
     """Read without whom Horovod's tensors wait."""
     told = case.statements.all(HorovodStall)
     if not told:
         return None
-    missing = sorted({r for e in told for r in e.missing})
+    missing = sorted({r for e in told for r in e.missing}) or _not_ready(told, world_size(case.statements))
     by_rank = next((e.by_rank for e in reversed(told) if e.by_rank), ())
     if not missing and len(by_rank) > 1:
         return _at_odds(told, dict(by_rank))
@@ -86,6 +104,12 @@ def horovod(case: Case) -> Observation | None:
     return Observation(
         shows, means, Collect(tuple(missing), "stack", text), tuple(missing), True, True, tuple(told)
     )
+
+
+def _not_ready(told: Sequence[HorovodStall], world: int | None) -> list[int]:
+    """Return the ranks of a job of known size that no tensor is ready on, where all tensors are ready on the same ranks."""
+    ready = {e.ready for e in told if e.ready}
+    return sorted(others_of(world, ready.pop())) if len(ready) == 1 else []
 
 
 def _at_odds(told: Sequence[HorovodStall], by_rank: Mapping[int, tuple[str, ...]]) -> Observation:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 
 from hangscope.causes.case import Case
-from hangscope.ingest.evidence.stack_owners import OF_NO_RANK, STANDS
+from hangscope.ingest.evidence.stack_owners import OF_NO_RANK, STANDS, library_call
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Collect
 from hangscope.model.rankset import agree, ranks_phrase
+from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation
 
+_NOT_RETURNED = "The CPU thread has not returned from {}: it is inside the library, before or while the operation is handed to the GPU, and waits there for a lock, a helper thread or a peer."
+_INSIDE = regex(r" inside (\w{3,48})")
 _SHOWN = 4  # places
 
 
@@ -21,8 +24,8 @@ def stacks(case: Case) -> Observation | None:
         frame = user_frame(where.stack) or next(iter(where.stack), None)
         place = f"{frame.file.rsplit('/', 1)[-1]}:{frame.line} ({frame.name})" if frame is not None else ""
         at[(f"in {where.op or 'a collective'}" if where.inside else "", place)].append(rank)
-    if sum(map(len, at.values())) < 2:
-        return None
+    if len(case.stacks) < 2:
+        return _alone(case)
     parts = [
         f"{ranks_phrase(ranks)} {agree(ranks, 'is', 'are')} {' '.join(filter(None, (call, place and f'at {place}')))}"
         for (call, place), ranks in sorted(at.items(), key=lambda item: (-len(item[1]), item[1]))
@@ -32,6 +35,23 @@ def stacks(case: Case) -> Observation | None:
     return Observation(f"by their stacks {'; '.join(parts[:_SHOWN])}{more}") if parts else None
 
 
+def _alone(case: Case) -> Observation | None:
+    """Read the only stack that is shown, where it stands in a call of a library with native frames below it."""
+    rank, where = next(iter(case.stacks.items()), (0, None))
+    call = library_call(where.stack) if where is not None else ""
+    if where is None or not call or where.stack[0].name == call or where.stack[0].file.endswith(".py"):
+        return None
+    frame = user_frame(where.stack)
+    at = (
+        f", called at {frame.file.rsplit('/', 1)[-1]}:{frame.line} ({frame.name})"
+        if frame is not None
+        else ""
+    )
+    shows = f"the CPU thread of rank {rank} is in {call}{at}, at {where.stack[0].name}"
+    text = f"two more stacks of rank {rank} with native frames, seconds apart, and one of another rank (py-spy dump --native): whether it moves, and where the others are"
+    return Observation(shows, _NOT_RETURNED.format(call), Collect((rank,), "stack", text))
+
+
 def of_no_rank(case: Case) -> Observation | None:
     """Read where a process is of which nothing says which rank it is."""
     notes = [note for note in case.incident.notes if note.code == OF_NO_RANK and STANDS in note.message]
@@ -39,6 +59,8 @@ def of_no_rank(case: Case) -> Observation | None:
         return None
     place = notes[0].message.partition(STANDS)[2]
     means = "Nothing says which rank this is, and one stack does not tell whether it waits for the others or they for it."
+    if (api := _INSIDE.search(place)) is not None:
+        means = f"{_NOT_RETURNED.format(api[1])} Nothing says which rank this is, or whether the others are at the same place."
     text = "the stacks of the other ranks at the same time (py-spy dump --native --pid PID), each below a line like `=== rank 3 ===`: whoever is somewhere else is the one to look at"
     return Observation(
         f"the main thread of the process that is shown is at {place}", means, Collect((), "stack", text)

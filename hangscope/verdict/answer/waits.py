@@ -105,9 +105,15 @@ def waits(case: Case) -> list[Wait]:
             whole = (*key[:4], *named[0][4:])
             found[whole] = {**found.pop(key), **found.get(whole, {})}
     told = []
-    for (*_, name, desc), by_rank in found.items():
+    for key, by_rank in found.items():
+        name, desc = key[4:]
         local = any(e.rank is None or e.rank_assumed for e in by_rank.values())
-        ranks = tuple(sorted(rank for rank in by_rank if rank is not None))
+        also = {
+            e.rank
+            for e in case.statements.all(WatchdogStatus)
+            if key[1] is not None and (e.seq, e.group_name or "") == (key[1], name)
+        }
+        ranks = tuple(sorted(rank for rank in {*by_rank, *also} if rank is not None))
         told.append(Wait(tuple(by_rank.values()), ranks, local, (str(name), str(desc))))
     return sorted(told, key=lambda wait: (-len(wait.ranks), wait.first.seq or 0, wait.first.line))
 

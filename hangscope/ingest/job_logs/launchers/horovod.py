@@ -38,12 +38,13 @@ class HorovodStall(Event, same_by=("missing",)):
     """One report: `missing` are the ranks (global) without which none of the tensors in it can be reduced; empty where they differ.
 
     Of a list that is cut off (`...`) as much counts as others show. `tensors` are the first few that wait, `by_rank`
-    those that each rank lacks, where the ranks differ.
+    those that each rank lacks, where the ranks differ. `ready`: the ranks that submitted every tensor of a list that counts those.
     """
 
     missing: tuple[int, ...] = ()
     tensors: tuple[str, ...] = ()
     by_rank: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    ready: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -52,6 +53,7 @@ class _Open:
     lacking: list[frozenset[int]] = field(default_factory=list)  # ranks, by tensor
     held_up: dict[int, str] = field(default_factory=dict)  # tensors, by rank
     tensors: list[str] = field(default_factory=list)
+    ready: list[tuple[int, ...]] = field(default_factory=list)  # ranks, by tensor
     left: int = _LINES
 
 
@@ -81,6 +83,7 @@ class HorovodParser(LineParser):
         report.tensors += [name for name, _ in of_tensors]
         ready = _READY.findall(line.text)
         report.tensors += [f"{name} (ready on {ranks_phrase(ranks_in(ranks))})" for name, ranks in ready]
+        report.ready += [tuple(ranks_in(ranks)) for _, ranks in ready]
         if of_rank:
             report.held_up[int(of_rank[1])] = of_rank[2]
             report.tensors += _names(of_rank[2])
@@ -99,7 +102,8 @@ class HorovodParser(LineParser):
         lacks = (
             () if alike else tuple((r, tuple(_names(told)[:_TENSORS])) for r, told in report.held_up.items())
         )
-        return [report.first.event(HorovodStall, missing=missing, tensors=tensors, by_rank=lacks)]
+        same = report.ready[0] if len(set(report.ready)) == 1 else ()
+        return [report.first.event(HorovodStall, missing=missing, tensors=tensors, by_rank=lacks, ready=same)]
 
 
 def _names(told: str) -> list[str]:

@@ -1,0 +1,154 @@
+"""The lines of a short text, those that are alike but for their numbers together: how often, since when and by which ranks each was printed.
+
+    07:14:44 70210:70899 [0] CCOM WARN Timeout waiting for RX (waited 120 sec) - retrying, [rank: 0/8/-1]
+    Map (num_proc=14):  70%|#######   | 588020/838121 [6:02:13<4:21:40, 15.93 examples/s]
+
+This holds for lines of any program, known or not: what a text shows beyond the forms that parsers know.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import field
+
+from hangscope.ingest.job_logs.own_rank import by_itself
+from hangscope.ingest.lines.prefixes import Line, strip_prefix
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import since_new_year
+from hangscope.model.regex import regex
+
+_KEPT = 24  # groups
+_SHOWN = 240  # characters of a line
+_RANKS = 4096
+_LAYERS = 3  # that loggers put in front of each other's lines
+ERROR, WAIT, BAR, OTHER = "error", "wait", "bar", "other"
+TROUBLE = regex(
+    r"(?i)\w(?:error|exception)\b|\berrors?\b|\bfail(?:ed|ure|s)?\b|\btim(?:ed|e)[ -]?out\b|\bfatal\b|\babort|\bkilled\b|\bdied\b|\blost\b"
+    r"|\bunreachable\b|\brefused\b|\bcannot\b|\bunable\b|keyboardinterrupt|\bnot (?:found|enough|available|supported)\b|\bno such\b|\binvalid\b"
+    r"|\bundefined symbol\b|\bexceeds\b|\bsegmentation\b|\bsignal \(?\d|\bcorrupt|\bdenied\b|\bmismatch|\bdead\b|\bunhealthy\b|\bWARN\b|\breset b(?:y|egin)"
+)
+_NO_TROUBLE = regex(
+    r"(?i)\b(?:no|0|without|ignor\w{1,4}) (?:errors?|failures?|trouble)\b|error_?handling|errors?=(?:0|none)\b|(?:_|\b)timeout ?[=:]|if you believe"
+    r"|^\s*raise\b|Setting OMP_NUM_THREADS|leaked semaphore|exception raised from|FutureWarning|DeprecationWarning"
+)
+_WAITS = regex(
+    r"(?i)\b(?:wait(?:s|ing|ed)?|retry(?:ing)?|not (?:yet )?ready|still (?:not|pending|running)|pending|queued?)\b"
+)
+_BAR = regex(
+    r"(?P<label>[^|%\r]{0,80}?):? {0,6}\d{1,3}%\|[^|\r]{0,80}\| *(?P<state>[\d.,]{1,16}\w?/[\d.,]{1,16}\w? \[[\d:]{4,12}<[\d:?]{1,12}, [^\]]{1,30}\])"
+)
+_WORD_WITH_DIGIT = regex(r"[\w.:]*\d[\w.:]*|\(nil\)")
+_BLANKS = regex(r"\s{2,}")
+_OF_RANK = regex(r"\b[Rr]ank(?:[ :=]{1,3}|\[)(\d{1,6})\b")
+_CLOCK, _HEAD = regex(r"\b(\d\d):(\d\d):(\d\d)\b"), 70
+_OF_SIZE = regex(r"\b[Rr]ank[ :=]{1,3}\d{1,6}(?:/| of | nranks )(\d{1,6})\b")
+#: What a program's line begins with that its reader does not need, where no layer of prefixes is known.
+_LOGGED = regex(
+    r"^(?:[\w.-]{1,80}:)?\d{1,9}:\d{1,9} \[-?\d{1,4}\] (?:[\w/.]{1,60}:\d{1,5} )?(?:(?:NCCL|CCOM) (?:INFO|WARN) )?|^\[ {0,6}\d{1,9}\.\d{6}\] |^(?:\[?\d{4}-\w{2,3}-\d\d[T ]?|\[?\d\d/\d\d/\d{4}-)[\d:.,+Z]{0,24}\]?[ |]{1,3}|^.{0,90}?\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b[\]:|\s-]{1,8}(?:[\d-]{4,10} [\d:.,]{8,15} )?(?:\[?[\w/.-]{1,60}\.(?:py|cc|cpp|h):\d{1,5}\]?:? )?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LineGroup:
+    """Lines that are alike but for their numbers: `text` is the last one and `first` the first one, without what a logger puts in front.
+
+    `kind` is error, wait, bar (a progress bar that counts no steps) or other; `ranks` printed them, of `size` where they state it. `began` and
+    `ended` are seconds since 1 January.
+    """
+
+    kind: str
+    text: str
+    first: str
+    numbers: tuple[int, ...]
+    count: int
+    ranks: tuple[int, ...] = ()
+    size: int | None = None
+    began: float | None = None
+    ended: float | None = None
+
+
+@dataclass(slots=True)
+class _Open:
+    kind: str
+    first: str
+    text: str = ""
+    numbers: list[int] = field(default_factory=list)
+    ranks: set[int] = field(default_factory=set)
+    size: int | None = None
+    began: float | None = None
+    ended: float | None = None
+
+
+def line_groups(lines: Iterable[tuple[int, str]], noise: re.Pattern[str]) -> tuple[LineGroup, ...]:
+    """Return the groups of lines (number, text) in the order of their first lines: errors, waits and bars, and what several ranks printed."""
+    found: dict[tuple[str, str], _Open] = {}
+    for number, raw in lines:
+        for bar in _BAR.finditer(raw):
+            _add(
+                found,
+                BAR,
+                bar["label"].strip(),
+                Line("", number, f"{bar['label'].strip()}: {bar['state']}", raw),
+            )
+            raw = raw[bar.end() :] if raw[bar.end() :].strip() else ""
+        if raw and not noise.search(raw):
+            line = by_itself(strip_prefix(raw, number))
+            kind = _kind(line.text)
+            _add(found, kind, _WORD_WITH_DIGIT.sub("#", line.text), line)
+    kept = [g for g in found.values() if g.kind != OTHER or len(g.ranks) > 1]
+    return tuple(_closed(g) for g in _chosen(kept))
+
+
+def _kind(text: str) -> str:
+    if TROUBLE.search(text) and not _NO_TROUBLE.search(text):
+        return ERROR
+    return WAIT if _WAITS.search(text) else OTHER
+
+
+def _add(found: dict[tuple[str, str], _Open], kind: str, form: str, line: Line) -> None:
+    group = found.setdefault((kind, form), _Open(kind, plain(line.text)))
+    group.text = plain(line.text)
+    group.numbers.append(line.number)
+    ranks = _OF_RANK.findall(line.text)
+    rank = line.rank if line.rank is not None else int(ranks[0]) if len(ranks) == 1 else None
+    if rank is not None and len(group.ranks) < _RANKS:
+        group.ranks.add(rank)
+    if size := _OF_SIZE.search(line.text):
+        group.size = int(size[1])
+    stamp = _moment(line)
+    group.began = stamp if group.began is None else group.began
+    group.ended = stamp if stamp is not None else group.ended
+
+
+def _moment(line: Line) -> float | None:
+    """Return when a line was printed, in seconds since 1 January, or since midnight where it has a clock alone."""
+    if line.time is not None or line.stamp is not None:
+        return since_new_year(line.time) if line.time is not None else line.stamp
+    clock = _CLOCK.search(line.raw, 0, _HEAD)
+    return (
+        sum(int(part) * unit for part, unit in zip(clock.groups(), (3600, 60, 1), strict=True))
+        if clock
+        else None
+    )
+
+
+def _chosen(groups: Sequence[_Open]) -> Sequence[_Open]:
+    """Return at most so many groups as are kept: of many the first and the last ones."""
+    return groups if len(groups) <= _KEPT else [*groups[: _KEPT // 2], *groups[-_KEPT // 2 :]]
+
+
+def _closed(group: _Open) -> LineGroup:
+    numbers = group.numbers if len(group.numbers) <= _KEPT else [group.numbers[0], group.numbers[-1]]
+    return LineGroup(
+        group.kind, group.text, group.first, tuple(numbers), len(group.numbers), tuple(sorted(group.ranks)),
+        group.size, group.began, group.ended,
+    )  # fmt: skip
+
+
+def plain(text: str) -> str:
+    """Return a line without what a logger puts in front of its message, on one line."""
+    for _ in range(_LAYERS):
+        text = _LOGGED.sub("", text)
+    text = _BLANKS.sub(" ", text).strip()
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1].rsplit(" ", 1)[0] + "…"
