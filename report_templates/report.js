@@ -76,7 +76,7 @@
     for (const [from, to, step] of spans(ranks)) for (let r = from; r <= to && r < most; r += step) found.add(r);
     return found;
   };
-  const told = (ranks) => {
+  const ranksText = (ranks) => {
     const runs = [];
     for (const rank of [...ranks].sort((a, b) => a - b)) {
       const last = runs[runs.length - 1];
@@ -99,7 +99,7 @@
     return item;
   };
 
-  // What is chosen, and what is filtered, stands behind the file's name: #rank=8, #group=..., #call=.../12, &state=waiting.
+  // What is chosen, and what is filtered, follows the file's name: #rank=8, #group=..., #call=.../12, &state=waiting.
   const panel = id("panel");
   let opener = null;
   let chosen = null;
@@ -199,7 +199,7 @@
       ...section("What it is blocked by", row.waits, true),
       ...(row.queue === null ? [] : queueOf(data.queues[row.queue], row.groups)),
       ...section("Its stack, innermost first", row.stack, true),
-      ...section("The last events of its log", row.told),
+      ...section("The last events of its log", row.events),
       ...(row.log.length ? [make("h4", "The last lines of its log"), make("pre", row.log.join("\n"))] : []),
       ...linked("Its groups", whole.groups.filter((g) => holds(g.ranks, wanted)).map(groupButton)),
       ...section("Its files", row.files),
@@ -211,7 +211,7 @@
     const whole = await report();
     const group = whole.groups.find((g) => labelOf(g) === label);
     const parts = group ? [
-      make("p", [group.role, group.members_known ? "ranks" : "at least ranks", Array.isArray(group.ranks) ? told(group.ranks) : group.ranks.slice(0, 300)].filter(Boolean).join(" · ")),
+      make("p", [group.role, group.members_known ? "ranks" : "at least ranks", Array.isArray(group.ranks) ? ranksText(group.ranks) : group.ranks.slice(0, 300)].filter(Boolean).join(" · ")),
       ...section("Last enqueued and completed seq", group.frontier.map((f) => "ranks " + f.ranks.slice(0, 80) + ": " + (f.enqueued === null ? "not seen" : "enqueued " + f.enqueued + ", completed " + (f.completed === null ? "not known" : f.completed)))),
       ...linked("Its ranks", [...members(group.ranks, whole.world_size)].map((r) => button("rank " + r, (item) => showRank(r, item)))),
       button(filters.in === label ? "show all groups again" : "show only its calls and ranks", () => filter("in", filters.in === label ? "" : label)),
@@ -297,7 +297,7 @@
     const result = id("filtered");
     result.replaceChildren();
     if (!found) return;
-    result.append(found.size ? found.size.toLocaleString("en") + (found.size === 1 ? " rank: " : " ranks: ") + told(found) + " " : "no rank matches ");
+    result.append(found.size ? found.size.toLocaleString("en") + (found.size === 1 ? " rank: " : " ranks: ") + ranksText(found) + " " : "no rank matches ");
     result.append(...[...found].slice(0, 4).map((r) => button("rank " + r, (item) => showRank(r, item))), button("clear", () => {
       filters.in = filters.state = filters.host = "";
       filter();
@@ -372,7 +372,7 @@
     if (right > 0) place.scrollLeft += right + 12;
   }
 
-  // Under the map stands which rank the pointer is on.
+  // The line under the map says which rank the pointer is on.
   const under = (event) => {
     const cell = event.target.closest("[data-rank]");
     if (cell) return Number(cell.dataset.rank);
@@ -465,7 +465,7 @@
     const groups = whole.groups.filter((g) => fits(labelOf(g)));
     total += groups.length;
     for (const row of data.ranks) {
-      const texts = [row.host, row.label, row.state, ...row.told, ...row.log, ...row.stack, ...row.files];
+      const texts = [row.host, row.label, row.state, ...row.events, ...row.log, ...row.stack, ...row.files];
       let why = texts.find(fits);
       if (!why && row.queue !== null) {
         const call = data.queues[row.queue].findLast((c) => fits(c.join(" ")));

@@ -155,7 +155,7 @@ def _say(taken: Taken, path: Path, quiet: bool) -> None:
 
 
 def _tree(folder: Path) -> str:
-    """Return the main threads of all ranks as one tree, which says at a glance who stands alone."""
+    """Return the main threads of all ranks as one tree, which shows at a glance which rank is alone."""
     from hangscope.ingest.stacks.dumps import read_processes
     from hangscope.report.pictures.stack_tree import merged, tree_text
 

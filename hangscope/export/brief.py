@@ -13,7 +13,7 @@ from hangscope.analysis import Analysis
 from hangscope.model.conclusion import Evidence
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import compress, counted, ranks_phrase
-from hangscope.report import told
+from hangscope.report import quotes
 from hangscope.report.masking.secrets import mask_text
 from hangscope.report.reasons import (
     deciding_facts,
@@ -224,7 +224,7 @@ def _cell(cell: DiffCell, groups: dict[int, str]) -> str:
 
 
 def _ends(subject: Subject) -> Iterator[str]:
-    for found in (told.ends(subject), told.watchdogs(subject)):
+    for found in (quotes.ends(subject), quotes.watchdogs(subject)):
         ordered = sorted(
             {(t.time or 0.0, t.rank if t.rank is not None else -1, t.text, t.source) for t in found}
         )

@@ -5,7 +5,7 @@ Columns (all ranks are global; times in ns since the epoch):
 | column | dtype | meaning |
 | --- | --- | --- |
 | rank | int32 | who made the call |
-| group | category | the group's name and description; groups are told apart by name *and* members |
+| group | category | the group's name and description; groups are distinguished by name *and* members |
 | gid | int32 | number of the group in the report's `groups` |
 | seq | int64 | collective_seq_id, or p2p_seq_id of a point-to-point call, from 1 |
 | order | int64 | the rank's own running number over all its groups |

@@ -79,7 +79,7 @@ def check(path: Path, is_ours: Callable[[Path], bool], kind: str, *, force: bool
 
 
 def _is_special(path: Path) -> bool:
-    """Return whether a name stands for something that is written into and not replaced."""
+    """Return whether a name refers to something that is written into and not replaced."""
     if _descriptor(path) is not None:
         return True
     try:
@@ -89,7 +89,7 @@ def _is_special(path: Path) -> bool:
 
 
 def _descriptor(path: Path) -> int | None:
-    """Return the number of the open file that a name such as `/dev/stdout` stands for, or None."""
+    """Return the number of the open file that a name such as `/dev/stdout` refers to, or None."""
     name = os.path.abspath(path)
     if name in _STANDARD:
         return _STANDARD[name]

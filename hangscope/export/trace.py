@@ -23,7 +23,7 @@ from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import CallKind, Queue, State
 from hangscope.model.rankset import compress
-from hangscope.report import told
+from hangscope.report import quotes
 from hangscope.report.masking.secrets import mask_text
 from hangscope.report.pictures.call_diff.behaviour import Folding
 from hangscope.report.subject import Subject
@@ -76,7 +76,7 @@ class _Trace:
         self.incident = analysis.incident
         self.fold = not all_ranks and len(self.incident.ranks) > FOLD_ABOVE
         self.tracks = self._tracks()
-        found = (*told.watchdogs(self.subject), *told.ends(self.subject))
+        found = (*quotes.watchdogs(self.subject), *quotes.ends(self.subject))
         moments = {(int((t.time or 0) * 1e9), t.rank, t.text, t.source) for t in found}
         self.moments = sorted(moments, key=lambda m: (m[0], m[2], m[3]))[:INSTANTS]
         created = [
@@ -198,10 +198,10 @@ class _Trace:
                 "at": f"{frame.file}:{frame.line} in {frame.name}" if frame else "",
             }
             args |= {"from": kind.src, "to": kind.dst} if kind.is_p2p else {}
-            told = "".join(
+            text = "".join(
                 f', "{k}": {json.dumps(_shown(v))}' for k, v in args.items() if v not in ("", None)
             )
-            found = self._parts[index] = json.dumps(_shown(kind.op or "call")), told
+            found = self._parts[index] = json.dumps(_shown(kind.op or "call")), text
         return found
 
     def _root(self) -> int | None:

@@ -25,8 +25,8 @@ _SPAN = regex(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 
 def deciding_facts(verdict: VerdictPart) -> tuple[Evidence, ...]:
     """Return the one or two facts that tell this cause from its rivals; of named ranks at least one names one."""
-    told = tuple(verdict.evidence[i] for i in verdict.deciding if 0 <= i < len(verdict.evidence))
-    facts = told[:SHOWN] or _derived(verdict)
+    decisive = tuple(verdict.evidence[i] for i in verdict.deciding if 0 <= i < len(verdict.evidence))
+    facts = decisive[:SHOWN] or _derived(verdict)
     if verdict.culprit_ranks and not any(names(fact, verdict.culprit_ranks) for fact in facts):
         named = Evidence("method", verdict.title, verdict.culprit_ranks[0])
         facts = (named, *facts[: SHOWN - 1])
@@ -91,8 +91,8 @@ def standstill(verdict: VerdictPart) -> str:
     """Return since when nothing moves, and for how long: `2026-11-20 15:13:24 UTC, for 3 min`; empty where no time is known."""
     if verdict.since is None:
         return ""
-    stood = (int(verdict.until) - int(verdict.since)) / 1e9 if verdict.until is not None else 0.0
-    return utc(int(verdict.since)) + (f", for {duration(stood)}" if stood >= 1 else "")
+    seconds = (int(verdict.until) - int(verdict.since)) / 1e9 if verdict.until is not None else 0.0
+    return utc(int(verdict.since)) + (f", for {duration(seconds)}" if seconds >= 1 else "")
 
 
 def commands(document: Document) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ _CULPRITS, _FACTS, _AGAINST, _WARNINGS, _WEIGHED, _HOSTS = 8, 6, 6, 6, 3, 4
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some text; `code` is shown as it is, `strong` stands out."""
+    """Some text; `code` is shown as it is, `strong` is bold."""
 
     text: str
     code: bool = False
@@ -157,8 +157,8 @@ def _incident(document: Document) -> list[tuple[str, Line]]:
     verdict, page = document.verdict, document.page
     since = standstill(verdict) if verdict is not None else ""
     strip = page.strip if page is not None else None
-    if strip is not None and strip.stood_s is not None and ", for " not in since:
-        since += f", for {duration(strip.stood_s)}" if since else f"for {duration(strip.stood_s)}"
+    if strip is not None and strip.stalled_s is not None and ", for " not in since:
+        since += f", for {duration(strip.stalled_s)}" if since else f"for {duration(strip.stalled_s)}"
     rows: list[tuple[str, Line]] = [("Since", plain(since))]
     if verdict is None or not any(culprit.host for culprit in verdict.culprits):
         hosts = sorted({rank.host for rank in document.ranks if rank.host})

@@ -83,8 +83,8 @@ def build_document(
         tool_version=tool_version,
         page=page,
     )
-    told = {host for e in incident.events for host in (e.host, getattr(e, "peer_host", None)) if host}
-    return _fit_to_leave(document, redacted, told)
+    named_hosts = {host for e in incident.events for host in (e.host, getattr(e, "peer_host", None)) if host}
+    return _fit_to_leave(document, redacted, named_hosts)
 
 
 def _pictures(subject: Subject, source: SourceFolder | None) -> PageData | None:

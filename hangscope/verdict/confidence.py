@@ -24,7 +24,7 @@ from hangscope.model.conclusion import Collect
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Absence
 from hangscope.model.rankset import agree, ranks_phrase
-from hangscope.verdict.damage import TOLD, damage
+from hangscope.verdict.damage import BY_TEXT, damage
 from hangscope.verdict.proof import OF_THE_LOOP, prove
 from hangscope.verdict.status import trouble
 
@@ -124,8 +124,8 @@ def next_files(case: Case, missing: Sequence[Collect]) -> list[Collect]:
 
 
 def _by_calls(case: Case, match: Match) -> bool:
-    """Return whether a match stands or falls with what the finding says of calls."""
-    return not isinstance(case.finding, Nothing) and match.cause not in TOLD
+    """Return whether a match depends on what the finding says of calls."""
+    return not isinstance(case.finding, Nothing) and match.cause not in BY_TEXT
 
 
 def _unseen(case: Case, match: Match) -> set[int]:
@@ -178,8 +178,8 @@ def leaves_waiting(case: Case, match: Match) -> Doubts:
 
 def guessed(case: Case, match: Match) -> Doubts:
     """Nothing but what ranks printed last tells, or what was so for a moment; or who waits for whom is assumed."""
-    end, told = case.statements.external, case.solid or match.cause in TOLD
-    signalled = end is not None and end.signal is not None and not told and shows_a_wait(case)
+    end, firm = case.statements.external, case.solid or match.cause in BY_TEXT
+    signalled = end is not None and end.signal is not None and not firm and shows_a_wait(case)
     if signalled or (_by_calls(case, match) and case.finding.guess):
         yield LOW, "it rests on what the ranks printed last, or on counts or stacks of one moment"
     if _by_calls(case, match) and case.finding.assumed:
@@ -194,8 +194,8 @@ def of_one_moment(case: Case, match: Match) -> Doubts:
     if not isinstance(case.finding, Absent) or case.from_text:
         return
     waited = case.frame_of(case.finding.stuck.kind)
-    stood = map(case.statements.whereabouts.get, match.culprits)
-    raised = [where.stack for where in stood if where is not None and where.kind == "log" and where.op]
+    seen_at = map(case.statements.whereabouts.get, match.culprits)
+    raised = [where.stack for where in seen_at if where is not None and where.kind == "log" and where.op]
     if waited is not None and any(waited not in stack for stack in raised):
         yield LOW, "a traceback shows another collective, so the dump of its rank may be older than the hang"
     if case.graph.early and not trouble(case):
@@ -248,11 +248,11 @@ def others_unseen(case: Case, match: Match) -> Doubts:
 
 def text_alone(case: Case, match: Match) -> Doubts:
     """No call was recorded; or, of most ranks not even text, and no line tells of a wait or an end: the job may have gone on."""
-    records, told = case.incident.ranks.values(), case.statements
+    records, statements = case.incident.ranks.values(), case.statements
     silent = sum(not record.files and not record.events for record in records)
-    if case.from_text and 2 * silent > len(records) and not (told.exits or told.witnesses):
+    if case.from_text and 2 * silent > len(records) and not (statements.exits or statements.witnesses):
         yield MEDIUM, f"most ranks left no log ({silent} of {len(records)})"
-    if case.from_text and not case.solid and match.cause not in TOLD | {"slow_rank"}:
+    if case.from_text and not case.solid and match.cause not in BY_TEXT | {"slow_rank"}:
         yield MEDIUM, "no recorder dump: it rests on log lines"
 
 
@@ -273,8 +273,8 @@ def no_history(case: Case, match: Match) -> Doubts:
         return
     own, peer = finding.own.kind, finding.stuck.kind
     other_op = own is not None and peer is not None and own.op != peer.op
-    told = match.culprits and all(ranks[r].absence is Absence.TOLD for r in match.culprits if r in ranks)
-    if told and (not other_op or finding.change.elsewhere or finding.assumed):
+    by_logs = match.culprits and all(ranks[r].absence is Absence.TOLD for r in match.culprits if r in ranks)
+    if by_logs and (not other_op or finding.change.elsewhere or finding.assumed):
         why = "the logs show op and size of the outlier's collective, but not the ones before it, so other causes remain possible"
         yield LOW, why
     if not case.frames_recorded and not case.from_text:

@@ -14,7 +14,7 @@ CODES = frozenset(
     }
 )  # fmt: skip
 #: Causes that lines of text establish by themselves, whatever the calls show; who dies may leave half a dump.
-TOLD = frozenset({"crashed_rank", "early_exit", "model_mismatch", "init_hang"})
+BY_TEXT = frozenset({"crashed_rank", "early_exit", "model_mismatch", "init_hang"})
 
 
 def damaged_files(incident: Incident) -> set[str]:
@@ -26,7 +26,7 @@ def damage(case: Case, match: Match) -> str:
     """Return why a match rests on damaged evidence, or nothing: by the notes on its files, or bytes that are no text in its lines."""
     damaged, ranks = damaged_files(case.incident), case.incident.ranks
     rests: set[str | None] = {item.source.file for item in match.evidence if item.source is not None}
-    if match.cause in TOLD:  # what would explain its end may be lost
+    if match.cause in BY_TEXT:  # what would explain its end may be lost
         rests.update(file for rank in match.culprits if rank in ranks for file in ranks[rank].files)
     elif not case.from_text:
         # Calls are compared: those of the culprits, and of one who waits for them.

@@ -102,11 +102,11 @@ def _by_a_moving_job(case: Case, match: Match) -> bool:
     finding = case.finding
     if finding.change.votes > 1:
         return False  # ranks of one role went different ways: no later moment undoes that
-    told = any(item.kind in ("stack", "log", "exit") for item in match.evidence)
+    by_events = any(item.kind in ("stack", "log", "exit") for item in match.evidence)
     # Calls at one number of their group that cannot match wait for ever.
     at_one = finding.own.gid is None and finding.own.seq == finding.stuck.seq
-    if case.incident.momentary and not told and not (isinstance(finding, Different) and at_one):
+    if case.incident.momentary and not by_events and not (isinstance(finding, Different) and at_one):
         return not trouble(case)
     # Where no recorder shows a call open, a stack beside it is of a moment as well.
-    momentary = not (told or isinstance(finding, Circular)) or not case.graph.waiting
+    momentary = not (by_events or isinstance(finding, Circular)) or not case.graph.waiting
     return momentary and match.cause != "slow_rank" and still_moves(case, match.culprits)

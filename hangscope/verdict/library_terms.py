@@ -20,7 +20,7 @@ _ALONE = frozenset({"rank_conditional_collective", "collective_mismatch"})
 
 
 def in_library_terms(case: Case, match: Match) -> Match:
-    """Return the match with its library call, told and advised in that library's own terms."""
+    """Return the match with its library call, described and advised in that library's own terms."""
     finding = case.finding
     odd = finding.own.kind or (finding.stuck.kind if isinstance(finding, Stalled) else None)
     own = match.stack or case.stack_of(odd, match.culprits)
@@ -34,18 +34,18 @@ def in_library_terms(case: Case, match: Match) -> Match:
         match,
         api=reading.api,
         why=_why(match, reading, alone) if alone is not None and reading.by_user else match.why,
-        frame=match.frame or (user_frame(own) if called else None) or _where_told(case, match),
+        frame=match.frame or (user_frame(own) if called else None) or _reported_frame(case, match),
         frame_rank=match.frame_rank if match.frame is not None else None,
         advice=_advice(case, match, own, peer, reading, alone),
         evidence=[*match.evidence, *_parted(case, match, own, peer)],
     )
 
 
-def _where_told(case: Case, match: Match) -> Frame | None:
+def _reported_frame(case: Case, match: Match) -> Frame | None:
     """Return the user's line at which a stack or traceback shows a culprit, or of a call that no rank came out of: any rank."""
     ranks = match.culprits or (*case.statements.ranks(RankException),)
-    stood = (case.statements.whereabouts.get(rank) for rank in ranks[:4])
-    stacks = [where.stack for where in stood if where is not None and where.inside]
+    seen_at = (case.statements.whereabouts.get(rank) for rank in ranks[:4])
+    stacks = [where.stack for where in seen_at if where is not None and where.inside]
     stacks += [e.frames for rank in ranks[:4] for e in case.statements.of(rank, RankException)]
     shown = (frame for stack in stacks if (frame := user_frame(stack)) is not None)
     return next(shown, None) if match.culprits or match.cause in _OF_ALL else None
@@ -72,13 +72,13 @@ def _advice(
     fitting = [rule for rule in case.knowledge.advice if rule.fits(here)]
     site = [rule for rule in fitting if not rule.built_in]
     general = sorted((r for r in fitting if r.built_in), key=lambda r: min(_depth(r, own), _depth(r, peer)))
-    told = _lines([*filter(None, [alone]), *general[:1]], words)
-    if told and match.cause in _ALONE:
-        told.append("Every rank must issue each collective of a step, or none.")
+    lines = _lines([*filter(None, [alone]), *general[:1]], words)
+    if lines and match.cause in _ALONE:
+        lines.append("Every rank must issue each collective of a step, or none.")
     owned = [*site, *filter(None, [reading.call])]
     whom = [f"Ask {rule.owner}, who own this." for rule in owned if rule.owner]
     whom += [f"Runbook: {rule.runbook}" for rule in owned if rule.runbook]
-    return list(dict.fromkeys([*_lines(site, words), *whom, *(told or match.advice)]))
+    return list(dict.fromkeys([*_lines(site, words), *whom, *(lines or match.advice)]))
 
 
 def _depth(rule: Rule, stack: Stack) -> int:
@@ -90,10 +90,10 @@ def _depth(rule: Rule, stack: Stack) -> int:
 def _situation(case: Case, match: Match, own: Stack, peer: Stack) -> Situation:
     """Return what the verdict is about, as rules ask for it: the frames are also those of culprits outside of any call."""
     finding, group = case.finding, case.finding.stuck.group
-    stood = (case.statements.whereabouts.get(rank) for rank in match.culprits[:4])
+    seen_at = (case.statements.whereabouts.get(rank) for rank in match.culprits[:4])
     return Situation(
         match.cause,
-        (*own, *peer, *(frame for where in stood if where is not None for frame in where.stack)),
+        (*own, *peer, *(frame for where in seen_at if where is not None for frame in where.stack)),
         tuple(kind.op for kind in (finding.own.kind, finding.stuck.kind) if kind is not None and kind.op),
         (group.name, group.desc, group.label) if group is not None else (),
         tuple(event.text for event in case.incident.events),

@@ -62,8 +62,8 @@ def prove(case: Case, match: Match) -> Proof:
 
 def _is_by_place_alone(case: Case, match: Match) -> bool:
     """Return whether only the line of its call says that a rank exited its loop: the handler of an exception may be there, too."""
-    told = Difference(case).steps.loop_over is not None or bool(_alone(case, match))
-    return match.cause == OF_THE_LOOP and match.strength < 2 and match.api is None and not told
+    shown = Difference(case).steps.loop_over is not None or bool(_alone(case, match))
+    return match.cause == OF_THE_LOOP and match.strength < 2 and match.api is None and not shown
 
 
 def _compared(case: Case, match: Match) -> bool:

@@ -15,7 +15,7 @@ from hangscope.explain.finding import Explanation, Finding
 from hangscope.explain.predict import Replay
 from hangscope.model.rankset import ranks_phrase
 
-MOST = 4  # faults of one freeze that are told apart; more at once have one reason, which is looked for first
+MOST = 4  # faults of one freeze that are reported separately; more at once have one common cause, which is searched first
 
 
 def with_the_others(case: Case, best: Match) -> Match:
@@ -41,8 +41,8 @@ def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
     match = next((m for m in answers if m.culprits and ranks.issuperset(m.culprits)), None)
     if match is None or match.strength < 2:
         return None
-    told = match.cause == "crashed_rank" or any(item.kind in ("stack", "log") for item in match.evidence)
-    return match if told or not case.statements.deaths else None
+    by_events = match.cause == "crashed_rank" or any(item.kind in ("stack", "log") for item in match.evidence)
+    return match if by_events or not case.statements.deaths else None
 
 
 def _joined(best: Match, added: Sequence[Match]) -> Match:

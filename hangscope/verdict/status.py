@@ -54,8 +54,8 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
     reached = finding.explained if lag and len(finding.culprits) != 1 else max(finding.explained, len(two))
     if (lag and not finding.culprits) or 2 * reached < len(waiting):
         return True
-    stood = case.statements.whereabouts.items()  # who is blocked in another call than the named is not free
-    blocked = {rank for rank, where in stood if where.inside} if named else set()
+    seen_at = case.statements.whereabouts.items()  # who is blocked in another call than the named is not free
+    blocked = {rank for rank, where in seen_at if where.inside} if named else set()
     # Where as many dumps are older as show a wait, the one that lacks a call may be older as well.
     early = finding.stuck.view.early if finding.stuck.view is not None else set[int]()
     free = seen - waiting - blocked - early
@@ -74,15 +74,15 @@ def ended_well(case: Case) -> bool:
     statements = case.statements
     if any(not harmless_at_an_end(e) for e in trouble(case)):
         return False
-    told = {e.everywhere for e in statements.all(WorkersEnded) if not e.of_a_script}
-    if statements.all(JobCompleted) or len(told) == 2:
+    everywhere = {e.everywhere for e in statements.all(WorkersEnded) if not e.of_a_script}
+    if statements.all(JobCompleted) or len(everywhere) == 2:
         return True
     if not case.graph.waiting:
         ends = any(_is_the_end_of_all(case, e) for e in statements.all(WorkersEnded))
         return ends or _all_processes_ended(case) or _all_took_their_leave(case)
     hosts = Counter(r.host for r in case.incident.ranks.values() if r.host)
     free = len(case.incident.ranks) - len(case.graph.waiting)
-    return False in told and free < max([2, *hosts.values()])
+    return False in everywhere and free < max([2, *hosts.values()])
 
 
 def last_answer(case: Case) -> str:
@@ -96,12 +96,12 @@ def serves(case: Case) -> bool:
     last = max(case.statements.all(Served), key=lambda e: (e.file, e.line), default=None)
     if last is None or not last.well or case.graph.waiting:
         return False
-    told = (e for e in _lines(case) if not isinstance(e, Progress))
+    events = (e for e in _lines(case) if not isinstance(e, Progress))
     failed = any(g.kind == ERROR for e in case.statements.all(Excerpt) for g in e.groups)
     harmless = not (failed and _QUEUED.search(last.text)) and all(
         isinstance(e, NoProgress) or harmless_at_an_end(e) for e in trouble(case)
     )
-    return harmless and all(e.file == last.file and e.line <= last.line for e in told)
+    return harmless and all(e.file == last.file and e.line <= last.line for e in events)
 
 
 def _lines(case: Case) -> list[Event]:
@@ -112,13 +112,15 @@ def _lines(case: Case) -> list[Event]:
 def _is_the_end_of_all(case: Case, end: WorkersEnded) -> bool:
     """Return whether all ranks speak in the log of a good end, in no other one, and not behind it; of whom it counts all, those who speak."""
     counts_all = end.of_a_script and end.everywhere
-    told = [e for e in _lines(case) if (counts_all if e.rank is None else not e.by_launcher)]
-    behind = any(e.file != end.file or (e.line > end.line and end.of_a_script) for e in told)
-    return bool(told) and not behind and (counts_all or {e.rank for e in told} == set(case.incident.ranks))
+    printed = [e for e in _lines(case) if (counts_all if e.rank is None else not e.by_launcher)]
+    behind = any(e.file != end.file or (e.line > end.line and end.of_a_script) for e in printed)
+    return (
+        bool(printed) and not behind and (counts_all or {e.rank for e in printed} == set(case.incident.ranks))
+    )
 
 
 def _all_processes_ended(case: Case) -> bool:
-    """Return whether a launcher told of all its processes that they ended well: of those that it said to start.
+    """Return whether a launcher reports that all the processes it started ended well.
 
     Where the text holds their ends alone, those are as many as hosts have devices, and follow each other.
     """
@@ -136,8 +138,8 @@ def _all_took_their_leave(case: Case) -> bool:
     """Return whether the last that every rank printed is that its job is over, and no stack shows it anywhere."""
     records = case.incident.ranks.values()
     for record in records:
-        told = [e for e in record.events if not e.by_launcher and not isinstance(e, Printed)]
-        last = max(told, key=lambda e: e.line, default=None)
+        printed = [e for e in record.events if not e.by_launcher and not isinstance(e, Printed)]
+        last = max(printed, key=lambda e: e.line, default=None)
         if record.threads or not (isinstance(last, Progress) and last.over):
             return False
     return len(records) > 1
@@ -152,8 +154,8 @@ def harmless_at_an_end(event: Event) -> bool:
 
 def trouble(case: Case) -> list[Event]:
     """Return the lines that tell of an error, a timeout or an end."""
-    told = case.statements.kinds.items()
-    found = [e for kind, events in told if not kind.calm and kind not in _OF_ANY_JOB for e in events]
+    kinds = case.statements.kinds.items()
+    found = [e for kind, events in kinds if not kind.calm and kind not in _OF_ANY_JOB for e in events]
     return [e for e in found if not (isinstance(e, Exit) and e.code == 0)]
 
 

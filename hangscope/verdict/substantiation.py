@@ -1,4 +1,4 @@
-"""What stands for a verdict, against it and beside it: evidence, what of it decides, alternatives, all that was weighed.
+"""The evidence for and against a verdict, which of it decides, and the verdict as one hypothesis.
 
 A line that is true of any freeze, such as the timeout of a rank that waited, decides nothing. What tells two explanations
 apart is one observation, and the best advice there is.
@@ -59,8 +59,8 @@ def _calls(case: Case) -> Iterator[Evidence]:
             yield case.recorded(ranks[0], claim.phrase())
         for rank in [r for r in finding.culprits if reached.get(r, seq) < seq][:4]:
             member, done = view.members[rank], view.completed(rank) or 0
-            told = member.queue.tells_completion and (not member.unknown or done >= reached[rank])
-            claimed = Reached(rank, view.group.label, reached[rank], done if told else None)
+            known = member.queue.tells_completion and (not member.unknown or done >= reached[rank])
+            claimed = Reached(rank, view.group.label, reached[rank], done if known else None)
             yield case.recorded(rank, claimed.phrase())
     if (change := finding.change.edit) is not None:
         edit = change.edit

@@ -109,8 +109,8 @@ def named(case: Case, match: Match, sure: tuple[str, str], wanted: Sequence[Coll
     finding, stuck = case.finding, case.finding.stuck
     culprits = tuple(sorted(set(match.culprits)))
     # Text shows ranks waiting that timed out or lost a peer, or sat in a monitored barrier.
-    told = case.statements.witnesses | case.statements.ranks(MonitoredBarrier)
-    waited = case.graph.waiting or finding.waiting or sorted(told)
+    timed_out = case.statements.witnesses | case.statements.ranks(MonitoredBarrier)
+    waited = case.graph.waiting or finding.waiting or sorted(timed_out)
     waiting = tuple(r for r in waited if r not in culprits)
     # Others wait behind those that the graph has in the very call that the verdict names.
     inside = {r for r, _ in case.graph.calls_of(stuck.node)} if stuck.node is not None else set()

@@ -190,7 +190,7 @@ def nothing_is_cut_without_a_count(document: Document) -> Iterator[str]:
         if columns > document.world_size or len(seen) + diff.ranks_left_out > document.world_size:
             yield f"{columns} ranks have or lack a column, of {document.world_size}"
         behaviours = any(c.first in ranks_of(c.ranks) for c in diff.classes)
-        told = any(cell.note == "told by text" for row in diff.rows for cell in row.cells)
+        told = any(cell.note == "from the logs" for row in diff.rows for cell in row.cells)
         if behaviours and not told and columns < document.world_size:
             yield f"{document.world_size - columns} ranks are in no column and not counted"
     if picture is not None and picture.left_out == 0:

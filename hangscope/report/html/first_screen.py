@@ -149,12 +149,12 @@ def moments(strip: StripData | None) -> tuple[tuple[str, str, str, str], ...]:
 
 
 def cost(strip: StripData | None) -> str:
-    """Return how long the job stood and what that cost; empty where it is not known."""
-    if strip is None or strip.stood_s is None:
+    """Return how long the job was stalled and what that cost; empty where it is not known."""
+    if strip is None or strip.stalled_s is None:
         return ""
     hours = strip.rank_hours or 0.0
-    told = f"{hours:,.0f}" if hours >= 10 else f"{hours:.1f}" if hours >= 0.1 else ""
-    return f"stalled for {duration(strip.stood_s)}" + (f", {told} GPU-hours" if told else "")
+    amount = f"{hours:,.0f}" if hours >= 10 else f"{hours:.1f}" if hours >= 0.1 else ""
+    return f"stalled for {duration(strip.stalled_s)}" + (f", {amount} GPU-hours" if amount else "")
 
 
 def sure_reasons(document: Document) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ class FoldLine:
     ranks: str
     culprit: bool
     parts: tuple[Share, ...]
-    told: str
+    states: str
     near: int
     behind: int
     when: str
@@ -51,19 +51,19 @@ def _folds(data: RankMapData | None) -> tuple[MapFold, ...]:
 
 def _line(row: FoldRow) -> FoldLine:
     parts, x = [], 0.0
-    told = []
+    states = []
     for role, number in zip(ROLES, row.states, strict=False):
         if number:
             width = round(_WIDTH * number / max(1, row.count), 1)
             parts.append(Share(role, round(x, 1), width))
             x += width
-            told.append(f"{number:,} {'waiting' if role == 'waiting' else ROLE_WORDS[role]}")
+            states.append(f"{number:,} {'waiting' if role == 'waiting' else ROLE_WORDS[role]}")
     when = ""
     if row.first_ms is not None and row.last_ms is not None:
         first, last = _after(row.first_ms), _after(row.last_ms)
         when = first if first == last else f"{first} to {last}"
     culprit = row.states[1:2] > (0,)
-    return FoldLine(row.name, row.ranks, culprit, tuple(parts), ", ".join(told), row.near, row.behind, when)
+    return FoldLine(row.name, row.ranks, culprit, tuple(parts), ", ".join(states), row.near, row.behind, when)
 
 
 def _after(ms: float) -> str:

@@ -81,8 +81,8 @@ def build_page(document: Document) -> Page:
     verdict = document.verdict
     calls = diff_list(data.calls) if data.calls is not None else None
     story = data.story
-    # What is missing and stands among the steps is not told again.
-    told = {*document.missing, *(verdict.advice if verdict is not None else ())} & set(_steps(document))
+    # What is missing and is among the steps is not listed again.
+    listed = {*document.missing, *(verdict.advice if verdict is not None else ())} & set(_steps(document))
     return Page(
         document=document,
         data=data,
@@ -103,7 +103,7 @@ def build_page(document: Document) -> Page:
                 chosen := tuple(
                     f
                     for f in (verdict.evidence if verdict else ())
-                    if f.stance == stance and f.text not in told
+                    if f.stance == stance and f.text not in listed
                 )
             )
         ),

@@ -73,7 +73,7 @@ def _is_leaf(branches: tuple[BranchPart, ...], index: int) -> bool:
 
 
 def _lines(branch: BranchPart, *, leaf: bool) -> Iterator[Line]:
-    """Yield the frames of user code, and of a leaf the innermost frame, where it stands."""
+    """Yield the frames of user code, and of a leaf the innermost frame, where it is."""
     last = branch.frames[-1:] if leaf else ()
     for user, run in groupby(branch.frames[: len(branch.frames) - len(last)], is_user):
         frames = list(run)

@@ -1,4 +1,4 @@
-"""What stands below the pictures as rows of text: inputs, windows, groups, ranks. Nothing is cut without a count."""
+"""The tables below the pictures: inputs, windows, groups, ranks. Nothing is cut without a count."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def groups(document: Document) -> Table:
     )
     rows = tuple(_group(g) for g in ordered[:ROWS])
     rest = Counter(g.role or g.desc or "other" for g in ordered[ROWS:])
-    told = ", ".join(f"{count:,} {role}" for role, count in sorted(rest.items()))
+    states = ", ".join(f"{count:,} {role}" for role, count in sorted(rest.items()))
     left_out = (
-        f"{counted(sum(rest.values()), 'more group')} ({told}); the JSON report lists them." if rest else ""
+        f"{counted(sum(rest.values()), 'more group')} ({states}); the JSON report lists them." if rest else ""
     )
     head = ("Name", "Description", "Role", "Ranks", "Enqueued and completed")
     return Table("Process groups", head, rows, (0, 3, 4), left_out)
@@ -102,7 +102,7 @@ def _group(group: GroupPart) -> Row:
 
 
 def _frontier(rows: Sequence[FrontierRow]) -> str:
-    told = [
+    found = [
         f"{cut(row.ranks, 40)}: "
         + (
             f"{row.enqueued}, {'not known' if row.completed is None else row.completed}"
@@ -111,7 +111,7 @@ def _frontier(rows: Sequence[FrontierRow]) -> str:
         )
         for row in rows[:_FILES]
     ]
-    return "; ".join(told) + (f"; and {len(rows) - _FILES} more" if len(rows) > _FILES else "")
+    return "; ".join(found) + (f"; and {len(rows) - _FILES} more" if len(rows) > _FILES else "")
 
 
 def ranks(document: Document) -> Table:

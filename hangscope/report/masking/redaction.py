@@ -62,12 +62,12 @@ class Redaction:
 
     def __init__(self, texts: Iterable[str], what: Collection[str], hosts: Iterable[str] = ()) -> None:
         steps: list[Callable[[str], str]] = []
-        told = list(texts)
+        known = list(texts)
         if "hosts" in what:
-            self._learn(told, set(hosts))
+            self._learn(known, set(hosts))
             steps.append(self._without_hosts)
         if "users" in what:
-            steps.append(UserNames(told).hidden)
+            steps.append(UserNames(known).hidden)
         if "paths" in what:
             steps.append(self._without_paths)
         self._steps = steps

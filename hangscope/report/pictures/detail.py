@@ -1,4 +1,4 @@
-"""What the side panel shows of each rank: its queue, its stack, what its log told, its files, its way to the root."""
+"""What the side panel shows of each rank: its queue, its stack, the events of its log, its files, its way to the root."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hangscope.align.waitgraph import Host
 from hangscope.model.rankset import compress
-from hangscope.report import told
+from hangscope.report import quotes
 from hangscope.report.pictures.call_diff.behaviour import Behaviour, Folding
 from hangscope.report.pictures.topology import Mesh
 from hangscope.report.pictures.wait_edges import Drawn
@@ -65,7 +65,7 @@ def _rank(subject: Subject, steps: dict[Drawn, Drawn], ranks: Sequence[int], lab
         ),
         queue=None,
         stack=tuple(f"{f.file}:{f.line} in {f.name}" for f in stack[:_FRAMES]),
-        told=tuple(f"{t.text}  [{t.source}]" for t in told.last_words(subject, rank)),
+        events=tuple(f"{t.text}  [{t.source}]" for t in quotes.last_words(subject, rank)),
         log=tuple(line for file, lines in record.log_tails[-_LOGS:] for line in (f"[{file}]", *lines)),
         files=tuple(record.files[:_FILES]) if alone else (),
     )

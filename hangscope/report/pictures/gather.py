@@ -29,10 +29,10 @@ def page_data(subject: Subject, source: SourceFolder | None = None) -> PageData:
     after = steps_to_root(edges, roots)
     steps = steps_from_root(subject, after)
     story = tell(subject, classes)
-    # The line that a traceback quotes stands in the story of an end already.
-    told = {frame.code for frame in story.trace} if isinstance(story, EndStory) else set()
+    # The story of an end already shows the line that a traceback quotes.
+    quoted = {frame.code for frame in story.trace} if isinstance(story, EndStory) else set()
     code = tuple(
-        s for s in snippets(both, source) if not (len(s.lines) == 1 and told & {x.text for x in s.lines})
+        s for s in snippets(both, source) if not (len(s.lines) == 1 and quoted & {x.text for x in s.lines})
     )
     ranks = rank_map(subject, folds(subject, mesh, steps))
     return PageData(

@@ -39,7 +39,7 @@ class _Node:
 def merged(stacks: Mapping[int, Stack]) -> tuple[Branch, ...]:
     """Return the branches of each rank's stack; stacks are innermost first, as everywhere.
 
-    Of two branches that fork, that of fewer ranks comes first: who stands alone is who is looked for.
+    Of two branches that fork, that of fewer ranks comes first: a rank that is somewhere alone is the likely culprit.
     """
     alike: dict[Stack, list[int]] = {}
     for rank in sorted(stacks):

@@ -8,7 +8,7 @@ from hangscope.knowledge.callsite import is_user
 from hangscope.model.conclusion import CallRef
 from hangscope.model.incident import Stack
 from hangscope.model.rankset import ranks_phrase
-from hangscope.report import told
+from hangscope.report import quotes
 from hangscope.report.schema.stories import PageFrame, SidePart
 from hangscope.report.subject import Subject
 from hangscope.report.words import call_words, sizes_words
@@ -50,7 +50,7 @@ def _culprit(subject: Subject) -> SidePart | None:
     rank = verdict.culprit_ranks[0] if verdict.culprit_ranks else None
     call = verdict.culprit_call
     if rank is not None:
-        trace = told.traceback_of(subject, rank)
+        trace = quotes.traceback_of(subject, rank)
         if trace:
             return SidePart("culprit", f"Rank {rank}, its traceback", "", rank, trace)
         record = subject.incident.ranks.get(rank)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hangscope.model.incident import State
 from hangscope.model.rankset import counted
-from hangscope.report import told
+from hangscope.report import quotes
 from hangscope.report.schema.pictures import Moment, StripData
 from hangscope.report.subject import Subject
 from hangscope.report.words import cut, duration
@@ -35,7 +35,7 @@ def strip(subject: Subject) -> StripData | None:
         moments.append(
             Moment("progress", str(last), "last progress: the last completed collective was enqueued")
         )
-    year = told.new_year(subject, stalls[0] / 1e9) if stalls else None
+    year = quotes.new_year(subject, stalls[0] / 1e9) if stalls else None
     if stalls:
         spread = (stalls[-1] - stalls[0]) / 1e9
         tail = f", the last {duration(spread)} later" if len(stalls) > 1 and spread >= 1e-3 else ""
@@ -48,9 +48,9 @@ def strip(subject: Subject) -> StripData | None:
                 else "the rank is blocked",
             )
         )
-    outside = told.terminations(subject)
-    deaths = [end for end in told.ends(subject) if end not in outside]
-    for kind, found in (("watchdog", told.watchdogs(subject)), ("end", deaths), ("termination", outside)):
+    outside = quotes.terminations(subject)
+    deaths = [end for end in quotes.ends(subject) if end not in outside]
+    for kind, found in (("watchdog", quotes.watchdogs(subject)), ("end", deaths), ("termination", outside)):
         placed = (
             (t.time or (year + t.stamp if year is not None and t.stamp is not None else 0.0), t)
             for t in found
@@ -66,19 +66,19 @@ def strip(subject: Subject) -> StripData | None:
         return None
     moments.sort(key=lambda m: (int(m.at), m.kind))
     begin = next((int(m.at) for m in moments if m.kind in ("progress", "stall")), None)
-    # Only what comes behind the stall tells how long it stood: a watchdog, or the end.
+    # Only a moment after the stall shows how long it lasted: a watchdog timeout, or the end.
     finish = max((int(m.at) for m in moments if m.kind not in ("progress", "stall")), default=None)
-    stood = (
+    stalled = (
         (finish - begin) / 1e9
         if begin is not None and finish is not None and _SECOND <= finish - begin < _YEAR
         else None
     )
     return StripData(
         moments=tuple(moments),
-        stood_s=stood,
-        rank_hours=stood * subject.incident.world_size / 3600 if stood is not None else None,
+        stalled_s=stalled,
+        rank_hours=stalled * subject.incident.world_size / 3600 if stalled is not None else None,
         one_clock=subject.one_clock,
-        life="ended" if told.has_ended(subject) or (verdict is not None and verdict.until) else "unknown",
+        life="ended" if quotes.has_ended(subject) or (verdict is not None and verdict.until) else "unknown",
     )
 
 

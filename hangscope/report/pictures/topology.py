@@ -1,4 +1,4 @@
-"""The mesh of a job: which dimensions its groups span, and where in it a rank stands (`dp3 pp1 tp0`).
+"""The mesh of a job: which dimensions its groups span, and where each rank is in it (`dp3 pp1 tp0`).
 
 A role is a dimension where its groups are of one size and every rank is in exactly one of them; a rank's coordinate is its
 place in that group. Nothing is inferred from a group's size alone.

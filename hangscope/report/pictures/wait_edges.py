@@ -24,7 +24,7 @@ Edges = dict[Drawn, dict[Drawn, bool]]  # who waits for what, and whether that i
 
 def wait_graph(subject: Subject) -> tuple[Edges, frozenset[Drawn]]:
     """Return who waits for what, and the roots; empty where nobody is seen to wait."""
-    edges = _edges(subject) or _told_edges(subject)
+    edges = _edges(subject) or _logged_edges(subject)
     verdict = subject.verdict
     if edges and verdict is not None and verdict.explained >= len(verdict.waiting_ranks):
         for rank in verdict.waiting_ranks:  # of some only text tells that they wait, and not where
@@ -56,13 +56,13 @@ def _edges(subject: Subject) -> Edges:
     calls: dict[Node, bool] = {}
     edges: Edges = {}
     # Where text names no call of any rank, the verdict itself is drawn.
-    any_told = any(
+    any_known = any(
         not isinstance(call.node, Untold) for found in graph.open_calls.values() for call in found[:1]
     )
     for rank in graph.waiting:
         first = subject.first_open(rank)
         host = Host(rank)
-        if first is None or (isinstance(first.node, Untold) and not any_told):
+        if first is None or (isinstance(first.node, Untold) and not any_known):
             continue
         edges[host] = {first.node: graph.edges.get(host, {}).get(first.node, True)}
         calls[first.node] = True
@@ -103,7 +103,7 @@ def _through(subject: Subject, node: Node, kept: dict[Node, bool]) -> dict[Drawn
     return found
 
 
-def _told_edges(subject: Subject) -> Edges:
+def _logged_edges(subject: Subject) -> Edges:
     """Return the verdict as a graph, where only text tells who waits."""
     verdict = subject.verdict
     if verdict is None or not verdict.waiting_ranks:

@@ -115,10 +115,10 @@ def _node(
         # A named rank that made another call there is a node of its own, and no part of this one; in a circle it is both.
         left_out = subject.culprits if not bold else frozenset()
     inside = sorted(_callers(subject, members) - left_out)
-    told = compress(inside) if inside else ""
+    ranks = compress(inside) if inside else ""
     alone = first if len(members) == 1 and isinstance(first, Instance) else None
     call = f"{subject.incident.groups[alone.gid].label}/{alone.seq}" if alone is not None else ""
-    return WaitNode(name, "call", subject.call_name(first), group, told, len(inside), root, bold, call=call)
+    return WaitNode(name, "call", subject.call_name(first), group, ranks, len(inside), root, bold, call=call)
 
 
 def _hosts(subject: Subject, name: str, members: list[Drawn], root: bool, bold: bool) -> WaitNode:

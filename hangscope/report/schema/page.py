@@ -19,7 +19,7 @@ class RankDetail:
     waits: tuple[str, ...]
     queue: int | None
     stack: tuple[str, ...]
-    told: tuple[str, ...]
+    events: tuple[str, ...]
     files: tuple[str, ...]
     log: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()

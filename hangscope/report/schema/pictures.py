@@ -188,10 +188,10 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class StripData:
-    """The incident on the wall clock. `stood_s`: seconds from the last progress to the end or the last sign of life."""
+    """The incident on the wall clock. `stalled_s`: seconds from the last progress to the end or the last sign of life."""
 
     moments: tuple[Moment, ...]
-    stood_s: float | None
+    stalled_s: float | None
     rank_hours: float | None
     one_clock: bool
     life: str

@@ -118,7 +118,7 @@ class EndStory:
     who: str
     ended: str
     trace: tuple[PageFrame, ...]
-    told: tuple[str, ...]
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class JoinStory:
 
     joined: str
     missing: str
-    told: tuple[str, ...]
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class LoopStory:
 
 @dataclass(frozen=True, slots=True)
 class StackStory:
-    """Where the process stands that makes no call."""
+    """Where the process is that issues no collective."""
 
     who: str
     since: str

@@ -1,4 +1,4 @@
-"""Which story a cause is told by, and the stories of one or two facts.
+"""Which story shows a cause, and the stories of one or two facts.
 
 A story that the evidence does not carry gives way to the next in its list; the last is always what is known.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from hangscope.model.rankset import compress, ranks_phrase
 from hangscope.model.regex import regex
-from hangscope.report import told
+from hangscope.report import quotes
 from hangscope.report.pictures.call_diff.behaviour import Behaviour
 from hangscope.report.pictures.stacks import page_frames
 from hangscope.report.schema.stories import (
@@ -41,15 +41,15 @@ def end(subject: Subject, classes: Sequence[Behaviour]) -> EndStory | None:
     ranks = sorted(subject.culprits)
     if not ranks:
         return None
-    lines = told.ends(subject, ranks[0])
-    trace = told.traceback_of(subject, ranks[0])
+    lines = quotes.ends(subject, ranks[0])
+    trace = quotes.traceback_of(subject, ranks[0])
     if not lines and not trace:
         return None
     return EndStory(
         who=ranks_phrase(ranks).capitalize(),
         ended=cut(lines[0].text, _WIDTH) if lines else "",
         trace=trace,
-        told=tuple(f"{cut(t.text, _WIDTH)}  [{t.source}]" for t in lines[1:_LINES]),
+        lines=tuple(f"{cut(t.text, _WIDTH)}  [{t.source}]" for t in lines[1:_LINES]),
     )
 
 
@@ -76,14 +76,14 @@ def join(subject: Subject, classes: Sequence[Behaviour]) -> JoinStory | None:
     """Return who joined and who did not."""
     del classes
     verdict = subject.verdict
-    lines = told.joins(subject)
+    lines = quotes.joins(subject)
     if verdict is None or not (lines or verdict.culprit_ranks):
         return None
     joined = sorted(verdict.waiting_ranks)
     return JoinStory(
         joined=compress(joined) if joined else "",
         missing=compress(verdict.culprit_ranks) if verdict.culprit_ranks else "",
-        told=tuple(f"{cut(t.text, _WIDTH)}  [{t.source}]" for t in lines[:_LINES]),
+        lines=tuple(f"{cut(t.text, _WIDTH)}  [{t.source}]" for t in lines[:_LINES]),
     )
 
 
@@ -96,7 +96,7 @@ def loop(subject: Subject, classes: Sequence[Behaviour]) -> LoopStory | None:
 
 
 def stack(subject: Subject, classes: Sequence[Behaviour]) -> StackStory | None:
-    """Return where the process stands that makes no call."""
+    """Return where the process is that issues no collective."""
     del classes
     for rank in sorted(subject.culprits):
         record = subject.incident.ranks.get(rank)
@@ -120,8 +120,8 @@ def known(subject: Subject, classes: Sequence[Behaviour]) -> KnownStory | None:
     if len(by_call) > _LINES:
         awaited.append(f"{len(by_call) - _LINES} more calls are open")
     awaited += _apart(subject) if not by_call else []
-    for lines in (told.transport(subject), told.ends(subject)):
-        alike: dict[str, list[told.Told]] = {}
+    for lines in (quotes.transport(subject), quotes.ends(subject)):
+        alike: dict[str, list[quotes.Quote]] = {}
         for line in lines:
             alike.setdefault(_NUMBER.sub("#", line.text), []).append(line)
         for same in list(alike.values())[:_LINES]:
@@ -156,12 +156,12 @@ def _apart(subject: Subject) -> list[str]:
 
 
 def last_lines(subject: Subject, classes: Sequence[Behaviour], most: int) -> tuple[LastLine, ...]:
-    """Return what ranks told last, those of culprits first, equal words of several ranks once."""
+    """Return what ranks printed last, those of culprits first, equal words of several ranks once."""
     del classes
     found: dict[tuple[str, str], list[int]] = {}
     texts: dict[tuple[str, str], tuple[str, str]] = {}
     for rank in sorted(subject.incident.ranks, key=lambda r: (r not in subject.culprits, r)):
-        words = told.last_words(subject, rank, 1)
+        words = quotes.last_words(subject, rank, 1)
         tails = subject.incident.ranks[rank].log_tails
         said = [(w.text, w.source) for w in words] or [(lines[-1], file) for file, lines in tails if lines]
         if said:

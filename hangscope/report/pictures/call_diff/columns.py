@@ -24,7 +24,7 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
     others.sort(
         key=lambda b: (
             -round(8 * likeness(b, known)) if known is not None and not ordered else 0,
-            own is not None and _stands_in(subject, b, own.node),
+            own is not None and _is_in(subject, b, own.node),
             not inside.intersection(b.ranks),
             known is not None and b.purposes != known.purposes,
             -len(b.ranks),
@@ -59,7 +59,7 @@ def in_order(one: Behaviour, other: Behaviour) -> float:
     return len(align(one.program, other.program).matched) / max(1, len(one.program), len(other.program))
 
 
-def _stands_in(subject: Subject, behaviour: Behaviour, node: Node) -> bool:
+def _is_in(subject: Subject, behaviour: Behaviour, node: Node) -> bool:
     """Return whether a class is stuck in this very call, which tells nothing of an order."""
     call = subject.first_open(behaviour.ranks[0])
     return call is not None and call.node == node

@@ -10,7 +10,7 @@ from hangscope.model.rankset import compress
 from hangscope.report.pictures.call_diff.alignment import Alignment, align
 from hangscope.report.pictures.call_diff.behaviour import Behaviour, Program
 from hangscope.report.pictures.call_diff.columns import choose
-from hangscope.report.pictures.call_diff.told_calls import told_diff, told_row, told_standing
+from hangscope.report.pictures.call_diff.logged_calls import logged_diff, logged_row, logged_state
 from hangscope.report.schema.pictures import CallDiff, DiffCell, DiffClass, DiffGroup, DiffRow
 from hangscope.report.subject import Subject, site_of, sizes_of, state_word
 from hangscope.report.words import ROLE_WORDS
@@ -23,12 +23,12 @@ def call_diff(subject: Subject, classes: list[Behaviour]) -> CallDiff | None:
     """Return the diff of an incident, or None where no rank's calls are known."""
     chosen = choose(subject, classes)
     if not chosen:
-        return told_diff(subject)
+        return logged_diff(subject)
     base = chosen[0].program
     alignments = [align(base, behaviour.program) for behaviour in chosen[1:]]
     rows = _rows(subject, base, chosen, alignments)
     if not any(row.differs for row in rows):
-        rows += told_row(subject, chosen)
+        rows += logged_row(subject, chosen)
     first = next((i for i, row in enumerate(rows) if row.differs or _is_open(row)), len(rows) - 1)
     earlier = max(0, first - ROWS_BEFORE)
     others = [behaviour for behaviour in classes if behaviour not in chosen]
@@ -256,9 +256,9 @@ def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
     elif not len(behaviour.program):
         record = subject.incident.ranks[rank]
         standing = record.absence.value if record.absence is not None else "no call of it is known"
-        standing = told_standing(subject, behaviour) or standing
+        standing = logged_state(subject, behaviour) or standing
     else:
         standing = (
-            told_standing(subject, behaviour) or f"{ROLE_WORDS['idle']}; {_made_last(subject, behaviour)}"
+            logged_state(subject, behaviour) or f"{ROLE_WORDS['idle']}; {_made_last(subject, behaviour)}"
         )
     return DiffClass(compress(behaviour.ranks), len(behaviour.ranks), behaviour.role, standing, rank)

@@ -1,4 +1,4 @@
-"""What text says that the page shows: watchdogs, ends of processes, tracebacks, who joined. The one reader of statements here."""
+"""The lines that the page quotes: watchdogs, ends of processes, tracebacks, who joined. Only this module reads statements here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _JOINS = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout, PortI
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Quote:
     """One statement as the page quotes it. `time` is seconds since the epoch, `stamp` since a new year that is not known."""
 
     rank: int | None
@@ -43,9 +43,9 @@ class Told:
     stamp: float | None = None
 
 
-def watchdogs(subject: Subject) -> list[Told]:
+def watchdogs(subject: Subject) -> list[Quote]:
     """Return who noticed the stall: timeouts of watchdogs, gloo, monitored barriers and stores."""
-    return [_told(e) for kind in _WATCHDOGS for e in subject.analysis.case.statements.all(kind)]
+    return [_quote(e) for kind in _WATCHDOGS for e in subject.analysis.case.statements.all(kind)]
 
 
 def new_year(subject: Subject, stalled: float) -> float | None:
@@ -65,8 +65,8 @@ def new_year(subject: Subject, stalled: float) -> float | None:
     return None
 
 
-def ends(subject: Subject, rank: int | None = None) -> list[Told]:
-    """Return what text tells of the ends of processes, of one rank or of all; what only passes on another's end is left out."""
+def ends(subject: Subject, rank: int | None = None) -> list[Quote]:
+    """Return what lines report of the ends of processes, of one rank or of all, without those that only follow another's end."""
     statements = subject.analysis.case.statements
     found: list[Event] = [
         e
@@ -75,37 +75,37 @@ def ends(subject: Subject, rank: int | None = None) -> list[Told]:
     ]
     for kind in _ENDS:
         found += statements.all(kind) if rank is None else statements.of(rank, kind)
-    return [_told(e) for e in found]
+    return [_quote(e) for e in found]
 
 
-def terminations(subject: Subject) -> list[Told]:
-    """Return what text tells of the job's termination from outside."""
-    return [_told(e) for e in subject.analysis.case.statements.all(ExternalEnd)]
+def terminations(subject: Subject) -> list[Quote]:
+    """Return what lines report of the job's external termination."""
+    return [_quote(e) for e in subject.analysis.case.statements.all(ExternalEnd)]
 
 
-def joins(subject: Subject) -> list[Told]:
-    """Return what text tells of a group or rendezvous that did not become whole."""
+def joins(subject: Subject) -> list[Quote]:
+    """Return what lines report of a group or rendezvous that some ranks did not join."""
     statements = subject.analysis.case.statements
-    return [_told(e) for kind in _JOINS for e in statements.all(kind)] + [
-        _told(e) for e in statements.all(UnmadeCommunicator)
+    return [_quote(e) for kind in _JOINS for e in statements.all(kind)] + [
+        _quote(e) for e in statements.all(UnmadeCommunicator)
     ]
 
 
-def transport(subject: Subject) -> list[Told]:
-    """Return what NCCL warned of."""
-    return [_told(e) for e in subject.analysis.case.statements.all(NcclWarn)]
+def transport(subject: Subject) -> list[Quote]:
+    """Return the warnings that NCCL printed."""
+    return [_quote(e) for e in subject.analysis.case.statements.all(NcclWarn)]
 
 
-def last_words(subject: Subject, rank: int, most: int = 6) -> list[Told]:
-    """Return the last telling lines of one rank's log."""
+def last_words(subject: Subject, rank: int, most: int = 6) -> list[Quote]:
+    """Return the last lines of one rank's log that state an event."""
     record = subject.incident.ranks.get(rank)
     events = record.events if record is not None else []
-    # The program's own lines are compared with their numbers masked; as they stand they are the tail of the log.
-    return [_told(e) for e in events if e.text and not isinstance(e, Printed)][-most:]
+    # The program's own lines are compared with their numbers masked, so quoting them here would only repeat the tail of the log.
+    return [_quote(e) for e in events if e.text and not isinstance(e, Printed)][-most:]
 
 
 def has_ended(subject: Subject) -> bool:
-    """Return whether text tells that a process of the job has ended."""
+    """Return whether lines report that a process of the job has ended."""
     statements = subject.analysis.case.statements
     return bool(statements.all(Exit, ExitOk, WorkersEnded, ExternalEnd))
 
@@ -130,6 +130,6 @@ def _frames(frames: Stack, code: str) -> tuple[PageFrame, ...]:
     return tuple(result)
 
 
-def _told(event: Event) -> Told:
+def _quote(event: Event) -> Quote:
     source = f"{event.file}:{event.line}" if event.line else event.file
-    return Told(event.rank, event.text, source, event.time, event.stamp)
+    return Quote(event.rank, event.text, source, event.time, event.stamp)

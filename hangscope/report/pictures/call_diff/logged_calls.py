@@ -1,4 +1,4 @@
-"""The calls of the two sides where text tells them and no recorder does: a last row of the call diff, or all of it."""
+"""The collectives of both sides where logs show them and no dump does: a last row of the call diff, or all of it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hangscope.report.schema.pictures import CallDiff, DiffCell, DiffClass, Diff
 from hangscope.report.subject import Subject
 from hangscope.report.words import call_words, sizes_words
 
-_NOTE = "told by text"
+_NOTE = "from the logs"
 
 
-def told_row(subject: Subject, chosen: Sequence[Behaviour]) -> list[DiffRow]:
-    """Return the row of the verdict's two calls, if they differ and no column shows an open call of either side."""
+def logged_row(subject: Subject, chosen: Sequence[Behaviour]) -> list[DiffRow]:
+    """Return the row of the verdict's two collectives, if they differ and no column shows a pending one of either side."""
     verdict = subject.verdict
-    if verdict is None or not _told(subject) or any(subject.first_open(b.ranks[0]) for b in chosen):
+    if verdict is None or not _is_logged(subject) or any(subject.first_open(b.ranks[0]) for b in chosen):
         return []
     culprits, waiting = frozenset(verdict.culprit_ranks), frozenset(verdict.waiting_ranks)
     cells = []
@@ -29,15 +29,15 @@ def told_row(subject: Subject, chosen: Sequence[Behaviour]) -> list[DiffRow]:
         elif ranks & waiting:
             cells.append(_cell(subject, verdict.waiting_call, "same"))
         else:
-            cells.append(DiffCell("no_part", note="text does not tell"))
+            cells.append(DiffCell("no_part", note="not in the logs"))
     differs = 1 if any(cell.mark == "differs" for cell in cells) else None
     return [DiffRow(tuple(cells), differs)]
 
 
-def told_diff(subject: Subject) -> CallDiff | None:
-    """Return the diff that text alone gives: one row with the calls of both sides; None where they are not told."""
+def logged_diff(subject: Subject) -> CallDiff | None:
+    """Return the diff that logs alone give: one row with the collectives of both sides; None where they are not known."""
     verdict = subject.verdict
-    if verdict is None or not _told(subject) or not verdict.waiting_ranks:
+    if verdict is None or not _is_logged(subject) or not verdict.waiting_ranks:
         return None
     classes, cells = [], []
     waiting = verdict.in_call or verdict.waiting_ranks
@@ -62,8 +62,8 @@ def told_diff(subject: Subject) -> CallDiff | None:
     return CallDiff(tuple(classes), groups, (DiffRow(tuple(cells), differs),), 0, 1 if differs else 0)
 
 
-def told_standing(subject: Subject, behaviour: Behaviour) -> str:
-    """Return where text says that a class without an open call stands; empty where it does not tell."""
+def logged_state(subject: Subject, behaviour: Behaviour) -> str:
+    """Return where logs show a class without a pending collective in its dumps; empty where they do not."""
     verdict = subject.verdict
     if verdict is None:
         return ""
@@ -76,7 +76,7 @@ def told_standing(subject: Subject, behaviour: Behaviour) -> str:
     return ""
 
 
-def _told(subject: Subject) -> bool:
+def _is_logged(subject: Subject) -> bool:
     verdict = subject.verdict
     assert verdict is not None
     return verdict.waiting_call is not None and bool(verdict.waiting_call.op)
