@@ -189,9 +189,9 @@ def _joined(case: Case) -> str:
     """Return who is in the collective that nobody completes: every member, where it is known who the members are."""
     view, seq, kind = case.finding.stuck.view, case.finding.stuck.seq, case.finding.stuck.kind
     if view is None:
-        return "no rank completes the collective that the ranks seen are in"
-    op = (kind.op if kind is not None else "") or "a collective"
-    call = f"{op} seq {seq}" if seq is not None else op
+        return "the ranks seen are all in one collective, which does not complete"
+    op = (kind.op if kind is not None else "") or ""
+    call = f"{op or 'collective'} seq {seq}" if seq is not None else op or "one collective"
     inside = sorted(view.seen)
     if case.whole_group and len(inside) == len(view.members):
         return (

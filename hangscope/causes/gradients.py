@@ -65,7 +65,7 @@ def gradient_sets(case: Case) -> Match | None:
     if d.ends_epochs or by_hand:
         return None  # it left the loop behind a whole step, the reductions of the next with it
     if other_buckets:
-        what = f"reduced another gradient bucket, {describe(d.own)}, than the others, {describe(d.peer)}"
+        what = f"reduced a different gradient bucket than the others; it issued {describe(d.own)}, they issued {describe(d.peer)}"
     elif missing or goes_on:
         what = f"skipped gradient reductions; the others are in {describe(d.peer)}"
     else:

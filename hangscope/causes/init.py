@@ -85,7 +85,9 @@ def _duplicate(case: Case) -> Match | None:
     return answer(
         "init_hang",
         named,
-        f"{who(named)} share GPUs with each other" if named else "two ranks use one GPU",
+        f"{who(named)} use the same {'GPU' if len(named) == 2 else 'GPUs'}"
+        if named
+        else "two ranks use one GPU",
         "Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process.",
         strength=2,
         evidence=events[:3],

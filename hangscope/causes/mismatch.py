@@ -39,7 +39,11 @@ def _meeting(case: Case, d: Difference) -> str:
     """Return who called what where the others called something else; without whom where nobody is named."""
     own, peer = describe(d.own), describe(d.peer) if d.peer.op else "another collective"
     if own == peer:
-        own, peer = f"{own}{at(case.frame_of(d.own))}", f"another one{at(case.frame_of(d.peer))}"
+        there = at(case.frame_of(d.peer))
+        own, peer = (
+            f"{own}{at(case.frame_of(d.own))}",
+            f"it at another line{there}" if there else "a different one",
+        )
     culprits, view, seq = case.finding.culprits, case.finding.stuck.view, case.finding.stuck.seq
     whose = who(culprits, "some ranks")
     seen = view.seen if view is not None and seq is not None else ()
@@ -49,14 +53,14 @@ def _meeting(case: Case, d: Difference) -> str:
         return f"{whose} issued a collective that does not match {f'{peer} of {peers}' if d.peer.op else 'that of ' + peers}"
     if d.own.op == d.peer.op and d.differs in _FIXES:
         given = [_argument(kind, d.differs) for kind in (d.own, d.peer)]
-        return f"{whose} called {d.own.op} with {given[0]}, {peers} with {given[1]}"
+        return f"{whose} called {d.own.op} with {d.differs} {given[0]}, {peers} with {given[1]}"
     return f"{whose} called {own} while {peers} called {peer}"
 
 
 def _argument(kind: CallKind, name: str) -> str:
     """Return the sizes, or the element type, that a collective was called with."""
     if name == "dtype":
-        return (kind.input_dtypes or kind.output_dtypes or ("other",))[0] + " elements"
+        return (kind.input_dtypes or kind.output_dtypes or ("other",))[0]
     sizes = [str(list(s)) for s in (kind.input_sizes or kind.output_sizes)[:3]]
     return ", ".join(sizes) or "no tensor"
 
@@ -112,7 +116,7 @@ def received_sizes(case: Case) -> Match | None:
         rival = ("dtype_mismatch", "another element type would give these sizes as well")
     elif alone:
         cause = "rank_conditional_collective"
-        why = f"{who(odd)} met a peer in a different collective, after a line that it alone printed; {met}"
+        why = f"{who(odd)} was in a different collective than a peer; it alone printed a line just before, and {met}"
         rival = ("gradient_sync_mismatch", "a skipped backward pass leaves the same sizes")
     elif odd:
         cause = "collective_mismatch"

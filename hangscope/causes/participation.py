@@ -11,6 +11,7 @@ from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import CallKind, Event, State
+from hangscope.model.rankset import counted
 
 
 def one_sided_call(case: Case) -> Match | None:
@@ -33,7 +34,7 @@ def one_sided_call(case: Case) -> Match | None:
         strength = 2 if edited or d.skipped_part_of_a_step or not d.period else 1
         if d.peer_ends_epochs:
             strength, rivals = 0, [("uneven_loader", "one more batch leaves the same record")]
-        what = f"skipped {_several(d.skipped)} and went on"
+        what = f"skipped {_several(d.skipped)} and continued"
     elif d.too_soon and usual:
         strength, what = 1, f"issued {made} several steps early"
     elif d.added:
@@ -47,7 +48,8 @@ def one_sided_call(case: Case) -> Match | None:
         here, there = at(case.frame_of(d.own)), at(case.frame_of(d.peer))
         what = f"called {made}{here} while the others called {theirs}"
         if d.own.op == d.peer.op:
-            what = f"called {d.own.op or 'a collective'}{here}, the others another one{there}"
+            theirs = f"at another line{there}" if there else f"a different {d.own.op or 'one'}"
+            what = f"called {d.own.op or 'a collective'}{here}, the others {theirs}"
     else:
         return None
     odd = d.added[0] if d.added and not d.skipped else d.own
@@ -71,7 +73,9 @@ def one_sided_call(case: Case) -> Match | None:
 
 def _several(kinds: tuple[CallKind, ...]) -> str:
     """Return the first of some calls, and how many more there are."""
-    return describe(kinds[0]) + (f" and {len(kinds) - 1} more" if len(kinds) > 1 else "")
+    return describe(kinds[0]) + (
+        f" and {counted(len(kinds) - 1, 'more collective')}" if len(kinds) > 1 else ""
+    )
 
 
 def busy_elsewhere(case: Case) -> Match | None:
@@ -136,9 +140,11 @@ def _record(case: Case, rank: int) -> str:
 def _awaited(case: Case) -> str:
     """Return `entered all_reduce seq 6`: what the others are waiting for, as far as it is known."""
     stuck = case.finding.stuck
-    op = (stuck.kind.op if stuck.kind is not None else "") or "the next collective"
+    op = stuck.kind.op if stuck.kind is not None else ""
     match = {"recv": "issued the send for ", "send": "issued the recv for "}.get(op, "entered ")
-    return match + (f"{op} seq {stuck.seq}" if stuck.seq is not None else op)
+    return match + (
+        f"{op or 'collective'} seq {stuck.seq}" if stuck.seq is not None else op or "the next collective"
+    )
 
 
 def calls_stay_open(case: Case) -> bool | None:

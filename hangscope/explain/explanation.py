@@ -59,7 +59,9 @@ def explain(aligned: Aligned) -> Explanation:
     set_aside = [candidate for finding in alike for candidate in finding.set_aside]
     for finding in alike:
         if set(finding.culprits) - set(best.culprits):
-            why = f"accounts for {finding.explained} blocked ranks, the verdict for {best.explained}"
+            why = f"accounts for {finding.explained} blocked ranks, "
+            fewer = finding.explained < best.explained
+            why += f"the verdict for {best.explained}" if fewer else "but on weaker evidence than the verdict"
             set_aside.append(Candidate(finding.culprits, finding.name, why))
     rivals = tuple(f for f in found if f is not best and _has_a_fault_of_its_own(aligned, f))
     recorded = any(

@@ -226,7 +226,7 @@ _ENTRIES = (
     CauseText(
         "runtime_deadlock",
         "environment",
-        "a host thread that never returned from CUDA, NCCL or the driver",
+        "a CPU thread that never returned from CUDA, NCCL or the driver",
         "A thread of one process is blocked inside a call of CUDA, NCCL or the driver, or in a lock around one (the GIL); the rank cannot go on, and its peers wait for it.",
         "the rank whose thread never returned",
         "That the rank's own watchdog or heartbeat stood still before any collective timed out.",

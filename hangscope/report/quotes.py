@@ -8,7 +8,7 @@ from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
-from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogTimeout
 from hangscope.ingest.torch_logs.store import (
     PortInUse,
     RendezvousTimeout,
@@ -46,6 +46,11 @@ class Quote:
 def watchdogs(subject: Subject) -> list[Quote]:
     """Return who noticed the stall: timeouts of watchdogs, gloo, monitored barriers and stores."""
     return [_quote(e) for kind in _WATCHDOGS for e in subject.analysis.case.statements.all(kind)]
+
+
+def dump_signals(subject: Subject) -> list[Quote]:
+    """Return the lines with which ranks begin to write their recorder dumps."""
+    return [_quote(e) for e in subject.analysis.case.statements.all(DumpSignal, DumpObserved)]
 
 
 def new_year(subject: Subject, stalled: float) -> float | None:

@@ -14,7 +14,7 @@ from hangscope.model.conclusion import Evidence, Hypothesis
 from hangscope.model.frames import Frame
 from hangscope.model.rankset import counted, ranks_phrase
 from hangscope.model.regex import regex
-from hangscope.report.schema.document import Document, VerdictPart
+from hangscope.report.schema.document import Document, OutlierLine, VerdictPart
 from hangscope.report.words import duration, utc
 
 SHOWN = 2
@@ -67,6 +67,12 @@ def other_facts(verdict: VerdictPart, stance: str = "for") -> tuple[Evidence, ..
 def user_frame(frames: Sequence[Frame]) -> Frame | None:
     """Return the deepest frame of user code, or None."""
     return next(filter(is_user, frames), None)
+
+
+def outlier_lines(document: Document) -> list[OutlierLine]:
+    """Return the lines that set ranks apart and that no piece of evidence quotes already."""
+    known = " ".join(e.text for e in document.verdict.evidence) if document.verdict is not None else ""
+    return [line for line in document.outlier_lines if line.text not in known]
 
 
 def weighed(document: Document) -> Sequence[Hypothesis]:

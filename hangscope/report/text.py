@@ -12,6 +12,7 @@ from hangscope.report.reasons import (
     commands,
     deciding_facts,
     other_facts,
+    outlier_lines,
     read_words,
     rival_words,
     standstill,
@@ -22,7 +23,7 @@ from hangscope.report.schema.document import Document, VerdictPart
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "ok": "1;32", "label": "1;36", "dim": "2", "bold": "1"}
 MIN_WIDTH, MAX_WIDTH = 60, 110
-_NOTES, _AGAINST, _WARNINGS, _WEIGHED, _COLLECT = 4, 2, 3, 3, 2
+_NOTES, _AGAINST, _WARNINGS, _WEIGHED, _COLLECT, _OUTPUT = 4, 2, 3, 3, 2, 1
 
 
 def render_text(
@@ -121,6 +122,9 @@ class _Screen:
             self.fact("against", fact)
         for fact in other_facts(verdict, "missing") if self.verbose else ():
             self.fact("missing", fact)
+        lines = outlier_lines(self.document)
+        for line in lines if self.verbose else lines[:_OUTPUT]:
+            self.labelled("output", f"{line.note}: {line.text}  [{line.source.file}:{line.source.line}]")
         reasons = "; ".join(self.document.confidence_why)
         self.labelled("confidence", f"{verdict.confidence}" + (f" ({reasons})" if reasons else ""))
         others = weighed(self.document)

@@ -11,6 +11,7 @@ from hangscope.analysis import Analysis
 from hangscope.errors import Note
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.knowledge.callsite import user_frame
+from hangscope.model.conclusion import Source
 from hangscope.model.incident import Absence, Incident, Input, RankRecord
 from hangscope.model.rankset import compress, ranks_phrase
 from hangscope.report.masking.redaction import CONTRACT, Redaction
@@ -28,6 +29,7 @@ from hangscope.report.schema.document import (
     FrontierRow,
     GroupPart,
     InputPart,
+    OutlierLine,
     Partial,
     RankPart,
     WarningPart,
@@ -44,6 +46,7 @@ from hangscope.verdict.status import ended_well, last_answer, serves
 
 _WINDOWS = 200
 _BRANCHES = 1000
+_LINE = 160  # characters of a log line that sets ranks apart
 
 
 def build_document(
@@ -80,6 +83,10 @@ def build_document(
         warnings=tuple(WarningPart(n.code, n.file, n.line, n.message, n.hint) for n in incident.notes),
         stacks=tuple(BranchPart(b.depth, b.who, len(b.ranks), tuple(b.frames)) for b in branches[:_BRANCHES]),
         stacks_left_out=len(branches) - _BRANCHES if len(branches) > _BRANCHES else None,
+        outlier_lines=tuple(
+            OutlierLine(o.ranks, o.how, o.note, o.text[:_LINE], Source(o.file, o.line))
+            for o in analysis.case.statements.odd_lines
+        ),
         tool_version=tool_version,
         page=page,
     )
@@ -120,10 +127,10 @@ def _headline(analysis: Analysis) -> str:
     if judgement.status == "no_hang":
         dumped = [record.dump_file is not None for record in analysis.incident.ranks.values()]
         if any(dumped) and ended_well(analysis.case):
-            return "No hang: the launcher reports that the job ended without an error; the dumps are from a moment before."
+            return "No hang: the launcher reports that the job ended without an error; the dumps were written shortly before."
         if serves(analysis.case):
             answer = clauses(last_answer(analysis.case), 110)
-            return f"No hang: the server answers in its last lines ('{answer}'); what it waited for before, such as a shared-memory broadcast block, has come."
+            return f"No hang: the last lines show the server answering requests ('{answer}'), so its earlier waits have ended."
         if not dumped or not all(dumped):
             return "No hang: the job ended without an error."
         return "No hang: nothing is pending, and all ranks have completed the same collectives."

@@ -17,6 +17,7 @@ from hangscope.verdict.answer.compose import answered
 from hangscope.verdict.confidence import LEVELS, confidence, missing_inputs
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
+from hangscope.verdict.phrasing import in_the_imperative, retitled
 from hangscope.verdict.rivals import rivals
 from hangscope.verdict.several import with_the_others
 from hangscope.verdict.status import ended_well, serves, status_without_verdict, still_moves, trouble
@@ -46,7 +47,7 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     dumped = any(record.dump_file for record in case.incident.ranks.values())
     if judgement.verdict is None or dumped:
         return judgement
-    verdict = answered(case, judgement.verdict)
+    verdict = in_the_imperative(retitled(answered(case, judgement.verdict)))
     return replace(
         judgement, verdict=verdict, missing=list(dict.fromkeys(item.text for item in verdict.collect))
     )
@@ -70,7 +71,7 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
             return Judgement(status, None)
         if stop is None:
             return Judgement(status, verdicts.unknown(case, wanted), [], missing, set_aside)
-        why = "that the job stopped is certain; its cause is not: the logs show which ranks were blocked, but not which rank blocked them"
+        why = "the job certainly stopped, but the logs do not show which rank blocked the others"
         return Judgement("hang", verdicts.stopped(case, stop, wanted), [why], missing, set_aside)
     best = with_the_others(case, in_library_terms(case, matches[0]))
     sure = confidence(case, best)

@@ -27,8 +27,27 @@ _BREAKS = ("; ", ": ", " while ", ", ", " in the ")
 _LESS = (
     regex(r"\((?:\[[\d, ]*\][, ]*)+\w*\)"), regex(r" \((?![\w./<>-]+:\d+\))[^()]*\)"), regex(r" \([^()\s]+:\d+\)"),
 )  # fmt: skip
+#: What a title says of the named ranks where their own claim is too long for it.
+_ACTS = {
+    "uneven_loader": "ran another number of batches than the others",
+    "collective_order_mismatch": "issued collectives in another order than the others",
+    "gradient_sync_mismatch": "reduced other gradients than the others",
+    "collective_mismatch": "issued another collective than the others",
+    "rank_conditional_collective": "issued another collective than the others",
+    "p2p_mismatch": "issued a send or recv without its counterpart",
+    "shape_mismatch": "issued the collective with another shape than the others",
+    "dtype_mismatch": "issued the collective with another dtype than the others",
+    "model_mismatch": "built another model than the others",
+}
 _PLACED = regex(r"\([^()\s]+:\d+\)")
+_OPENED, _CLOSED = regex(r"(?:^|[\s(])'"), regex(r"(?<=\S)'(?!\w)")
 _WORDS = regex(r"[\w.:]{4,}")
+_NO_CAUSE, _QUOTED = "the logs do not show the cause", "; the summary quotes the most relevant line"
+_FEW = 16  # suspects that a title lists
+_QUOTING = regex(r" is '[^']{24,}")
+_ASKS, _IF = regex(r"(?:whether|how|what|which|why|where) "), regex(r"only if ([^:]+): (.+)")
+_NOUN = regex(r"[A-Z]+_[A-Z_]+\b")  # a variable that is set
+_ENDING = regex(r"(?: (?:in|at|of|on|to|from|and|or|the|a|an|with|for|by)|[ ,;:(-])+$")
 _PREFIX = regex(r"^(?:\[[^\]]{1,90}\]:?\s*)+")
 
 
@@ -53,8 +72,41 @@ def title(verdict: Verdict, act: Act) -> str:
     short = clauses(claim, TITLE)
     if not short.endswith("…"):
         return short
-    who = ranks_phrase(verdict.culprit_ranks) + ": " if verdict.culprit_ranks else ""
-    return clauses(sentence_case(who + CATALOG[verdict.cause].title), TITLE)
+    who, did = ranks_phrase(verdict.culprit_ranks), _ACTS.get(verdict.cause, "")
+    if verdict.culprit_ranks and len(who) + len(did) < TITLE:
+        return sentence_case(f"{who} {did}" if did else f"{who}: {CATALOG[verdict.cause].title}")
+    return sentence_case(CATALOG[verdict.cause].title)
+
+
+def retitled(verdict: Verdict) -> Verdict:
+    """Return a verdict whose title is a whole clause: one that breaks off, or quotes a long line, gives way to what is known."""
+    if not (verdict.title.endswith("…") or _broken(verdict.title) or _QUOTING.search(verdict.title)):
+        return verdict
+    known = CATALOG[verdict.cause].title
+    if verdict.cause == "unknown":
+        suspected = bool(verdict.suspect_ranks) and len(verdict.suspect_ranks) < _FEW
+        among = f"; the suspects are {ranks_phrase(verdict.suspect_ranks)}" if suspected else ""
+        known = _NO_CAUSE + (_QUOTED if " is '" in verdict.summary else among)
+    return replace(verdict, title=sentence_case(known))
+
+
+def in_the_imperative(verdict: Verdict) -> Verdict:
+    """Return a verdict whose steps begin with a verb, where they name only what is wanted: `the logs of rank 2`."""
+    wanted = {sentence_case(item.text): imperative(item.text) for item in verdict.collect}
+    return replace(
+        verdict,
+        collect=[replace(item, text=imperative(item.text)) for item in verdict.collect],
+        advice=[wanted.get(step, step) for step in verdict.advice],
+    )
+
+
+def imperative(wanted: str) -> str:
+    """Return what is wanted as a step: `Collect the logs of rank 2`, `Find out whether …`; a step stays as it is."""
+    if not wanted[:1].islower() and not _NOUN.match(wanted):
+        return wanted
+    if only := _IF.match(wanted):
+        return f"If {only[1]}, collect {only[2]}"
+    return f"{'Find out' if _ASKS.match(wanted) else 'Collect'} {wanted}"
 
 
 def explanation(verdict: Verdict, claim: str, blocked: Blocked) -> str:
@@ -106,22 +158,24 @@ def clauses(text: str, limit: int) -> str:
     for detail in _LESS[:-1]:
         text = detail.sub("", text)
     ends = [text.rfind(mark, _NO_TITLE, limit) for mark in _BREAKS]
-    whole = [end for end in ends if end > 0 and not _inside(text[:end])]
-    return text[: max(whole)] if whole else text[: limit - 1].rsplit(" ", 1)[0] + "…"
+    whole = [end for end in ends if end > 0 and not _broken(text[:end])]
+    return _ENDING.sub("", text[: max(whole)]) if whole else text[: limit - 1].rsplit(" ", 1)[0] + "…"
 
 
 def condensed(text: str, limit: int) -> str:
     """Return a text, or its first sentence, without as many details as it takes to fit; empty where it does not."""
     head = text.partition("; ")[0]
-    shorter = [text, text if _inside(head) else head]
+    shorter = [text, text if _broken(head) else head]
     for detail in _LESS:
         shorter.append(detail.sub("", shorter[-1]))
+        shorter.append(shorter[-1].replace(" while the others called ", ", the others "))
     return next((short for short in shorter if len(short) <= limit), "")
 
 
-def _inside(text: str) -> bool:
-    """Return whether text ends inside of brackets or a quotation."""
-    return any(text.count(a) > text.count(b) for a, b in ("()", "[]", "{}")) or text.count('"') % 2 == 1
+def _broken(text: str) -> bool:
+    """Return whether text ends inside of brackets or a quotation; an apostrophe is none."""
+    quotes = len(_OPENED.findall(text)) > len(_CLOSED.findall(text)) or text.count('"') % 2 == 1
+    return quotes or any(text.count(a) > text.count(b) for a, b in ("()", "[]", "{}"))
 
 
 def sentence_case(text: str) -> str:

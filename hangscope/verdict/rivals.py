@@ -100,7 +100,7 @@ def _excluded(case: Case, match: Match, verdict: Verdict, cause: str, ranks: tup
     """Return the fact that excludes an explanation, empty where it remains possible."""
     finding, whose = case.finding, ranks_phrase(ranks)
     if cause == "collective_mismatch" and match.cause in _FINER:
-        return f"{match.cause} says how the collectives differ"
+        return f"a more specific cause applies: {match.cause}"
     if cause in ("crashed_rank", "early_exit") and (fact := _end_of(case, cause, ranks)):
         return fact
     own, peer = finding.own.kind, finding.stuck.kind

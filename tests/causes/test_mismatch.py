@@ -73,7 +73,7 @@ def test_a_source_and_its_receivers_have_lines_of_their_own(tmp_path: Path, met:
 
 def test_both_calls_are_told() -> None:
     report = frozen(loop(4), (2,), lambda r, is_odd: due(r, sizes=[[1000 if is_odd else 1024]]))
-    assert "Rank 2 called all_reduce with [1000], the others with [1024]" in said(report)
+    assert "Rank 2 called all_reduce with shape [1000], the others with [1024]" in said(report)
 
 
 def test_a_type_that_only_another_call_has_is_no_wrong_type() -> None:

@@ -336,7 +336,7 @@ def test_two_ranks_on_one_gpu_are_read_without_the_mark_before_it(tmp_path: Path
     raised = "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:268, invalid usage, NCCL version 2.21.5"
     verdict = verdict_on(tmp_path, *([said, " Last error:", raised] if first else [raised, said]))
     assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", (1, 9))
-    assert "anks 1,9 share GPUs" in verdict.summary
+    assert "anks 1,9 use the same GPU" in verdict.summary
 
 
 def test_ctrl_c_without_a_sign_of_a_freeze_is_the_verdict_and_the_freeze_an_alternative(

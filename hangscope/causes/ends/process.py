@@ -85,7 +85,7 @@ def ended_from_outside(case: Case) -> Match | None:
     return answer(
         "crashed_rank",
         (),
-        f"the whole job {told}",
+        f"the job {told}",
         _ADVICE[still],
         # In the moment when it was ended a job that moves may wait as well.
         strength=0 if waited or lost else 1 if doubtful else 2,

@@ -85,7 +85,8 @@ def _trace(record: RankRecord, dumps: bool) -> Evidence:
     """Return what is left of a rank that everybody waits for."""
     left = "a log that ends without an error" if record.files else "no line"
     if dumps:
-        left = f"no usable dump ({record.absence.value if record.absence else 'none'})"
+        unusable = record.dump_file is not None and record.absence is not None
+        left = f"no usable dump ({record.absence.value})" if unusable and record.absence else "no dump"
     text = f"rank {record.rank} left {left}, and every blocked rank is waiting for it"
     source = Source(record.files[0]) if record.files and not dumps else None
     return Evidence("dump" if dumps else "log", text, record.rank, source)

@@ -100,7 +100,7 @@ class Stop:
         what = f"timed out in {self.call.op}" if self.call is not None and self.call.op else ""
         if not what:
             what = "reported a stall" + (
-                "" if self.seq is not None else " in a collective that no line names"
+                " in collective" if self.seq is not None else " in a collective that the logs do not name"
             )
         if self.call is not None and self.call.input_sizes and self.call.input_sizes[0][0]:
             what += f" ({counted(self.call.input_sizes[0][0], 'element')})"

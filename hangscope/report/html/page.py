@@ -12,9 +12,9 @@ from hangscope.report.html.map_svg import RankMap, draw_rankmap
 from hangscope.report.html.order_svg import OrderDrawing, draw_order
 from hangscope.report.html.stack_rows import StackRows, stack_rows
 from hangscope.report.html.time_svg import Timeline, draw_timeline
-from hangscope.report.html.waits_svg import WaitFor, draw_waitfor
-from hangscope.report.reasons import commands, deciding_facts
-from hangscope.report.schema.document import Document
+from hangscope.report.html.waits_svg import WaitFor, draw_waitfor, way_to_root
+from hangscope.report.reasons import commands, deciding_facts, outlier_lines
+from hangscope.report.schema.document import Document, OutlierLine
 from hangscope.report.schema.page import PageData
 from hangscope.report.schema.pictures import TopologyData
 from hangscope.report.schema.stories import KnownStory, OrderStory
@@ -64,10 +64,12 @@ class Page:
     folds: tuple[Fold, ...]
     mesh: str
     waitfor: WaitFor | None
+    way_to_root: WaitFor | None
     order: OrderDrawing | None
     stacks: StackRows | None
     story_kind: str
     evidence: tuple[tuple[str, str, tuple[Evidence, ...]], ...]
+    outliers: tuple[OutlierLine, ...]
     coverage: str
     lists: tuple[tables.Table, ...]
     ranks: tables.Table
@@ -81,6 +83,7 @@ def build_page(document: Document) -> Page:
     verdict = document.verdict
     calls = diff_list(data.calls) if data.calls is not None else None
     story = data.story
+    way = way_to_root(data.waitfor) if data.waitfor is not None else None
     # What is missing and is among the steps is not listed again.
     listed = {*document.missing, *(verdict.advice if verdict is not None else ())} & set(_steps(document))
     return Page(
@@ -93,6 +96,7 @@ def build_page(document: Document) -> Page:
         folds=fold_rows(data.rankmap),
         mesh=_mesh(data.topology),
         waitfor=draw_waitfor(data.waitfor) if data.waitfor is not None else None,
+        way_to_root=draw_waitfor(way) if way is not None else None,
         order=draw_order(story) if isinstance(story, OrderStory) else None,
         stacks=stack_rows(document),
         story_kind=type(story).__name__.removesuffix("Story").lower() if story is not None else "",
@@ -107,6 +111,7 @@ def build_page(document: Document) -> Page:
                 )
             )
         ),
+        outliers=tuple(outlier_lines(document)),
         coverage=tables.coverage(document),
         lists=tuple(
             table

@@ -19,6 +19,7 @@ _NARROW, _WIDE, _PADDING = 130, 280, 20
 _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 46, 46, 20, 6
 _NAME, _SUB = 12.5, 11.0  # font sizes
 _SENTENCES = 40
+_FOLDED = 3  # nodes at least, else nothing is folded
 _RANKS = 400  # characters of a node's ranks that the page's script is given
 
 
@@ -99,6 +100,28 @@ def draw_waitfor(picture: WaitPicture) -> WaitFor | None:
         text=tuple(cut(line, 300) for line in picture.text[:_SENTENCES]),
         left_out=picture.left_out,
     )
+
+
+def way_to_root(picture: WaitPicture) -> WaitPicture | None:
+    """Return the graph without what is not on the way from the largest class of blocked ranks to the root; None where that is most of it."""
+    step: dict[str, str] = {}
+    work = [node.id for node in picture.nodes if node.root]
+    kept = {node.id for node in picture.nodes if node.root or node.culprit or node.cycle}
+    for name in work:  # grows as it is walked: breadth first
+        for source in (edge.source for edge in picture.edges if edge.target == name):
+            if source not in step and source not in kept:
+                step[source] = name
+                work.append(source)
+    blocked = [node for node in picture.nodes if node.kind == "host" and node.id in step]
+    at: str | None = max(blocked, key=lambda node: node.count).id if blocked else None
+    while at is not None:
+        kept.add(at)
+        at = step.get(at)
+    if not blocked or len(picture.nodes) - len(kept) < _FOLDED:
+        return None
+    nodes = tuple(node for node in picture.nodes if node.id in kept)
+    edges = tuple(edge for edge in picture.edges if edge.source in kept and edge.target in kept)
+    return WaitPicture(nodes, edges, picture.text, picture.left_out)
 
 
 def _sub(node: WaitNode) -> str:

@@ -50,7 +50,12 @@ def strip(subject: Subject) -> StripData | None:
         )
     outside = quotes.terminations(subject)
     deaths = [end for end in quotes.ends(subject) if end not in outside]
-    for kind, found in (("watchdog", quotes.watchdogs(subject)), ("end", deaths), ("termination", outside)):
+    for kind, found in (
+        ("watchdog", quotes.watchdogs(subject)),
+        ("dump", quotes.dump_signals(subject)),
+        ("end", deaths),
+        ("termination", outside),
+    ):
         placed = (
             (t.time or (year + t.stamp if year is not None and t.stamp is not None else 0.0), t)
             for t in found

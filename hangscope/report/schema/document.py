@@ -17,6 +17,7 @@ from hangscope.model.conclusion import (
     Hypothesis,
     Location,
     RuledOut,
+    Source,
 )
 from hangscope.model.dataclass import dataclass
 from hangscope.model.frames import Frame
@@ -236,6 +237,17 @@ class SeenBefore:
 
 
 @dataclass(frozen=True, slots=True)
+class OutlierLine:
+    """A log line that sets `ranks` apart: `how` is only, missing, count or value, `note` the same as a sentence."""
+
+    ranks: tuple[int, ...]
+    how: str
+    note: str
+    text: str
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """One report. `page` is what only the HTML page shows; the JSON report is without it."""
 
@@ -258,6 +270,7 @@ class Document:
     warnings: tuple[WarningPart, ...] = ()
     stacks: tuple[BranchPart, ...] = ()
     stacks_left_out: int | None = field(default=None, metadata=OMITTED)
+    outlier_lines: tuple[OutlierLine, ...] = ()
     tool_version: str = ""
     seen_before: SeenBefore | None = field(default=None, metadata=OMITTED)
     report_path: str | None = field(default=None, metadata=OMITTED)
