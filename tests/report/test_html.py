@@ -18,7 +18,7 @@ import pytest
 from hangscope.report.html.map_svg import draw_rankmap, indexed_png
 from hangscope.report.html.measure import fitted, text_width
 from hangscope.report.html.render import render_html
-from hangscope.report.html.waits_svg import draw_waitfor
+from hangscope.report.html.waits_svg import draw_waitfor, way_to_root
 from hangscope.report.json import report_data
 from hangscope.report.schema.document import Document, InputPart, Partial
 from hangscope.report.schema.pictures import RankMapData, StateLegend, WaitEdge, WaitNode, WaitPicture
@@ -264,6 +264,19 @@ def test_wait_for_graph_runs_left_to_right_and_survives_cycles() -> None:
     places = {node.label: node.x for node in drawn.nodes}
     assert places["0"] < places["1"] < places["2"] < places["3"]
     assert len(drawn.edges) == 5 and sum(edge.cycle for edge in drawn.edges) == 2
+
+
+def test_the_wait_for_graph_opens_on_the_way_from_the_most_blocked_ranks_to_the_root() -> None:
+    nodes = (
+        WaitNode("root", "host", "Rank 0", "", "0", 1, root=True, culprit=True),
+        WaitNode("call", "call", "all_reduce seq 4", "", "1-8", 8),
+        WaitNode("most", "host", "Ranks 1-8", "", "1-8", 8),
+        *(WaitNode(f"few{n}", "host", f"Rank {n}", "", str(n), 1) for n in range(9, 12)),
+    )
+    edges = (WaitEdge("call", "root"), *(WaitEdge(node.id, "call") for node in nodes[2:]))
+    way = way_to_root(WaitPicture(nodes, edges, ()))
+    assert way is not None and {node.id for node in way.nodes} == {"root", "call", "most"}
+    assert len(way.edges) == 2 and way_to_root(WaitPicture(nodes[:4], edges[:3], ())) is None
 
 
 @pytest.mark.parametrize("label", ["rank 3", "all_reduce_coalesced seq 1234567", "W" * 80, "模" * 40])

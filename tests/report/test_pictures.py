@@ -183,6 +183,7 @@ def test_a_timeout_without_a_year_is_placed_behind_its_stall_in_any_time_zone(
     printed = datetime.fromtimestamp(stalled + 600 + 3600 * zone, timezone.utc)
     work = "WorkNCCL(SeqNum=25, OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, Timeout(ms)=600000)"
     line = f"[rank0]:[E{printed:%m%d %H:%M:%S.%f}000 ProcessGroupNCCL.cpp:685] [Rank 0] Watchdog caught collective operation timeout: {work} ran for 600002 milliseconds before timing out."
-    strip = page_of(judged(tmp_path, recorders, rank0=[line])).strip
-    assert strip is not None and strip.moments[-1].kind == "watchdog"
-    assert abs(int(strip.moments[-1].at) / 1e9 - stalled - 600) < 2
+    signal = f"[rank0]:[E{printed:%m%d %H:%M:%S.%f}000 ProcessGroupNCCL.cpp:1900] [PG ID 0 PG GUID 0(default_pg) Rank 0] Received a dump signal due to a collective timeout from this local rank"
+    strip = page_of(judged(tmp_path, recorders, rank0=[line, signal])).strip
+    assert strip is not None and [moment.kind for moment in strip.moments[-2:]] == ["dump", "watchdog"]
+    assert all(abs(int(moment.at) / 1e9 - stalled - 600) < 2 for moment in strip.moments[-2:])
