@@ -78,7 +78,7 @@ def _lags(case: Case, finding: Lagging, faults: list[Event]) -> Match:
     culprits, whose = finding.culprits, who(finding.culprits)
     behind = "has not completed collectives that its peers have completed with it"
     if unstarted := isinstance(finding, Unstarted):
-        behind = "enqueued the collective, but its GPU has not started it; those of all others have"
+        behind = "enqueued the collective, but its GPU has not started it; the GPUs of all others have"
     one = len(culprits) == 1
     sure = one and not unstarted and not finding.tie and _is_no_older_dump(case, culprits[0])
     return answer(
@@ -193,6 +193,9 @@ def _joined(case: Case) -> str:
     op = (kind.op if kind is not None else "") or ""
     call = f"{op or 'collective'} seq {seq}" if seq is not None else op or "one collective"
     inside = sorted(view.seen)
+    waiting = sorted(
+        {rank for rank, _ in case.graph.calls_of(case.finding.stuck.node)} if case.finding.stuck.node else ()
+    )
     if case.whole_group and len(inside) == len(view.members):
         return (
             f"all {len(inside)} members of the group are in {call} and none completes it"
@@ -200,6 +203,7 @@ def _joined(case: Case) -> str:
             else f"all {len(inside)} members entered {call}, and only some completed it"
         )
     unknown = "" if all_timed_out(case.statements) else "; group size unknown"
+    inside = waiting or inside
     return f"{who(inside)} {agree(inside, 'is', 'are')} in {call}, and it does not complete{unknown}"
 
 

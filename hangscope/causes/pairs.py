@@ -124,7 +124,11 @@ def _both_made(case: Case) -> Match:
 
 def _alike(named: tuple[int, ...]) -> str:
     """Return a clause on the same fault in the groups side by side, for a sentence about one of these ranks."""
-    return f"; {who(named)} did the same, each in its own group" if len(named) > 1 else ""
+    return (
+        f"; {who(named[1:])} did the same in {agree(named[1:], 'its own group', 'their own groups')}"
+        if len(named) > 1
+        else ""
+    )
 
 
 def _schedules(one: int, other: int | None = None) -> tuple[str, str]:

@@ -48,8 +48,11 @@ def one_sided_call(case: Case) -> Match | None:
         here, there = at(case.frame_of(d.own)), at(case.frame_of(d.peer))
         what = f"called {made}{here} while the others called {theirs}"
         if d.own.op == d.peer.op:
-            theirs = f"at another line{there}" if there else f"a different {d.own.op or 'one'}"
-            what = f"called {d.own.op or 'a collective'}{here}, the others {theirs}"
+            own, peer = (f"at {place.strip(' ()')}" if place else "" for place in (here, there))
+            what = (
+                f"called {d.own.op or 'a collective'} {own}".rstrip()
+                + f", the others {peer or 'a different one'}"
+            )
     else:
         return None
     odd = d.added[0] if d.added and not d.skipped else d.own

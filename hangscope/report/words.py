@@ -81,7 +81,7 @@ def some_ranks(ranks: Sequence[int], length: int = 60) -> str:
 
 def call_words(call: CallRef) -> str:
     """Return `all_reduce seq 812`."""
-    op = call.op or "a call"
+    op = call.op or "a collective"
     return f"{op} seq {call.seq}" if call.seq is not None else op
 
 

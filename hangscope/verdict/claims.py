@@ -102,6 +102,8 @@ class Scope:
         """Return `text of 3 of 8 ranks`, or `text of ranks 0-3; world size unknown`."""
         if self.size is None:
             return f"{what} of {ranks_phrase(self.seen)}; world size unknown" if self.seen else f"no {what}"
+        if not self.seen:
+            return f"{what} of unidentified ranks, of {self.size}"
         return f"{what} of {len(self.seen)} of {self.size} ranks"
 
 

@@ -1,4 +1,4 @@
-"""How sure a verdict may be: what lowers its confidence, each doubt by its name, and what was missing that would have made it surer.
+"""How sure a verdict may be: what lowers its confidence, each doubt by its name.
 
 The ranks and the cause have their own. Confidence starts from what the rule itself can establish, or from a proof (`proof.py`), and
 falls with everything that is missing or assumed. A doubt is a function that yields the levels that a case leaves its match at most
@@ -7,7 +7,7 @@ falls with everything that is missing or assumed. A doubt is a function that yie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from hangscope.causes.case import Case, Match
 from hangscope.causes.ends.process import shows_a_wait
@@ -16,11 +16,9 @@ from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.deaths import doubt
 from hangscope.explain.text.excerpt import beyond_the_text, not_collected, without_a_log
-from hangscope.ingest.evidence.stack_owners import OF_NO_RANK
 from hangscope.ingest.job_logs.held import Computing
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
-from hangscope.model.conclusion import Collect
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Absence
 from hangscope.model.rankset import agree, ranks_phrase
@@ -65,7 +63,7 @@ def confidence(case: Case, match: Match) -> Confidence:
     rank = HIGH if proof.of_rank else match.strength
     likely = proof.lines and proof.of_rank and not case.from_text and match.cause != OF_THE_LOOP
     cause = HIGH if proof.of_cause else max(match.strength, MEDIUM if likely else LOW)
-    reasons = [_BY_STRENGTH[cause], *filter(None, [proof.of_rank])]
+    reasons = [*filter(None, [proof.of_rank])]
     for doubts in DOUBTS:
         if (doubts is text_alone and proof.sources) or (
             doubts is no_history and (proof.lines or proof.sources)
@@ -76,51 +74,7 @@ def confidence(case: Case, match: Match) -> Confidence:
                 reasons.append(why)
             rank = rank if doubts in _OF_CAUSE else min(rank, most)
             cause = cause if doubts in _OF_RANK else min(cause, most)
-    return Confidence(rank, cause, reasons)
-
-
-def missing_inputs(case: Case) -> list[Collect]:
-    """Return what was not collected, with the setting that brings it next time."""
-    records, result = case.incident.ranks.values(), list[Collect]()
-    everybody = tuple(sorted(case.incident.ranks))
-    unusable = (Absence.STALE, Absence.UNREADABLE)
-    gone = [r.rank for r in records if r.dump_file is None or r.absence in unusable]
-    if all(r.dump_file is None for r in records):
-        how = "set TORCH_FR_BUFFER_SIZE to 2000 or more; with gloo, call torch._C._distributed_c10d._dump_fr_trace() from a watcher thread"
-        result.append(Collect(everybody, "dump", f"Collect the Flight Recorder dump of each rank: {how}"))
-    elif gone:
-        text = f"Collect the Flight Recorder {agree(gone, 'dump', 'dumps')} of {ranks_phrase(gone)}: none was usable"
-        result.append(Collect(tuple(gone), "dump", text))
-    if case.incident.momentary:
-        why = "these were written within a second of the last collective, or at different moments"
-        result.append(Collect(everybody, "dump", f"Take the dumps again a minute later: {why}"))
-    if not case.statements.whereabouts:
-        text = "Take a stack of each rank: py-spy dump --pid PID, or faulthandler.dump_traceback_later"
-        if any(note.code == OF_NO_RANK for note in case.incident.notes):
-            text = "Say which ranks the stacks are of: write `=== rank 3 ===` above each, or name the files stack_rank_3.txt"
-        result.append(Collect(everybody, "stack", text))
-    logged = any(r.events or set(r.files) - {r.dump_file} for r in records)
-    if not logged and not case.statements.kinds:
-        text = "Collect one log per rank: torchrun --log-dir DIR --tee 3"
-        result.append(Collect(everybody, "log", text))
-    return result
-
-
-def next_files(case: Case, missing: Sequence[Collect]) -> list[Collect]:
-    """Return what to fetch next, what is missing of the suspects first."""
-    records, ended = case.incident.ranks, {death.rank for death in case.statements.deaths}
-    ended.update(case.statements.left_quietly)
-    unseen = tuple(
-        r
-        for r in case.explanation.suspects
-        if (r not in records or records[r].dump_file is None or r in case.graph.early) and r not in ended
-    )
-    if not unseen:
-        return [*missing]
-    what = "dump or a stack" if len(unseen) == 1 else "dumps or stacks"
-    why = f"the others are waiting for {agree(unseen, 'it', 'them')}"
-    first = Collect(unseen, "dump", f"Fetch the {what} of {ranks_phrase(unseen)} first: {why}")
-    return [first, *missing]
+    return Confidence(rank, cause, [_BY_STRENGTH[min(rank, cause)], *reasons])
 
 
 def _by_calls(case: Case, match: Match) -> bool:
@@ -162,17 +116,25 @@ def even_sides(case: Case, match: Match) -> Doubts:
         yield MEDIUM, "the ranks are evenly divided, and earlier collectives do not show which are wrong"
 
 
-def leaves_waiting(case: Case, match: Match) -> Doubts:
-    """Ranks would still wait if the named ones, and those that were not seen, did what is expected of them."""
+def stay_blocked(case: Case, match: Match) -> set[int]:
+    """Return who would still wait if the named ranks, and those that were not seen, did what is expected of them: too many to ignore."""
     if not _by_calls(case, match) or not 0 < len(match.culprits) <= MOST_REPLAYED:
-        return
+        return set()
     freed = {*match.culprits, *_unseen(case, match)}
     left = Replay(case.graph).stuck(freed) - freed
-    if len(left) <= LEFT * len(case.graph.waiting):
+    return left if len(left) > LEFT * len(case.graph.waiting) else set()
+
+
+def leaves_waiting(case: Case, match: Match) -> Doubts:
+    """Ranks would still wait, whatever the named ones did."""
+    if not (left := stay_blocked(case, match)):
         return
+    freed = {*match.culprits, *_unseen(case, match)}
     for root in case.graph.roots:
         if root.ranks and freed.isdisjoint(root.ranks) and left <= root.explains:
-            yield LOW, f"{ranks_phrase(root.ranks)} would keep {ranks_phrase(left)} blocked in any case"
+            others = left - set(root.ranks)
+            why = f"{ranks_phrase(root.ranks)} would keep {ranks_phrase(others)} blocked in any case"
+            yield LOW, why if others else f"{ranks_phrase(left)} would stay blocked in any case"
     yield MEDIUM, f"it does not account for {ranks_phrase(left)}, which would stay blocked"
 
 
@@ -218,7 +180,7 @@ def died_beside(case: Case, match: Match) -> Doubts:
     if match.cause != "gpu_stall" or not isinstance(case.finding, Lagging):
         return
     if gone := _unseen(case, match) | died:
-        why = "may have died; the communicators of its peers then complete collectives unevenly"
+        why = "may have died; the communicators of their peers then complete collectives unevenly"
         yield LOW, f"{ranks_phrase(gone)} {why}"
     if early := idle(case.statements).intersection(match.culprits):
         yield LOW, f"the log of {ranks_phrase(early)} shows nothing overdue, so its dump may be older"
@@ -253,7 +215,7 @@ def text_alone(case: Case, match: Match) -> Doubts:
     if case.from_text and 2 * silent > len(records) and not (statements.exits or statements.witnesses):
         yield MEDIUM, f"most ranks left no log ({silent} of {len(records)})"
     if case.from_text and not case.solid and match.cause not in BY_TEXT | {"slow_rank"}:
-        yield MEDIUM, "no recorder dump: it rests on log lines"
+        yield MEDIUM, "there is no recorder dump"
 
 
 def computing(case: Case, match: Match) -> Doubts:

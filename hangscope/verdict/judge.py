@@ -14,9 +14,10 @@ from hangscope.model.conclusion import Hypothesis, RuledOut, Verdict
 from hangscope.model.dataclass import dataclass
 from hangscope.verdict import substantiation, verdicts
 from hangscope.verdict.answer.compose import answered
-from hangscope.verdict.confidence import LEVELS, confidence, missing_inputs
+from hangscope.verdict.confidence import LEVELS, confidence, stay_blocked
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
+from hangscope.verdict.missing import missing_inputs
 from hangscope.verdict.phrasing import in_the_imperative, retitled
 from hangscope.verdict.rivals import rivals
 from hangscope.verdict.several import with_the_others
@@ -77,6 +78,8 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     sure = confidence(case, best)
     reasons = sure.reasons
     verdict = verdicts.named(case, best, (LEVELS[sure.rank], LEVELS[sure.cause]), wanted)
+    left = stay_blocked(case, best).intersection(verdict.waiting_ranks)
+    verdict = replace(verdict, explained=min(verdict.explained, len(verdict.waiting_ranks) - len(left)))
     others = rivals(case, best, matches[1:], verdict)
     verdict = replace(verdict, alternatives=[a for a in others.alternatives if a.cause != verdict.cause])
     if best.cause == "slow_rank":

@@ -39,7 +39,7 @@ _ACTS = {
     "dtype_mismatch": "issued the collective with another dtype than the others",
     "model_mismatch": "built another model than the others",
 }
-_PLACED = regex(r"\([^()\s]+:\d+\)")
+_PLACED = regex(r"(?:\(| at )[^()\s]+:\d+")
 _OPENED, _CLOSED = regex(r"(?:^|[\s(])'"), regex(r"(?<=\S)'(?!\w)")
 _WORDS = regex(r"[\w.:]{4,}")
 _NO_CAUSE, _QUOTED = "the logs do not show the cause", "; the summary quotes the most relevant line"
@@ -112,9 +112,9 @@ def imperative(wanted: str) -> str:
 def explanation(verdict: Verdict, claim: str, blocked: Blocked) -> str:
     """Return what the evidence shows, what that means and what to do next, in at most 900 characters."""
     shown = (verdict.evidence[i] for i in verdict.deciding[:2])
-    known = set(_WORDS.findall(f"{claim} {blocked.phrase()}".lower()))
-    facts = [cited(fact) for fact in shown if _adds(fact.text, known)]
     steps = [*(item.text for item in verdict.collect[:1] if verdict.confidence == "low"), *verdict.advice[:1]]
+    known = set(_WORDS.findall(" ".join((claim, blocked.phrase(), *steps[:1])).lower()))
+    facts = [cited(fact) for fact in shown if _adds(fact.text, known)]
     start = fitting([claim, blocked.phrase()], EXPLANATION // 2)
     return fitting(map(as_sentence, (start, *facts, *suspects(verdict), *steps[:1])), EXPLANATION, " ")
 
@@ -128,6 +128,8 @@ def _adds(text: str, known: set[str]) -> bool:
 def suspects(verdict: Verdict) -> list[str]:
     """Return who to look at where nobody is named for certain, as a sentence, or nothing."""
     others = [r for r in verdict.suspect_ranks if r not in verdict.culprit_ranks]
+    if len(verdict.suspect_ranks) == 1 and others:
+        return [f"The only suspect is rank {others[0]}"]
     if not others or len(verdict.suspect_ranks) > max(8, len(verdict.waiting_ranks)):
         return []
     return [f"The root cause is among {ranks_phrase(verdict.suspect_ranks)}"]

@@ -56,7 +56,11 @@ def _joined(best: Match, added: Sequence[Match]) -> Match:
         evidence=[item for match in (best, *added) for item in match.evidence],
         advice=[
             *best.advice[:1],
-            *(f"For {ranks_phrase(m.culprits)}: {m.advice[0]}" for m in added if m.advice),
+            *(
+                f"For {ranks_phrase(m.culprits)}: {m.advice[0][:1].lower()}{m.advice[0][1:]}"
+                for m in added
+                if m.advice
+            ),
             *best.advice[1:],
         ],
     )

@@ -7,7 +7,7 @@ apart is one observation, and the best advice there is.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from hangscope.causes.case import Case, Match, quote
@@ -38,10 +38,15 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
         *islice(_against(case, match), 6),
         *(Evidence("method", text, stance="missing") for text in missing),
     )
-    unique: dict[tuple[str, int | None], Evidence] = {}
+    return unique(found)[:MOST]
+
+
+def unique(found: Iterable[Evidence]) -> list[Evidence]:
+    """Return evidence without repeats: of one text about one rank the first."""
+    kept: dict[tuple[str, int | None], Evidence] = {}
     for item in found:
-        unique.setdefault((item.text, item.rank), item)
-    return list(unique.values())[:MOST]
+        kept.setdefault((item.text, item.rank), item)
+    return list(kept.values())
 
 
 def _calls(case: Case) -> Iterator[Evidence]:

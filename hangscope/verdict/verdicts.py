@@ -18,7 +18,8 @@ from hangscope.model.incident import CallKind, Group
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict import substantiation
 from hangscope.verdict.claims import Act, Blocked, act, blocked
-from hangscope.verdict.confidence import LEVELS, next_files
+from hangscope.verdict.confidence import LEVELS
+from hangscope.verdict.missing import next_files
 from hangscope.verdict.phrasing import worded
 
 _ONCE_MORE = (
@@ -85,11 +86,9 @@ def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
         waiting_ranks=waiting,
         in_call=waiting if stop.call is not None else (),
         waiting_call=_call(kind, seq),
-        evidence=[
-            *map(quote, stop.events),
-            *map(of_odd_line, case.statements.odd_lines),
-            *open_calls.evidence,
-        ],
+        evidence=substantiation.unique(
+            (*map(quote, stop.events), *map(of_odd_line, case.statements.odd_lines), *open_calls.evidence)
+        ),
         advice=[
             *([_OTHERS] if len(waiting) < len(case.incident.ranks) or not case.incident.size_stated else []),
             *(item.text for item in wanted),

@@ -55,7 +55,9 @@ def diff_list(diff: CallDiff) -> DiffList:
         words = ""
         if not near[start] and end - start >= MIN_FOLD:
             words = (
-                "calls that were not reached" if any(r.differs for r in rows[start:end]) else "calls alike"
+                "collectives that were not reached"
+                if any(r.differs for r in rows[start:end])
+                else "identical collectives"
             )
         runs.append(Run(tuple(rows[start:end]), words))
         start = end

@@ -38,7 +38,7 @@ def who(verdict: VerdictPart | None, status: str) -> tuple[tuple[str, str], ...]
     if verdict is None or not verdict.culprit_ranks:
         if status == "no_hang":
             return (("No rank is at fault", ""),)
-        return (("No rank is named", "the evidence singles none out"),)
+        return (("No rank is named", "– the evidence points to no single rank"),)
     lines = []
     for entry in verdict.culprits[:FIRST_CULPRITS]:
         words = (("device", entry.device), ("local rank", entry.local_rank), ("pid", entry.pid))
@@ -133,8 +133,9 @@ def moments(strip: StripData | None) -> tuple[tuple[str, str, str, str], ...]:
     before: Moment | None = None
     shown = strip.moments if strip is not None else ()
     seconds = [int(moment.at) // 10**9 for moment in shown]
-    for moment, second in zip(shown, seconds, strict=True):
-        exact = bool(int(moment.at) % 10**9) and seconds.count(second) > 1
+    for place, (moment, second) in enumerate(zip(shown, seconds, strict=True)):
+        near = any(abs(second - other) <= 1 for other in seconds[:place] + seconds[place + 1 :])
+        exact = bool(int(moment.at) % 10**9) and near
         gap = (int(moment.at) - int(before.at)) / 1e9 if before is not None else 0.0
         result.append(
             (

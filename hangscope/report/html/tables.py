@@ -67,7 +67,7 @@ def windows(document: Document) -> Table:
     more = len(found) - len(rows) + (document.coverage.windows_left_out or 0)
     left_out = f"{more:,} more windows; the JSON report lists them." if more > 0 else ""
     return Table(
-        "Calls that were kept", ("Ranks", "Group", "From seq", "To seq"), rows, (0, 1, 2, 3), left_out
+        "Retained collectives", ("Ranks", "Group", "From seq", "To seq"), rows, (0, 1, 2, 3), left_out
     )
 
 

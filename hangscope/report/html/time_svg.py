@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from hangscope.model.dataclass import dataclass
 from hangscope.report.schema.pictures import StripData
@@ -31,7 +31,8 @@ class Timeline:
 
 def draw_timeline(strip: StripData | None) -> Timeline | None:
     """Return the drawing, or None where there are not two times."""
-    times = [int(moment.at) for moment in strip.moments] if strip is not None else []
+    # A log's whole second may lie before the moment that comes first: nothing runs backwards.
+    times = [*accumulate((int(moment.at) for moment in strip.moments), max)] if strip is not None else []
     if strip is None or len(times) < 2 or times[0] == times[-1]:
         return None
     room = _WIDTH - 2 * _MARGIN

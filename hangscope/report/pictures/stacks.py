@@ -33,7 +33,7 @@ def sides(subject: Subject) -> tuple[SidePart, ...]:
             if rank is not None
             else "waiting"
         )
-        behind = "" if subject.inside(verdict.in_call) else " behind it"
+        behind = "" if subject.inside(verdict.in_call) else " indirectly"
         right = SidePart(
             "waiting",
             f"{who}, waiting{behind}".capitalize(),
@@ -60,7 +60,7 @@ def _culprit(subject: Subject) -> SidePart | None:
         return None
     who = f"Rank {rank}" if rank is not None else "The other side"
     there = call.seq == verdict.seq or call.group is not None
-    word = "its call" if there else "its last call on that group"
+    word = "its collective" if there else "last enqueued on that group:"
     return SidePart("culprit", f"{who}, {word}", _call(call), rank, page_frames(call.frames))
 
 

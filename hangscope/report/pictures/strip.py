@@ -7,7 +7,7 @@ that it could not place.
 from __future__ import annotations
 
 from hangscope.model.incident import State
-from hangscope.model.rankset import counted
+from hangscope.model.regex import regex
 from hangscope.report import quotes
 from hangscope.report.schema.pictures import Moment, StripData
 from hangscope.report.subject import Subject
@@ -15,6 +15,8 @@ from hangscope.report.words import cut, duration
 
 _SECOND = 10**9  # logs count whole ones
 _YEAR = 31_557_600 * 10**9
+_ORDER = ("progress", "stall", "watchdog", "dump", "end", "termination", "until")
+_PREFIX = regex(r"^(?:\[[^\]]{1,90}\]:?\s*)+")  # who prints a line, and where in torch
 _ASKED = 64  # ranks whose collectives are looked through
 _EARLIEST = 30 * _YEAR  # 2000: what lies before is no wall clock
 
@@ -26,7 +28,9 @@ def strip(subject: Subject) -> StripData | None:
     stalls = sorted(
         call.created
         for rank in subject.graph.waiting
-        if (call := subject.first_open(rank)) is not None and call.created > _EARLIEST
+        if rank not in subject.culprits
+        and (call := subject.first_open(rank)) is not None
+        and call.created > _EARLIEST
     )
     since = verdict.since if verdict is not None else None
     if since is not None and since > _EARLIEST and since < min(stalls, default=since + 1):
@@ -43,9 +47,7 @@ def strip(subject: Subject) -> StripData | None:
             Moment(
                 "stall",
                 str(stalls[0]),
-                f"first of {counted(len(stalls), 'rank')} blocked{tail}"
-                if len(stalls) > 1
-                else "the rank is blocked",
+                f"first rank blocked{tail}" if len(stalls) > 1 else "the rank is blocked",
             )
         )
     outside = quotes.terminations(subject)
@@ -60,16 +62,20 @@ def strip(subject: Subject) -> StripData | None:
             (t.time or (year + t.stamp if year is not None and t.stamp is not None else 0.0), t)
             for t in found
         )
-        timed = sorted((item for item in placed if item[0]), key=lambda item: (item[0], item[1].source))
+        timed = sorted(
+            (item for item in placed if item[0]),
+            key=lambda item: (item[0], item[1].rank not in subject.culprits, item[1].source),
+        )
         if timed:
             at, first = timed[0]
             who = f"rank {first.rank}: " if first.rank is not None else ""
-            moments.append(Moment(kind, str(int(at * 1e9)), who + cut(first.text, 120), first.source))
+            text = cut(_PREFIX.sub("", first.text), 120)
+            moments.append(Moment(kind, str(round(at * 1000) * 10**6), who + text, first.source))
     if verdict is not None and verdict.until is not None and verdict.until > _EARLIEST:
         moments.append(Moment("until", str(verdict.until), "end of the job"))
     if not moments:
         return None
-    moments.sort(key=lambda m: (int(m.at), m.kind))
+    moments.sort(key=lambda m: (_latest(int(m.at)), _ORDER.index(m.kind)))
     begin = next((int(m.at) for m in moments if m.kind in ("progress", "stall")), None)
     # Only a moment after the stall shows how long it lasted: a watchdog timeout, or the end.
     finish = max((int(m.at) for m in moments if m.kind not in ("progress", "stall")), default=None)
@@ -85,6 +91,11 @@ def strip(subject: Subject) -> StripData | None:
         one_clock=subject.one_clock,
         life="ended" if quotes.has_ended(subject) or (verdict is not None and verdict.until) else "unknown",
     )
+
+
+def _latest(at: int) -> int:
+    """Return until when (ns) a moment may have been: a log that counts whole seconds says no more than the second."""
+    return at if at % _SECOND else at + _SECOND - 1
 
 
 def _last_completed(subject: Subject, before: int) -> int:

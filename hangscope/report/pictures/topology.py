@@ -89,5 +89,5 @@ def _spread(subject: Subject, mesh: Mesh, steps: Mapping[int, int]) -> tuple[str
         common = mesh.shared(near)
         where = f", all of {common}" if common and len(near) > 1 else ""
         waits = "waits" if len(near) == 1 else "wait"
-        lines.append(f"{counted(len(near), 'rank')} {waits} directly{where}; {behind:,} behind")
+        lines.append(f"{counted(len(near), 'rank')} {waits} directly{where}; {behind:,} indirectly")
     return tuple(lines)

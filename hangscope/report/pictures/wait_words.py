@@ -36,7 +36,7 @@ def sentences(
         lines.append(
             f"{who}{node.label}{where}, which {word}{tail}."
             if tail
-            else f"{who}{node.label}{where}, which all of its members that were seen have issued."
+            else f"{who}{node.label}{where}; no member is known that has not issued it."
         )
     left_out = len(lines) - _LINES
     lines = lines[:_LINES] + ([f"{counted(left_out, 'more collective')}."] if left_out > 0 else [])

@@ -104,7 +104,7 @@ def _node(
     if isinstance(first, VerdictCall):
         verdict = subject.verdict
         assert verdict is not None
-        label = f"{verdict.op or 'a call'}{f' seq {verdict.seq}' if verdict.seq is not None else ''}"
+        label = f"{verdict.op or 'a collective'}{f' seq {verdict.seq}' if verdict.seq is not None else ''}"
         group = f"group {verdict.group.label}" if verdict.group is not None else ""
         inside = sorted(verdict.waiting_ranks)
         return WaitNode(name, "call", label, group, compress(inside), len(inside), root, bold)
@@ -124,7 +124,7 @@ def _node(
 def _hosts(subject: Subject, name: str, members: list[Drawn], root: bool, bold: bool) -> WaitNode:
     ranks = sorted(n.rank for n in members if isinstance(n, Host))
     culprit = bool(subject.culprits.intersection(ranks))
-    states = {"waiting": "", "idle": "in no call", "unseen": "not seen"}
+    states = {"waiting": "", "idle": "no collective pending", "unseen": "not seen"}
     label = f"{'Rank' if len(ranks) == 1 else 'Ranks'} {some_ranks(ranks)}"
     role = "" if culprit else states[subject.role(ranks[0])]
     return WaitNode(name, "host", label, role, compress(ranks), len(ranks), root, bold, culprit)

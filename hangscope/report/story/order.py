@@ -67,6 +67,6 @@ def _last(subject: Subject, program: Program, other: Program) -> tuple[OrderedCa
     for gid, seq in _open_keys(other):
         if (gid, seq) not in made and gid in members:
             calls.append(
-                OrderedCall(f"{gid} {seq}", f"seq {seq} on group {subject.label(gid)}", "", "not made yet")
+                OrderedCall(f"{gid} {seq}", f"seq {seq} on group {subject.label(gid)}", "", "not issued yet")
             )
     return tuple(calls)

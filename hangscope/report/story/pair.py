@@ -15,8 +15,9 @@ def pair(subject: Subject, classes: Sequence[Behaviour]) -> PairStory | None:
     node = subject.node
     if not isinstance(node, PairInstance) or node not in subject.graph.pairs:
         return None
+    node = next((n for n in (node, *subject.graph.pairs) if _missing(subject, n) in subject.culprits), node)
     found, source, destination = subject.graph.pairs[node], node.source, node.destination
-    missing = destination if found.recv is None else source if found.send is None else None
+    missing = _missing(subject, node)
     behaviour = next((b for b in classes if missing in b.ranks), None)
     instead = []
     if behaviour is not None:
@@ -28,16 +29,22 @@ def pair(subject: Subject, classes: Sequence[Behaviour]) -> PairStory | None:
                 f"{kind.op} {sizes_of(kind)} at {site_of(kind) or 'a line that is not known'}, {word}"
             )
     return PairStory(
-        f"number {node.index + 1} from rank {source} to rank {destination}",
+        f"number {node.index + 1}, from rank {source} to rank {destination}",
         _half(subject, source, "send", found.send),
         _half(subject, destination, "recv", found.recv),
         tuple(instead),
     )
 
 
+def _missing(subject: Subject, node: PairInstance) -> int | None:
+    """Return the rank that did not issue its half of a pair, None where both are there."""
+    found = subject.graph.pairs[node]
+    return node.destination if found.recv is None else node.source if found.send is None else None
+
+
 def _half(subject: Subject, rank: int, verb: str, half: Half | None) -> HalfPart:
     if half is None:
-        return HalfPart(rank, verb, False, "not made", "")
+        return HalfPart(rank, verb, False, "not issued", "")
     kind = subject.incident.kinds[half.kind]
     text = " ".join(
         part for part in (f"seq {half.seq}", sizes_of(kind), f"({half.state.name.lower()})") if part

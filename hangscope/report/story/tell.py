@@ -118,7 +118,7 @@ def known(subject: Subject, classes: Sequence[Behaviour]) -> KnownStory | None:
     for where, ranks in list(by_call.items())[:_LINES]:
         awaited.append(f"{ranks_phrase(ranks).capitalize()}: in {where}")
     if len(by_call) > _LINES:
-        awaited.append(f"{len(by_call) - _LINES} more calls are open")
+        awaited.append(f"{len(by_call) - _LINES} more collectives are pending")
     awaited += _apart(subject) if not by_call else []
     for lines in (quotes.transport(subject), quotes.ends(subject)):
         alike: dict[str, list[quotes.Quote]] = {}

@@ -115,7 +115,7 @@ def _against(
     if not _has_part(subject, behaviour, base, row):
         return DiffCell("no_part", note="not in this group")
     if not len(program):
-        return DiffCell("unseen", note="no call of it is known")
+        return DiffCell("unseen", note="none of its collectives is known")
     if row in alignment.matched:
         own = alignment.matched[row]
         if (
@@ -137,7 +137,7 @@ def _against(
         return DiffCell("swapped", note="in another order")
     if row > alignment.last:
         return DiffCell("not_reached", note="not reached")
-    return DiffCell("left_out", note="left out")
+    return DiffCell("left_out", note="skipped")
 
 
 def _has_part(subject: Subject, behaviour: Behaviour, base: Program, row: int) -> bool:
@@ -240,7 +240,7 @@ def _made_last(subject: Subject, behaviour: Behaviour) -> str:
     kind, gid = subject.incident.kinds[int(program.kind[-1])], int(program.gid[-1])
     group = subject.incident.groups[gid]
     label = group.label if set(behaviour.ranks) <= set(group.ranks) else group.desc or group.label
-    return f"last call on any group: {kind.op} seq {int(program.seq[-1])} ({label})"
+    return f"last enqueued: {kind.op} seq {int(program.seq[-1])} on group {label}"
 
 
 def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
@@ -255,7 +255,7 @@ def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
             standing = f"in {kind.op if kind else 'a send or receive'}{where}"
     elif not len(behaviour.program):
         record = subject.incident.ranks[rank]
-        standing = record.absence.value if record.absence is not None else "no call of it is known"
+        standing = record.absence.value if record.absence is not None else "none of its collectives is known"
         standing = logged_state(subject, behaviour) or standing
     else:
         standing = (
