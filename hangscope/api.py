@@ -47,7 +47,7 @@ def analyze(
     executor: Executor | None = None,
     progress: Callable[[int, int, int, int], None] | None = None,
 ) -> Report:
-    """Analyse what a frozen job left behind.
+    """Analyze a frozen job from its dumps, logs and stacks.
 
     `paths` is one path, or several: files, folders, archives, fsspec URLs, "-" for standard input. `world_size` overrides what the inputs say;
     `jobs` is the number of reading processes (default: this process's processors); `attempt` picks a restart attempt

@@ -1,4 +1,4 @@
-"""`hangscope analyze`: what a frozen job left behind -> the reports."""
+"""`hangscope analyze`: from the files of a frozen job to the reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hangscope.errors import UsageError
 
 
 @click.command(
-    short_help="Diagnose what a frozen job left behind.",
+    short_help="Diagnose a frozen job from its dumps, logs and stacks.",
     epilog="""\b
 Examples:
   hangscope analyze ./dumps
@@ -43,26 +43,26 @@ Examples:
     type=click.Choice(["text", "json", "markdown", "gitlab", "jira", "slack"]),
     default="text",
     show_default=True,
-    help="What is printed on stdout.",
+    help="What to print on stdout.",
 )
 @click.option("--json", "json_file", metavar="FILE", help="Also write the JSON report to FILE.")
 @click.option(
     "--max-output-bytes",
     type=click.IntRange(200),
     metavar="N",
-    help="Cut what is printed on stdout behind a whole line, at most N bytes (not of JSON).",
+    help="Cut stdout after a complete line, at most N bytes (not for JSON).",
 )
 @click.option(
     "--source",
     type=click.Path(exists=True, file_okay=False),
     metavar="DIR",
-    help="The job's source code, from which the page quotes the lines that matter; nothing is read unasked.",
+    help="The job's source code, from which the page quotes lines; without it no source is read.",
 )
 @click.option(
     "--world-size",
     type=click.IntRange(1),
     metavar="N",
-    help="How many ranks the job had; overrides what the inputs say.",
+    help="Number of ranks of the job; overrides what the inputs say.",
 )
 @jobs_option
 @click.option("--exit-code", is_flag=True, help="Exit 10 for a hang, 11 for inconclusive, 0 for no hang.")
@@ -71,11 +71,13 @@ Examples:
     "--rules",
     multiple=True,
     metavar="FILE",
-    help="A site's own rules (TOML), besides HANGSCOPE_RULES; may be given again.",
+    help="A site's own rules (TOML), in addition to HANGSCOPE_RULES; repeatable.",
 )
 @click.option("--attempt", metavar="N|all", help="Which restart attempt to analyse (default: the last).")
 @click.option(
-    "--full-table", is_flag=True, help="Keep every call in the library's table, however large the job."
+    "--full-table",
+    is_flag=True,
+    help="Keep every collective in the library's table, even for very large jobs.",
 )
 @store_option
 @max_bytes_option
@@ -104,11 +106,11 @@ def analyze(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Diagnose what a frozen job left behind.
+    """Diagnose a frozen job from its dumps, logs and stacks.
 
     PATH is a file, a folder (searched recursively), an archive (.tar, .tar.gz, .tar.zst, .zip), an fsspec URL, or - for
     standard input (`pbpaste | hangscope analyze -`). Flight
-    Recorder dumps, logs and stacks are recognised by their content. The text report goes to stdout, the HTML report to
+    Recorder dumps, logs and stacks are recognized by their content. The text report goes to stdout, the HTML report to
     hangscope-report.html, everything else to stderr.
     """
     gc.disable()  # this process ends with its report; the collector would look through all calls again and again

@@ -1,4 +1,4 @@
-"""`hangscope capture`: what a job that is alive can tell now."""
+"""`hangscope capture`: stacks and recorders of a running job."""
 
 from __future__ import annotations
 
@@ -28,14 +28,13 @@ if TYPE_CHECKING:
     "--dir",
     "directory",
     metavar="DIR",
-    help="Where the captures go (default: hangscope-<PID>, or the job's folder).",
+    help="Folder for the captures (default: hangscope-<PID>, or the job's folder).",
 )
 @quiet_option
 def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet: bool) -> None:
     """Take the stacks and recorders of all ranks on this node, twice, without disturbing the job.
 
-    PID is a launcher, a rank, or several: everything below it is looked at. Ranks are identified by the variables that their
-    launcher gave them. Prints where they stand as one tree; `hangscope analyze` the folder for the verdict. Run by root,
+    PID is a launcher or a rank; all processes below it are captured. Ranks are identified by the environment variables that their launcher set. Prints where all ranks are as one tree; run `hangscope analyze` on the folder for a verdict. Run by root,
     it looks at the job as the job's own user.
     """
     # All imports, and py-spy, come before the change of user, who may not read this installation.

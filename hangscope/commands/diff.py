@@ -1,4 +1,4 @@
-"""`hangscope diff`: whether two reports tell of the same bug."""
+"""`hangscope diff`: whether two reports describe the same bug."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from hangscope.errors import HangscopeError
 @quiet_option
 @click.pass_context
 def diff(context: click.Context, first: str, second: str, quiet: bool) -> None:
-    """Say whether two reports tell of the same bug, and in what they differ.
+    """Say whether two reports describe the same bug, and how they differ.
 
-    A and B are reports of hangscope (JSON or HTML), or folders and archives that are analysed first. Exits with 0 for the
-    same bug, 1 for another, 3 without usable input, 4 for an internal error.
+    A and B are reports of hangscope (JSON or HTML), or folders and archives that are analyzed first. Exits with 0 for the same bug, 1 for a different one, 3 without usable input, 4 for an internal error.
     """
     from hangscope.diff import compare, load
 

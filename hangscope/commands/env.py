@@ -22,9 +22,9 @@ _FOLDERS = {"shell": "$DIR", "slurm": "$DIR", "k8s": "/job", "ray": "/shared/job
 @click.option("--ray", "form", flag_value="ray", help="A runtime_env.")
 @click.option("--torch", "version", metavar="2.15", help="For this torch (default: the one installed here).")
 def env(form: str, version: str | None) -> None:
-    """Print the variables that make a frozen job tell more, each with what it gives and what it costs.
+    """Print the environment variables that make a job easier to diagnose, with the benefit and cost of each.
 
-    `hangscope run` sets them by itself.
+    `hangscope run` sets them automatically.
     """
     wanted = torch_version([sys.executable]) if version is None else parsed(version)
     if version is not None and wanted is None:

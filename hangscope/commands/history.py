@@ -1,4 +1,4 @@
-"""`hangscope history`: the incidents of earlier analyses, which are alike, and which hosts stand out."""
+"""`hangscope history`: the incidents of earlier analyses, which are similar, and which hosts fail most often."""
 
 from __future__ import annotations
 

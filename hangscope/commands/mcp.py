@@ -16,7 +16,7 @@ Example, in an agent's configuration:
 def mcp(paths: tuple[str, ...]) -> None:
     """Serve analyze, brief, table, explain and diff over standard input and output.
 
-    The tools read only what lies below PATH. Needs pip install 'hangscope[mcp]'.
+    The tools only read files below PATH. Needs pip install 'hangscope[mcp]'.
     """
     from hangscope.agents.mcp import serve
 

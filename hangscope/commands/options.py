@@ -15,7 +15,7 @@ report_option = click.option(
     metavar="REPORT.html",
     default=DEFAULT_REPORT,
     show_default=True,
-    help="Where the HTML report goes.",
+    help="Path of the HTML report.",
 )
 jobs_option = click.option(
     "--jobs", type=click.IntRange(1), metavar="N", help="Reading processes (default: one per processor)."
@@ -27,7 +27,7 @@ max_unpacked_option = click.option(
     "--max-unpacked",
     type=click.IntRange(1),
     metavar="N",
-    help="Bytes that archives may unpack to (default: 64 GiB in all, each 1 GiB or 250 times its size).",
+    help="Bytes that archives may unpack to (default: 64 GiB in total, each 1 GiB or 250 times its size).",
 )
 store_option = click.option(
     "--store",
@@ -37,7 +37,7 @@ store_option = click.option(
 force_option = click.option(
     "--force", is_flag=True, help="Overwrite a file that is not a report of hangscope."
 )
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr but errors.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:

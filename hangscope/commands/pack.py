@@ -21,18 +21,16 @@ from hangscope.errors import UsageError
 
 @click.command(short_help="Reduce one node's dumps and logs to one file.")
 @paths_argument
-@click.option(
-    "-o", "--output", metavar="FILE", required=True, help="Where the pack goes, e.g. node17.hangpack."
-)
+@click.option("-o", "--output", metavar="FILE", required=True, help="Path of the pack, e.g. node17.hangpack.")
 @jobs_option
 @max_bytes_option
 @max_unpacked_option
-@click.option("--force", is_flag=True, help="Overwrite a file that is no pack.")
+@click.option("--force", is_flag=True, help="Overwrite a file that is not a pack.")
 @quiet_option
 def pack(paths: tuple[str, ...], output: str, force: bool, quiet: bool, **options: Any) -> None:
-    """Reduce dumps and logs to one small file that is analysed in their place.
+    """Reduce dumps and logs to one small file that can be analyzed in their place.
 
-    For jobs whose dumps lie on each node's own disk: pack on every node, copy the packs together, analyse them.
+    For jobs whose dumps are on each node's local disk: pack on every node, copy the packs to one place, and analyze them together.
     """
     from hangscope.export import pack as packing
     from hangscope.ingest.files.archives import is_named_so

@@ -13,12 +13,12 @@ from hangscope.errors import UsageError
     short_help="Run a command under watch; report if it hangs.",
     context_settings={"allow_interspersed_args": False},
 )
-@click.option("--dir", "directory", metavar="DIR", help="Where everything goes (default: hangscope-<job>).")
+@click.option("--dir", "directory", metavar="DIR", help="Folder for all files (default: hangscope-<job>).")
 @click.option(
     "--hang-timeout",
     type=click.FloatRange(1.0),
     metavar="S",
-    help="Look at the job when it makes no progress for S seconds (default: off).",
+    help="Capture the job when it makes no progress for S seconds (default: off).",
 )
 @click.option(
     "--init-timeout",
@@ -26,21 +26,21 @@ from hangscope.errors import UsageError
     default=900.0,
     show_default=True,
     metavar="S",
-    help="Look at it when it has made no first progress S seconds after its start.",
+    help="Capture it when it has made no first progress S seconds after the start.",
 )
 @click.option(
     "--on-hang",
     type=click.Choice(["report", "kill", "continue"]),
     default="report",
     show_default=True,
-    help="Then: report and leave it alone, end it, or go on watching it.",
+    help="Then: report and leave the job alone, terminate it, or keep watching.",
 )
 @click.option(
     "--summary",
     metavar="FILE",
     help="Also write the report's first 4 KB as Markdown, e.g. a termination message.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr but what the command prints.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr except the command's own output.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     directory: str | None,
@@ -51,11 +51,11 @@ def run(
     quiet: bool,
     command: tuple[str, ...],
 ) -> None:
-    """Run COMMAND, and leave a report when it fails, is ended or stalls.
+    """Run COMMAND, and write a report when it fails, is terminated or stalls.
 
-    The command gets this terminal, stdin, stdout, stderr and every signal, and its exit code is ours. It runs whatever
-    happens to the watcher. The ranks get the recorder's variables (never one that you have set) and a small agent; everything
-    is written to hangscope-<job>/. On several nodes give all of them the same --dir on a shared disk.
+    The command keeps this terminal, stdin, stdout and stderr, and receives every signal; the exit code is the command's. It keeps
+    running whatever happens to the watcher. The ranks get the recorder's environment variables (never one that you have set) and
+    a small agent. All files are written to hangscope-<job>/. On several nodes, use the same --dir on a shared disk.
     """
     if on_hang != "report" and hang_timeout is None:
         raise UsageError(f"--on-hang {on_hang} does nothing without --hang-timeout", "--hang-timeout 900")

@@ -1,7 +1,4 @@
-"""What somebody sees who watches a terminal: the report, messages, colour, and how far the reading has come.
-
-Whatever stdout and stderr are (closed, full, a pipe whose reader has gone), writing to them ends nothing.
-"""
+"""The terminal's output: the report, messages, colour, and a progress bar. Writing to stdout and stderr never ends the program, even if they are closed, full, or a pipe without a reader."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Whether two reports tell of the same bug: what a fingerprint is made of, side by side, and what differs beside it.
-
-Ranks, hosts and seqs change from run to run and say nothing of the bug; cause, call, group and lines do.
-"""
+"""Whether two reports describe the same bug: the parts of the fingerprint side by side, and other differences. Ranks, hosts and seqs change from run to run and do not identify a bug; cause, collective, group and lines do."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two reports side by side. `same`: they tell of the same bug."""
+    """Two reports side by side. `same`: they describe the same bug."""
 
     same: bool
     why: str

@@ -1,4 +1,4 @@
-"""A report read from a file, with every type checked, or made anew from what a job left behind."""
+"""A report read from a file, with every type checked, or made from the files of a job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPENS, _CLOSES = b'<script type="application/json" id="report-data">', b"</scri
 
 
 def load(path: str, *, progress: Callable[[int, int, int, int], None] | None = None) -> Document:
-    """Return the report at `path`, or the report of analysing what lies there. Raises NoInputError where there is neither."""
+    """Return the report at `path`, or the report of analyzing the files there. Raises NoInputError where there is neither."""
     file = Path(path)
     if file.is_file() and file.stat().st_size <= MAX_FILE:
         data = file.read_bytes()

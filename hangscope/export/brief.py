@@ -83,7 +83,7 @@ def render_brief(document: Document, analysis: Analysis | None = None, limit: in
 
 
 def _new(lines: Iterable[str], said: set[str]) -> Iterator[str]:
-    """Yield lines, except sentences that stand further up; what is indented belongs to the line before it."""
+    """Yield lines, except sentences that occur further up; indented lines belong to the line before them."""
     for line in lines:
         sentence = line.split(": ", 1)[-1]
         if line.startswith(" ") or sentence not in said:

@@ -45,7 +45,7 @@ def write_file(
 ) -> int:
     """Let `write` write to `path`, and return the number of bytes.
 
-    `is_ours` tells whether an existing file is one of `kind` (in words), which is replaced without `force`. Raises as
+    `is_ours` returns whether an existing file is one of `kind` (in words), which is replaced without `force`. Raises as
     `write_report` does.
     """
     check(path, is_ours, kind, force=force)

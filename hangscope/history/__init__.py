@@ -1,1 +1,1 @@
-"""What earlier analyses found: a store of incidents, which of them are alike, and which hosts stand out. Opened only when asked for."""
+"""What earlier analyses found: a store of incidents, which of them are similar, and which hosts fail most often. Opened only when asked for."""

@@ -23,10 +23,9 @@ _FAULTS = frozenset({"hardware", "network"})
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One incident. Times are s since the epoch, `happened` is 0 where the files tell no time; texts are empty where unknown.
+    """One incident. Times are s since the epoch, `happened` is 0 if the files contain no time; texts are empty where unknown.
 
-    `recorded` is the time of its first analysis. `differs` is what the culprit called
-    where the others called `op`.
+    `recorded` is the time of its first analysis. `differs` is what the culprit called while the others called `op`.
     """
 
     id: str
@@ -78,7 +77,7 @@ class Use:
 
 
 def entry_of(document: Document, paths: list[str], recorded: float, report: str = "") -> Entry:
-    """Return the entry of a report on what lies at `paths`."""
+    """Return the entry of a report on the files at `paths`."""
     verdict, page = document.verdict, document.page
     strip = page.strip if page is not None else None
     at = verdict.location if verdict is not None else None

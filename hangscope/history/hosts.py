@@ -1,8 +1,6 @@
 """Which hosts and GPUs were at fault more often than their use explains.
 
-Every incident uses its hosts once. Of all these uses some were the culprit of a hardware or network cause. If that had nothing
-to do with the host, a host's share of them would be hypergeometric: drawn without return from all uses. `by_chance` is the
-probability that it would have as many or more; `of_any` is that of any host in the store having so unlikely a record, which is
+Each incident counts as one use of each of its hosts. Some uses had the culprit of a hardware or network cause. If all hosts were equally reliable, the number of these faults on one host would be hypergeometric. `by_chance` is the probability of at least as many; `of_any` is that of any host in the store having so unlikely a record, which is
 what to look at where the store holds many hosts. Repeated runs of one job on one bad node are not independent draws.
 """
 

@@ -23,7 +23,7 @@ _SILENT = frozenset({"stuck_rank", "slow_rank", "crashed_rank", "early_exit", "g
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An incident that is alike, and how much so (from 0 to 1)."""
+    """A similar incident, and its similarity (from 0 to 1)."""
 
     entry: Entry
     score: float
@@ -68,7 +68,7 @@ def _day(entry: Entry) -> str:
 
 
 def comparable(entry: Entry) -> bool:
-    """Return whether anything is known that tells one bug from another: the culprit's own line in the user's code."""
+    """Return whether the culprit's own line in the user's code is known; without it, two bugs cannot be distinguished."""
     return entry.status == "hang" and bool(_of(entry, "function"))
 
 

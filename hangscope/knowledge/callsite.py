@@ -1,4 +1,4 @@
-"""Where in the user's code a call stands, and whether a rank left the loop that its peers are still in.
+"""Which line of the user's code issued a collective, and whether a rank exited the loop that its peers are still in.
 
 Frames of torch, the standard library and installed packages are not the user's; the deepest user frame is the one to show.
 """
@@ -120,7 +120,7 @@ def waits_for_a_lock(stack: Stack) -> bool:
 
 @lru_cache(maxsize=65536)
 def forms_a_group(stack: Stack) -> bool:
-    """Return whether a stack stands where ranks wait for each other to form a group: in torch's rendezvous, its store, or NCCL's start."""
+    """Return whether a stack is where ranks wait for each other to form a group: in torch's rendezvous, its store, or NCCL's start."""
     return any(not is_user(f) and (f.name in _FORMS or f.file.endswith(_RENDEZVOUS)) for f in stack)
 
 
@@ -147,7 +147,7 @@ def shared_line(odd: Stack, peer: Stack) -> tuple[Frame, Frame] | None:
 
 
 def loop_lines(function: Frame, history: Iterable[Stack]) -> list[int]:
-    """Return the lines of one function that calls came through more than once, ascending: the lines of its loop."""
+    """Return the lines of one function that issued collectives more than once, ascending: the lines of its loop."""
     lines: Counter[int] = Counter()
     for stack in history:
         for frame in stack:

@@ -1,4 +1,4 @@
-"""What a stack says to somebody who knows the libraries on it: the call that the user wrote, and where the loop stands."""
+"""What a stack shows about the libraries on it: the call in the user's code, and the stage of the library's loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_READ = 65536
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a stack says. All is empty where no library that is known is on it.
+    """What a stack shows. All fields are empty if no known library is on it.
 
     `call` is the library call that contains the collective: the outermost one that the user's code makes (`by_user`, with
     `caller` the user's line), else the outermost one that a library's own loop makes. `stage` is where that loop stands when
@@ -141,7 +141,7 @@ def _in_a_step(reading: Reading) -> bool:
 
 
 def before_signal(stack: Stack, knowledge: Knowledge) -> Stack:
-    """Return where a process stood when the signal arrived whose handler a library runs on this stack, else the stack."""
+    """Return where a process was when the signal arrived that a library handles on this stack, else the stack."""
     for index in range(len(stack) - 1, -1, -1):
         rule = knowledge.at(stack[index])
         if rule is not None and rule.implies == HANDLER:

@@ -1,4 +1,4 @@
-"""Reads knowledge from TOML and checks it: a rule that is broken is one clear note, and the others count.
+"""Reads knowledge from TOML and checks it: a broken rule causes one clear warning, and the others still apply.
 
 library = "accelerate"
 roots = ["accelerate"]          # folders below which the files of the frame patterns lie

@@ -75,7 +75,7 @@ class Rule:
 
     @property
     def is_stage(self) -> bool:
-        """Whether the rule tells where the library's own control flow stands."""
+        """Whether the rule gives the stage of the library's own control flow."""
         return self.implies in STAGES
 
     def fits(self, situation: Situation) -> bool:

@@ -96,7 +96,7 @@ def _wrong(value: Any, wanted: str) -> ShapeError:
 
 
 def _within(place: str, read: Reader, value: Any) -> Any:
-    """Return what a part is read as; an error tells where the part is."""
+    """Return the value of a part; an error says where the part is."""
     try:
         return read(value)
     except ShapeError as error:

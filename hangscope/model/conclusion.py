@@ -1,4 +1,4 @@
-"""The nouns of what is concluded: a fact and where it stands, a call as it is quoted, the verdict. Ranks are global.
+"""The data of a conclusion: a fact and its source, a collective as it is quoted, the verdict. Ranks are global.
 
 Reports show these objects as they are: the order of the fields is that of the JSON report.
 """
@@ -18,7 +18,7 @@ OMITTED = {"omit_none": True}
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a fact stands: a file relative to the analysed path, and a line where there is one."""
+    """The source of a fact: a file relative to the analyzed path, and a line if there is one."""
 
     file: str
     line: int | None = None
@@ -43,7 +43,7 @@ class Evidence:
 
     @property
     def at(self) -> str:
-        """Return where it stands, as text; empty where that is not known."""
+        """Return the source as text; empty if it is not known."""
         return str(self.source) if self.source is not None and self.source.file else ""
 
 
@@ -59,7 +59,7 @@ class Alternative:
 class Hypothesis:
     """One explanation that was weighed: what fits it, what contradicts it, and the one observation that would decide.
 
-    `ranks` are global. `would_decide` tells it from the best explanation and is empty for the best one itself.
+    `ranks` are global. `would_decide` distinguishes it from the best explanation and is empty for the best one itself.
     """
 
     cause: str

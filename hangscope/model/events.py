@@ -1,8 +1,8 @@
-"""What text inputs say: the base of every kind of event.
+"""What logs state: the base of every kind of event.
 
-Each kind is a small frozen class beside the parser that makes it. What holds for a kind is said by its class: by what two
-lines say the same (`same_by`), who prints it (`by_launcher`, `prints_group_rank`), whether a healthy job prints it too
-(`calm`). A parser never decides a cause; it says what the line says.
+Each kind is a small frozen class in its parser's module. The class says which fields make two lines equal (`same_by`), who
+prints it (`by_launcher`, `prints_group_rank`), and whether a healthy job prints it too (`calm`). A parser records what its
+line states and decides no cause.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ _CAPITAL = regex(r"(?<=[a-z0-9])([A-Z])")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that a text input says.
+    """One statement of a log.
 
-    `rank` is global and None where the line does not tell; `group_rank` is group-local, as most c10d lines print it;
-    `local_rank` is torchrun's, of its host; `task` is srun's or mpirun's number. `text` is the quoted line (control
+    `rank` is global and None if the line does not contain it; `group_rank` is group-local, as most c10d lines print it; `local_rank` is torchrun's, of its host; `task` is srun's or mpirun's number. `text` is the quoted line (control
     characters stripped, cut at 500 characters), `file` relative to the analysed path, `line` counts from 1. `time` is
     seconds since the epoch where the line carries a usable wall-clock stamp (never compared across hosts without saying
     so), `stamp` seconds since 1 January as printed, in whatever time zone; whole seconds where c10 printed it, because
@@ -61,7 +60,7 @@ class Event:
 
     @property
     def in_the_year(self) -> float | None:
-        """Return when it was printed, in seconds since 1 January of a leap year; None where no date is told."""
+        """Return when it was printed, in seconds since 1 January of a leap year; None if the line has no date."""
         return self.stamp if self.time is None else since_new_year(self.time)
 
     def __init_subclass__(

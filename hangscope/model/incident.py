@@ -1,4 +1,4 @@
-"""The nouns of what a job left behind: call kind, group, queue, rank, incident.
+"""The data of a job: call kind, group, queue, rank, incident.
 
 Ranks are *global* (0..world_size-1) everywhere except where a name says `local` or `group_rank`
 (the index of a rank in its group's member list). Times are wall-clock nanoseconds since the epoch,
@@ -72,7 +72,7 @@ PROVING_OPS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CallKind:
-    """What a call is, apart from who made it and when.
+    """What a collective is, apart from who issued it and when.
 
     `op` is the user's name for it (`all_gather_into_tensor`, not `_all_gather_base`); `src` and `dst` are
     group-local ranks of a point-to-point call (-1: unknown; None: not point-to-point). `stack` is empty where
@@ -125,7 +125,7 @@ class Kinds(Sequence[CallKind]):
         self._sized = range(len(alone), len(plain))
 
     def and_also(self, more: Sequence[CallKind]) -> Kinds:
-        """Return these kinds with more of them behind, under the indexes that follow."""
+        """Return these kinds followed by more of them, under the next indexes."""
         import numpy as np  # only where text tells of calls
 
         first = len(self.alone)
@@ -271,7 +271,7 @@ class Input:
 
 @dataclass(slots=True)
 class Incident:
-    """Everything one job left behind, after ingest and before alignment."""
+    """Everything that is known of one job, after ingest and before alignment."""
 
     world_size: int
     ranks: dict[int, RankRecord]

@@ -174,7 +174,7 @@ def _block(style: Dialect, block: Block) -> list[str]:
 
 
 def cut_to(text: str, limit: int | None) -> str:
-    """Return text of at most `limit` bytes of UTF-8, cut behind a whole line, with a last line that says how many are missing."""
+    """Return text of at most `limit` bytes of UTF-8, cut after a complete line, with a last line that says how many are missing."""
     if limit is None or len(text.encode()) <= limit:
         return text
     lines = text.splitlines(keepends=True)

@@ -24,7 +24,7 @@ _SPAN = regex(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 
 
 def deciding_facts(verdict: VerdictPart) -> tuple[Evidence, ...]:
-    """Return the one or two facts that tell this cause from its rivals; of named ranks at least one names one."""
+    """Return the one or two facts that distinguish this cause from its rivals; at least one names a culprit."""
     decisive = tuple(verdict.evidence[i] for i in verdict.deciding if 0 <= i < len(verdict.evidence))
     facts = decisive[:SHOWN] or _derived(verdict)
     if verdict.culprit_ranks and not any(names(fact, verdict.culprit_ranks) for fact in facts):
@@ -34,7 +34,7 @@ def deciding_facts(verdict: VerdictPart) -> tuple[Evidence, ...]:
 
 
 def names(fact: Evidence, ranks: Sequence[int]) -> bool:
-    """Return whether a fact speaks of one of these ranks."""
+    """Return whether a fact is about one of these ranks."""
     return fact.rank in ranks or mentions(fact.text, ranks)
 
 
@@ -81,7 +81,7 @@ def weighed(document: Document) -> Sequence[Hypothesis]:
 
 
 def rival_words(rival: Hypothesis) -> str:
-    """Return why another explanation is possible, what speaks against it, and what would confirm it, behind its name."""
+    """Return why another explanation is possible, the evidence against it, and what would confirm it."""
     who = f" of {ranks_phrase(rival.ranks)}" if 0 < len(rival.ranks) <= NAMED else ""
     parts = [*rival.fits[:1], *(f"against it: {line}" for line in rival.contradicts[:1])]
     parts += [f"to confirm: {rival.would_decide}"] if rival.would_decide else []

@@ -53,7 +53,7 @@ class Report:
 
     @property
     def analysis(self) -> Analysis | None:
-        """Return what the report was made from; None of a report that came from another process or a file."""
+        """Return what the report was made from; None for a report from another process or a file."""
         return self._analysis
 
     @property

@@ -37,7 +37,7 @@ class SourceFolder:
 
 
 def snippets(both: Sequence[SidePart], folder: SourceFolder | None) -> tuple[Snippet, ...]:
-    """Return the source around the line that tells on each side."""
+    """Return the source around the deciding line on each side."""
     result = []
     for side in both:
         frame = telling(side.frames)

@@ -1,4 +1,4 @@
-"""Long lists of ranks as short text inside a page's data, and back: `[0, 1, 2, 5]` is `0-2,5` behind a mark.
+"""Long lists of ranks as short text inside a page's data, and back: `[0, 1, 2, 5]` is `0-2,5` after a mark.
 
 No text of a report holds control characters, so that nothing else begins with the mark.
 """
@@ -17,7 +17,7 @@ _SPAN = regex(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 
 
 def with_spans(value: Any) -> Any:
-    """Return plain data in which long ascending lists of numbers are text behind the mark."""
+    """Return plain data in which long ascending lists of numbers are text after the mark."""
     if isinstance(value, dict):
         return {key: with_spans(item) for key, item in value.items()}
     if not isinstance(value, list):

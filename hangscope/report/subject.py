@@ -1,4 +1,4 @@
-"""An analysis as the pictures look at it: the one place where they meet the graph, the frontiers and the statements of text.
+"""An analysis as the pictures see it: only here do they access the graph, the frontiers and the statements of logs.
 
 Ranks are global. A *node* is one of the wait-for graph's: a host, a collective of a group, or a pair of a send and its
 receive.
@@ -86,7 +86,7 @@ class Subject:
 
     @cached_property
     def open_seqs(self) -> dict[tuple[int, int, bool], frozenset[int]]:
-        """Return the open calls of each (rank, gid, point-to-point): their seqs, or enqueue numbers of halves."""
+        """Return the pending collectives of each (rank, gid, point-to-point): their seqs, or the enqueue numbers of sends and recvs."""
         found: dict[tuple[int, int, bool], set[int]] = defaultdict(set)
         for rank, calls in self.graph.open_calls.items():
             for call in calls:

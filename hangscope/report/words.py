@@ -62,7 +62,7 @@ def cut(line: str, length: int) -> str:
 
 
 def cut_path(path: str, length: int) -> str:
-    """Return a path no longer than `length`: its end tells, so what is cut is its beginning."""
+    """Return a path no longer than `length`, cut at its beginning, because its end matters."""
     return path if len(path) <= length else "…" + path[1 - length :]
 
 

@@ -1,1 +1,1 @@
-"""From the matches to one verdict: how sure, what speaks against it."""
+"""From the matches to one verdict: how sure it is, and the evidence against it."""

@@ -1,6 +1,6 @@
-"""What a report states, as typed facts: made once from the case, and only put into words by `phrasing.py` and the outputs.
+"""What a report states, as typed facts: created once from the case; `phrasing.py` and the outputs only put them into words.
 
-A claim says about whom it is (global ranks), and what it presupposes: a claim about all ranks needs a size that some input
+A claim names its ranks (global) and what it presupposes: a claim about all ranks needs a size that some input
 states (`Scope`), a claim about one call needs its op or its seq. What is not known is None or empty, never a filled-in word.
 """
 
@@ -23,7 +23,7 @@ class Act:
     place: str = ""
 
     def phrase(self) -> str:
-        """Return `rank 3 skipped all_reduce`, with its host behind the rank where that is known."""
+        """Return `rank 3 skipped all_reduce`, with the rank's host in parentheses if it is known."""
         who = ranks_phrase(self.ranks)
         if self.host and self.what.startswith(who):
             return f"{who} (host {self.host}){self.what[len(who) :]}"
@@ -34,7 +34,7 @@ class Act:
 class Blocked:
     """Who is blocked in the collective that the verdict names, and how many more ranks wait for those.
 
-    `left` where a device is behind: the ranks have left the collective, and are blocked after it.
+    `left` where a device lags: the ranks have left the collective and are blocked after it.
     """
 
     ranks: tuple[int, ...]

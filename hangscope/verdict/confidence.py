@@ -83,7 +83,7 @@ def _by_calls(case: Case, match: Match) -> bool:
 
 
 def _unseen(case: Case, match: Match) -> set[int]:
-    """Return the ranks without a usable dump at which waiting ends, but for those that are named."""
+    """Return the ranks without a usable dump that others wait for, except the named ones."""
     ranks = {r for root in case.graph.roots if root.kind == "unseen" for r in root.ranks}
     return ranks - set(match.culprits)
 
@@ -98,7 +98,7 @@ def damaged(case: Case, match: Match) -> Doubts:
 
 
 def went_on(case: Case, match: Match) -> Doubts:
-    """Who waits counts further steps behind its timeout, or says that its loop is over and no line tells of trouble."""
+    """Doubt a hang whose blocked rank logs further steps after its timeout, or that reports the end of its loop while no line reports an error."""
     gave_up = {(e.file, e.rank): e.line for e in case.statements.all(WatchdogTimeout)}
     for e in case.statements.all(Progress) if _by_calls(case, match) and match.cause != "slow_rank" else ():
         if e.step is not None and gave_up.get((e.file, e.rank), e.line) < e.line:
@@ -108,7 +108,7 @@ def went_on(case: Case, match: Match) -> Doubts:
 
 
 def even_sides(case: Case, match: Match) -> Doubts:
-    """Nobody is named, for the sides are even: surely so where others' lines are not here, who may be of either side."""
+    """Nobody is named because the ranks are evenly divided, and logs of ranks that may be on either side are missing."""
     unread = beyond_the_text(case.incident, case.statements) | without_a_log(case.incident, case.statements)
     if case.finding.tie and case.from_text and unread:
         yield LOW, f"the ranks are evenly divided, and logs are missing ({ranks_phrase(unread)})"
@@ -139,7 +139,7 @@ def leaves_waiting(case: Case, match: Match) -> Doubts:
 
 
 def guessed(case: Case, match: Match) -> Doubts:
-    """Nothing but what ranks printed last tells, or what was so for a moment; or who waits for whom is assumed."""
+    """Doubt evidence that is only what ranks printed last, or a single moment; or who waits for whom is assumed."""
     end, firm = case.statements.external, case.solid or match.cause in BY_TEXT
     signalled = end is not None and end.signal is not None and not firm and shows_a_wait(case)
     if signalled or (_by_calls(case, match) and case.finding.guess):
@@ -209,7 +209,7 @@ def others_unseen(case: Case, match: Match) -> Doubts:
 
 
 def text_alone(case: Case, match: Match) -> Doubts:
-    """No call was recorded; or, of most ranks not even text, and no line tells of a wait or an end: the job may have gone on."""
+    """No dump recorded a collective; or most ranks have not even a log, and no line reports a wait or an end, so the job may have continued."""
     records, statements = case.incident.ranks.values(), case.statements
     silent = sum(not record.files and not record.events for record in records)
     if case.from_text and 2 * silent > len(records) and not (statements.exits or statements.witnesses):
@@ -229,7 +229,7 @@ def computing(case: Case, match: Match) -> Doubts:
 
 
 def no_history(case: Case, match: Match) -> Doubts:
-    """Lines tell the odd call, and nothing of what was called before it; or no frames tell calls of one op apart."""
+    """Doubt a cause where logs show the outlier's collective but not the ones before it; or no frames distinguish collectives of one op."""
     finding, ranks = case.finding, case.incident.ranks
     if match.cause not in _OF_PROGRAMS or finding.stuck.view is None:
         return
@@ -246,7 +246,7 @@ def no_history(case: Case, match: Match) -> Doubts:
 
 
 def not_here(case: Case, match: Match) -> Doubts:
-    """Nothing was collected of ranks for whom the named one may wait in its turn."""
+    """Doubt a named rank that may itself be waiting for ranks of which nothing was collected."""
     gone = not_collected(case.incident, case.statements) - set(match.culprits)
     placed = any(case.statements.of(r, DumpObserved) for r in match.culprits)
     own_words = any(i.rank in match.culprits and i.kind in ("log", "exit", "stack") for i in match.evidence)

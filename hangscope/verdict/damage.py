@@ -18,7 +18,7 @@ BY_TEXT = frozenset({"crashed_rank", "early_exit", "model_mismatch", "init_hang"
 
 
 def damaged_files(incident: Incident) -> set[str]:
-    """Return the files whose bytes are not what was written, as far as notes tell."""
+    """Return the files that notes report as damaged."""
     return {note.file.split("!/")[0] for note in incident.notes if note.code in CODES and note.file}
 
 

@@ -1,4 +1,4 @@
-"""From findings and rules to one verdict: who, what, why, how sure, and what speaks against it."""
+"""From findings and rules to one verdict: who, what, why, how sure, and the evidence against it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CROWD = 4  # a guess may name at most this part of the job's ranks, or one
 
 @dataclass(slots=True)
 class Judgement:
-    """A verdict with the status of the job and what the report says around it."""
+    """A verdict with the status of the job and the rest of what a report shows."""
 
     status: str
     verdict: Verdict | None
@@ -40,10 +40,7 @@ class Judgement:
 
 
 def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
-    """Return the verdict on a case and the status of its job; `views` are how far the members of each group came.
-
-    What text without dumps says beyond the verdict goes into its explanation.
-    """
+    """Return the verdict on a case and the status of its job; `views` are the frontiers of each group. Without dumps, further facts from the logs go into the explanation."""
     judgement = _judged(case, views)
     dumped = any(record.dump_file for record in case.incident.ranks.values())
     if judgement.verdict is None or dumped:
@@ -91,7 +88,7 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
 
 
 def _names_a_crowd(case: Case, match: Match) -> bool:
-    """Return whether a match accuses many without proof: who names half of a job's ranks names nobody."""
+    """Return whether a match names many ranks without proof: naming half of a job's ranks identifies nobody."""
     number, ranks = len(match.culprits), len(case.incident.ranks)
     if number < 2 or number * CROWD <= ranks:
         return False
@@ -102,7 +99,7 @@ def _names_a_crowd(case: Case, match: Match) -> bool:
 
 
 def _by_a_moving_job(case: Case, match: Match) -> bool:
-    """Return whether calls alone tell of a wait that may have lasted a moment only."""
+    """Return whether dumps alone show a wait that may have been momentary."""
     finding = case.finding
     if finding.change.votes > 1:
         return False  # ranks of one role went different ways: no later moment undoes that

@@ -42,7 +42,7 @@ def in_library_terms(case: Case, match: Match) -> Match:
 
 
 def _reported_frame(case: Case, match: Match) -> Frame | None:
-    """Return the user's line at which a stack or traceback shows a culprit, or of a call that no rank came out of: any rank."""
+    """Return the user's line at which a stack or traceback shows a culprit, or any rank if no rank left the call."""
     ranks = match.culprits or (*case.statements.ranks(RankException),)
     seen_at = (case.statements.whereabouts.get(rank) for rank in ranks[:4])
     stacks = [where.stack for where in seen_at if where is not None and where.inside]
@@ -82,7 +82,7 @@ def _advice(
 
 
 def _depth(rule: Rule, stack: Stack) -> int:
-    """Return how many frames lie outside of the outermost one that a rule is about: the fewest are the library that the user wrote in."""
+    """Return how many frames are outside the outermost one that a rule matches; the library that the user called directly has the fewest."""
     outside = enumerate(reversed(stack))
     return next((i for i, frame in outside if any(p.matches(frame) for p in rule.frames)), 1 << 20)
 
@@ -101,7 +101,7 @@ def _situation(case: Case, match: Match, own: Stack, peer: Stack) -> Situation:
 
 
 def _lines(rules: Sequence[Rule], words: dict[str, str]) -> list[str]:
-    """Return the advice of rules, each with its link behind the first sentence."""
+    """Return the advice of rules, each with its link after the first sentence."""
     lines = []
     for rule in rules:
         for place, line in enumerate(rule.advice):

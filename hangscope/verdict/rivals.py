@@ -39,7 +39,7 @@ _LOOKALIKES = {
 
 @dataclass(frozen=True, slots=True)
 class Rivals:
-    """The explanations beside the verdict's: those that remain possible, and those that a fact excludes."""
+    """The other explanations: those that remain possible, and those that a fact excludes."""
 
     possible: tuple[Hypothesis, ...]
     ruled_out: tuple[RuledOut, ...]
@@ -81,7 +81,7 @@ def rivals(case: Case, match: Match, others: Sequence[Match], verdict: Verdict) 
 def _candidates(
     match: Match, others: Sequence[Match], verdict: Verdict
 ) -> Iterator[tuple[str, Sequence[int], str]]:
-    """Yield cause, ranks and reason of each explanation beside the verdict's; those of a lookalike are its own ranks."""
+    """Yield cause, ranks and reason of each other explanation; a lookalike cause is about the verdict's own ranks."""
     if match.cause in _LOOKALIKES and not match.rivals:
         cause, why = _LOOKALIKES[match.cause]
         yield cause, verdict.culprit_ranks, why
@@ -123,7 +123,7 @@ def _excluded(case: Case, match: Match, verdict: Verdict, cause: str, ranks: tup
 
 
 def _end_of(case: Case, cause: str, ranks: tuple[int, ...]) -> str:
-    """Return what is known of the ends of these ranks that speaks against a cause, empty where it is not known."""
+    """Return the fact about how these ranks ended that excludes a cause, empty if there is none."""
     died = {death.rank: death for death in case.statements.deaths}
     for rank in ranks:
         if cause == "early_exit" and rank in died:

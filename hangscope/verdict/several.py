@@ -1,7 +1,6 @@
-"""Several faults at once: roots that no other explains, each named beside the first.
+"""Several faults at once: roots that no other root explains, named together with the first.
 
-The wait-for graph is run on as if the named ranks had done what is expected of them. Where ranks are still stuck, the other
-findings that leave no other reading are added if they free anybody but those they name: two roots are two faults.
+The wait-for graph is replayed as if the named ranks had done what is expected of them. If ranks are still stuck, the other unambiguous findings are added if they free any rank that they do not name: two roots are two faults.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MOST = 4  # faults of one freeze that are reported separately; more at once have
 
 
 def with_the_others(case: Case, best: Match) -> Match:
-    """Return the best match with those of the other roots without which ranks would still wait."""
+    """Return the best match, joined with those of other roots that are needed to free all ranks."""
     if not best.culprits or not case.explanation.rivals:
         return best
     replay, first = Replay(case.graph), set(best.culprits)
@@ -32,10 +31,7 @@ def with_the_others(case: Case, best: Match) -> Match:
 
 
 def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
-    """Return the answer about the ranks of another root, where it leaves no other reading.
-
-    A dead rank's peers abort their communicators, which completes calls of some and not of others: beside it counts tell nothing.
-    """
+    """Return the match for the ranks of another root if it is unambiguous. When a rank dies, its peers abort their communicators, which completes collectives on some of them only; so counts prove nothing next to a death."""
     ranks = set(rival.culprits) - named
     answers = match_all(replace(case, explanation=Explanation(rival)), [])
     match = next((m for m in answers if m.culprits and ranks.issuperset(m.culprits)), None)
@@ -46,7 +42,7 @@ def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
 
 
 def _joined(best: Match, added: Sequence[Match]) -> Match:
-    """Return one match that names all; cause, line and first advice are those of the first."""
+    """Return one match that names all ranks; cause, line and first advice are those of the best."""
     others = "; ".join(f"{match.why} ({match.cause})" for match in added)
     return replace(
         best,

@@ -66,11 +66,7 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
 
 
 def ended_well(case: Case) -> bool:
-    """Return whether the whole job ended with exit code 0 by its launcher's word, whatever dumps show that were made before.
-
-    One agent's word tells of its own workers: it is the whole job's where all ranks speak in its log alone, or where nearly all
-    wait, and among them one of its.
-    """
+    """Return whether the launcher reports that the whole job ended with exit code 0; dumps may have been written before. One agent reports only its own workers. It speaks for the whole job if all ranks print in its log alone, or if nearly all ranks wait, among them one of its own."""
     statements = case.statements
     if any(not harmless_at_an_end(e) for e in trouble(case)):
         return False
@@ -86,13 +82,13 @@ def ended_well(case: Case) -> bool:
 
 
 def last_answer(case: Case) -> str:
-    """Return the last line of a server that tells of its load; empty where there is none."""
+    """Return the last line in which a server reports its load; empty if there is none."""
     last = max(case.statements.all(Served), key=lambda e: (e.file, e.line), default=None)
     return " ".join(last.text.split()) if last is not None else ""
 
 
 def serves(case: Case) -> bool:
-    """Return whether a server answers in the last line that tells of its load, behind all that tells of a wait."""
+    """Return whether a server's last line about its load shows it answering, after every line about a wait."""
     last = max(case.statements.all(Served), key=lambda e: (e.file, e.line), default=None)
     if last is None or not last.well or case.graph.waiting:
         return False
@@ -110,7 +106,7 @@ def _lines(case: Case) -> list[Event]:
 
 
 def _is_the_end_of_all(case: Case, end: WorkersEnded) -> bool:
-    """Return whether all ranks speak in the log of a good end, in no other one, and not behind it; of whom it counts all, those who speak."""
+    """Return whether all ranks print in the log that reports the successful end, in no other log, and nothing after it."""
     counts_all = end.of_a_script and end.everywhere
     printed = [e for e in _lines(case) if (counts_all if e.rank is None else not e.by_launcher)]
     behind = any(e.file != end.file or (e.line > end.line and end.of_a_script) for e in printed)
@@ -153,7 +149,7 @@ def harmless_at_an_end(event: Event) -> bool:
 
 
 def trouble(case: Case) -> list[Event]:
-    """Return the lines that tell of an error, a timeout or an end."""
+    """Return the lines that report an error, a timeout or an end."""
     kinds = case.statements.kinds.items()
     found = [e for kind, events in kinds if not kind.calm and kind not in _OF_ANY_JOB for e in events]
     return [e for e in found if not (isinstance(e, Exit) and e.code == 0)]
@@ -173,6 +169,6 @@ def status_without_verdict(case: Case, views: Sequence[GroupFrontier]) -> str:
 
 
 def _equal_frontiers(views: Sequence[GroupFrontier]) -> bool:
-    """Return whether all members of every group stand at the same seq, with calls made at all."""
+    """Return whether all members of every group are at the same seq, and at least one collective was issued."""
     ends = [{member.enqueued or 0 for member in view.members.values()} for view in views]
     return all(len(seqs) <= 1 for seqs in ends) and any(map(any, ends))

@@ -1,7 +1,6 @@
 """The evidence for and against a verdict, which of it decides, and the verdict as one hypothesis.
 
-A line that is true of any freeze, such as the timeout of a rank that waited, decides nothing. What tells two explanations
-apart is one observation, and the best advice there is.
+A line that occurs in any hang, such as the timeout of a blocked rank, decides nothing. The observation that distinguishes two explanations is also the best advice.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def unique(found: Iterable[Evidence]) -> list[Evidence]:
 
 
 def _calls(case: Case) -> Iterator[Evidence]:
-    """Yield what members called at the seq that ranks are stuck at, how far the culprits came, and what they made more or less."""
+    """Yield what members issued at the seq where ranks are stuck, how far the culprits are, and what they issued in addition or skipped."""
     finding, view, seq = case.finding, case.finding.stuck.view, case.finding.stuck.seq
     if view is not None and seq is not None and finding.stuck.pair is None:
         sides: dict[CallKind | None, list[int]] = defaultdict(list)
@@ -80,7 +79,7 @@ def _calls(case: Case) -> Iterator[Evidence]:
 
 
 def _against(case: Case, match: Match) -> Iterator[Evidence]:
-    """Yield what speaks against the verdict: the launcher's own root cause, other deaths."""
+    """Yield the evidence against the verdict: the launcher's own root cause, other deaths."""
     for rank, event in sorted(case.statements.exits.items()):
         if event.first and match.culprits and rank not in match.culprits:
             text = f"the launcher reports rank {rank} as its first observed failure"
@@ -97,7 +96,7 @@ def _against(case: Case, match: Match) -> Iterator[Evidence]:
 
 
 def deciding(case: Case, match: Match, evidence: Sequence[Evidence]) -> tuple[int, ...]:
-    """Return the indexes of the evidence that tells this cause from its rivals, the most telling first."""
+    """Return the indexes of the evidence that distinguishes this cause from its rivals, the most decisive first."""
     culprits = set(match.culprits)
     anyway = {(e.file, e.line) for e in case.statements.all(*_ANYWAY) if e.rank not in culprits}
     own = {(item.text, item.rank) for item in match.evidence}

@@ -1,4 +1,4 @@
-"""Verdicts in words: who, what, why and since when; on one match, on a stop of which nothing tells the cause, and on neither."""
+"""Verdicts in words: who, what, why and since when; on a match, on a stop without a known cause, and on neither."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OTHERS = "Collect the logs of the ranks that are not in this text: the culprit 
 
 
 def unknown(case: Case, wanted: Sequence[Collect]) -> Verdict:
-    """Return the verdict on what does not tell whether a job stopped: open calls of which nothing says that they stay open, or none."""
+    """Return the verdict if the files do not show whether the job stopped: nothing is pending, or nothing proves that it stays pending."""
     waiting, stuck = tuple(case.graph.waiting), case.finding.stuck
     missing = [item.text for item in wanted]
     why = _snapshot(case)
@@ -61,7 +61,7 @@ def unknown(case: Case, wanted: Sequence[Collect]) -> Verdict:
 
 
 def _snapshot(case: Case) -> str:
-    """Return what is known where nothing shows a stop: in which collective stacks show ranks, if in any."""
+    """Return what is known if nothing proves a stop: the collective in which stacks show ranks, if any."""
     ranks_at: dict[str, list[int]] = {}
     for rank, where in case.stacks.items():
         if where.inside:
@@ -73,7 +73,7 @@ def _snapshot(case: Case) -> str:
 
 
 def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
-    """Return the verdict on a stop of which nothing tells the cause: who waited, in which call, since when."""
+    """Return the verdict on a stop without a known cause: who waited, in which collective, since when."""
     open_calls = unknown(case, wanted)
     kind = stop.call or case.finding.stuck.kind
     seq = stop.seq if stop.seq is not None else case.finding.stuck.seq

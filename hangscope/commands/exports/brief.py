@@ -28,8 +28,8 @@ Examples:
     help="At most N bytes; every section keeps its first lines.",
 )
 def brief(paths: tuple[str, ...], limit: int, quiet: bool, **options: Any) -> None:
-    """Print a brief for an expert or a coding agent: the verdict, what speaks for and against it, the ranks side by side.
+    """Print a brief for an expert or a coding agent: the verdict, the evidence for and against it, the ranks side by side.
 
-    Every statement has the file and line that it rests on. The most decisive facts come first.
+    Every statement names the file and line that support it. The most decisive facts come first.
     """
     print_text(read(paths, quiet, options).to_brief(limit))

@@ -16,7 +16,7 @@ ROWS = 400  # a diff with more differing rows than a page can hold is cut, and s
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Rows that are shown, or folded behind how many there are and what they are."""
+    """Rows that are shown, or folded into one line that says how many there are."""
 
     rows: tuple[DiffRow, ...]
     folded: str = ""
@@ -38,7 +38,7 @@ class DiffList:
 
 
 def diff_list(diff: CallDiff) -> DiffList:
-    """Return the diff with what is alike folded, but for some calls around each difference."""
+    """Return the diff with identical rows folded, except some around each difference."""
     rows = diff.rows[-(ROWS if diff.differences <= MANY else FEW_ROWS) :]
     matters = [bool(row.differs) or is_open(row) for row in rows]
     near = [any(matters[max(0, i - CONTEXT) : i + CONTEXT + 1]) for i in range(len(rows))]
@@ -72,7 +72,7 @@ def diff_list(diff: CallDiff) -> DiffList:
 
 
 def _ahead(rows: Sequence[DiffRow]) -> Iterator[tuple[int, int]]:
-    """Yield the runs of completed calls that only the first column made: how far it went on alone."""
+    """Yield the runs of completed collectives that only the first column issued: how far it continued alone."""
     start = None
     for i, row in enumerate([*rows, None]):
         alone = (

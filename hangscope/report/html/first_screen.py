@@ -24,7 +24,7 @@ LONG_HEADLINE = 120
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One side in Where: who, in which call, and the frames that tell, the innermost first."""
+    """One side in Where: who, in which collective, and the deciding frames, innermost first."""
 
     role: str
     title: str

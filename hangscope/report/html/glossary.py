@@ -1,4 +1,4 @@
-"""The words of the page that a reader may not know, one sentence each: shown where they first stand, and listed at its end."""
+"""The words of the page that a reader may not know, one sentence each: shown where they first occur, and listed at the end of the page."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def build_page(document: Document) -> Page:
 
 
 def _mesh(topology: TopologyData | None) -> str:
-    """Return how a rank's number tells its place, for the script: `dp:64:8,tp:8:1`; empty where it does not."""
+    """Return how a rank's place in the mesh follows from its number, for the script: `dp:64:8,tp:8:1`; empty if it does not."""
     dimensions = topology.dimensions if topology is not None else ()
     if any(d.stride is None for d in dimensions):
         return ""

@@ -1,4 +1,4 @@
-"""The merged stacks as the page lists them: one row a branch, frames of libraries folded behind how many there are."""
+"""The merged stacks as the page lists them: one row per branch, with library frames folded into their number."""
 
 from __future__ import annotations
 

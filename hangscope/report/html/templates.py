@@ -1,4 +1,4 @@
-"""The page's templates: compiled where the package was built with this jinja2, else read as they stand in `report_templates/`.
+"""The page's templates: compiled where the package was built with this jinja2, otherwise read from `report_templates/`.
 
 Lexing and compiling them takes longer than a small report's analysis. `.ci/hatch_build.py` compiles them into the wheel with
 jinja2's own compiler; a checkout, or an installation with another jinja2 than it was built with, compiles them as it goes.

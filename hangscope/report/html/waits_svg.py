@@ -185,7 +185,7 @@ def _back_edges(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> list[
 def _layers(
     names: Sequence[str], edges: Sequence[tuple[str, str]]
 ) -> tuple[dict[tuple[str, str], list[str]], list[list[str]]]:
-    """Return the stops of each edge, one per column, and the columns, each name behind its longest path.
+    """Return the stops of each edge, one per column, and the columns, each name in the column of its longest path.
 
     An edge that skips columns gets a stop in each, which keeps a row free: the line runs past the nodes.
     """

@@ -1,4 +1,4 @@
-r"""Text without what may stand within a name or a token and hide it from a search: escape codes, marks that are not seen, encodings.
+r"""Text without what can hide a name or a token from a search: escape codes, invisible characters, encodings.
 
 `api%5Fkey=...`, `\u0022password\u0022:`, `password&quot;:&quot;`, a token with a zero-width character in it, a name in full-width letters.
 """

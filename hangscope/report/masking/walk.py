@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def change_texts(value: T, change: Callable[[str], str], kept: Container[str] = ()) -> T:
-    """Return a value in which every string went through `change`, but keys of dictionaries and what is under those `kept`."""
+    """Return a value with every string changed, except keys of dictionaries and the values under those in `kept`."""
     return cast(T, _changed(value, change, kept))
 
 

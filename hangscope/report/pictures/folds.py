@@ -1,6 +1,6 @@
 """The rank map folded: one row per host, or per coordinate of a dimension of the mesh, and how the stall spread over them.
 
-Times are those at which each rank entered the call it never left, in ms behind the first of the job.
+Times are those at which each rank entered the collective that it never left, in ms after the first rank of the job.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def folds(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> tupl
 
 
 def _since(subject: Subject) -> dict[int, float]:
-    """Return when each rank stalled, in ms behind the first."""
+    """Return when each rank stalled, in ms after the first."""
     made = {
         rank: call.created
         for rank in subject.graph.waiting

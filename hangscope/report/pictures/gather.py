@@ -20,7 +20,7 @@ from hangscope.report.subject import Subject
 
 
 def page_data(subject: Subject, source: SourceFolder | None = None) -> PageData:
-    """Return the page's data; `source` is where the job's code lies, if the user named it."""
+    """Return the page's data; `source` is the folder of the job's code, if the user named it."""
     folding = Folding(subject)
     classes = folding.classes()
     mesh = mesh_of(subject)

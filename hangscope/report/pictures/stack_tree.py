@@ -1,7 +1,6 @@
 """The stacks of all ranks as one tree of common beginnings, as MPI's STAT draws it.
 
-A branch is a run of frames, outermost first, and the ranks (global) that are in all of them, so that a thousand ranks fold
-to as many branches as there are places where they stand. Branches are listed depth first; time is linear in the frames of
+A branch is a run of frames, outermost first, and the ranks (global) that are in all of them, so that a thousand ranks fold to as many branches as there are different places. Branches are listed depth first; time is linear in the frames of
 the stacks that differ.
 """
 
@@ -17,7 +16,7 @@ from hangscope.model.rankset import compress, ranks_phrase
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """Frames that `ranks` (ascending) all stand in; `depth` counts the forks above it."""
+    """Frames that all of `ranks` (ascending) are in; `depth` counts the forks above it."""
 
     depth: int
     ranks: tuple[int, ...]
@@ -76,7 +75,7 @@ def _forks(node: _Node) -> list[_Node]:
 
 
 def tree_text(branches: Sequence[Branch]) -> str:
-    """Return the tree as lines: frames that the same ranks go through stand below each other, forks are indented."""
+    """Return the tree as lines: frames of the same ranks are below each other, forks are indented."""
     lines = []
     for branch in branches:
         indent = "  " * branch.depth

@@ -59,7 +59,7 @@ def mesh_of(subject: Subject) -> Mesh | None:
 
 
 def _stride(groups: list[tuple[int, ...]], place: Mapping[int, int]) -> int | None:
-    """Return how far apart neighbours of a dimension are, None where a rank's number does not tell its coordinate."""
+    """Return how far apart neighbours of a dimension are, None if a rank's coordinate does not follow from its number."""
     stride, size = groups[0][1] - groups[0][0], len(groups[0])
     if stride < 1 or any(rank // stride % size != at for rank, at in place.items()):
         return None
@@ -76,7 +76,7 @@ def topology(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> T
 
 
 def _spread(subject: Subject, mesh: Mesh, steps: Mapping[int, int]) -> tuple[str, ...]:
-    """Return in which coordinates the named ranks, and those that wait for them directly, stand together."""
+    """Return which coordinates the named ranks, and those that wait for them directly, have in common."""
     lines = []
     named = sorted(subject.culprits)
     if len(named) > 1 and (common := mesh.shared(named)):

@@ -1,7 +1,6 @@
-"""Who waits for whom, as the report tells it: the analysis's wait-for graph with the verdict's root.
+"""Who waits for whom: the analysis's wait-for graph with the verdict's root.
 
-The root is what the headline says it is: the named ranks as a node of their own, although a rank that made another call is
-*in* the call that the others wait in; without a named rank the call, or the circle, in which all waiting ends.
+The root is what the headline says it is: the named ranks as a node of their own, although a rank that issued another collective is *in* the one that the others wait in; without a named rank, the collective or the cycle in which all waiting ends.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from hangscope.report.subject import Subject
 
 @dataclass(frozen=True, slots=True)
 class VerdictCall:
-    """The call of a verdict that text alone tells."""
+    """The collective of a verdict that only logs show."""
 
 
 Drawn = Node | VerdictCall
@@ -87,7 +86,7 @@ def _edges(subject: Subject) -> Edges:
 
 
 def _through(subject: Subject, node: Node, kept: dict[Node, bool]) -> dict[Drawn, bool]:
-    """Return the hosts and kept calls that a call waits for, straight or behind calls that are not kept."""
+    """Return the CPU threads and kept collectives that a collective waits for, directly or through collectives that are not kept."""
     found: dict[Drawn, bool] = {}
     seen = {node}
     work = [(node, False)]
@@ -104,7 +103,7 @@ def _through(subject: Subject, node: Node, kept: dict[Node, bool]) -> dict[Drawn
 
 
 def _logged_edges(subject: Subject) -> Edges:
-    """Return the verdict as a graph, where only text tells who waits."""
+    """Return the verdict as a graph if only logs show who waits."""
     verdict = subject.verdict
     if verdict is None or not verdict.waiting_ranks:
         return {}

@@ -119,7 +119,7 @@ class CandidatePart:
 
 @dataclass(frozen=True, slots=True)
 class FrontierRow:
-    """Ranks that came equally far on one group (seqs)."""
+    """Ranks with the same frontier on one group (seqs)."""
 
     ranks: str
     enqueued: int | None
@@ -154,7 +154,7 @@ class RankPart:
 
 @dataclass(frozen=True, slots=True)
 class BranchPart:
-    """A branch of the merged stacks: frames, outermost first, that all of `ranks` stand in; `depth` counts the forks above."""
+    """A branch of the merged stacks: frames, outermost first, that all of `ranks` are in; `depth` counts the forks above."""
 
     depth: int
     ranks: str

@@ -1,6 +1,6 @@
 """The pictures of the page as data: the calls side by side, who waits for whom, the map of ranks, the mesh, the clock.
 
-Nothing here knows of pixels. Ranks are global; where they are text they are written `0-2,5`.
+Nothing here depends on pixels. Ranks are global; where they are text they are written `0-2,5`.
 """
 
 from __future__ import annotations
@@ -123,8 +123,7 @@ class StateLegend:
 class FoldRow:
     """A host, or a coordinate, or several alike: how many ranks are in each state, in the order of `ROLES`.
 
-    `near` ranks wait for the root directly, `behind` behind others; `first_ms` and `last_ms` say when they stalled, behind
-    the first rank of the job.
+    `near` ranks wait for the root directly, `behind` indirectly; `first_ms` and `last_ms` say when they stalled, after the first rank of the job.
     """
 
     name: str

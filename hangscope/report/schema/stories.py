@@ -1,4 +1,4 @@
-"""What the page tells of one cause: a story for each kind of fault, the sides of a divergence, and lines of source.
+"""What the page shows of one cause: a story for each kind of fault, the sides of a divergence, and lines of source.
 
 Ranks are global; where they are text they are written `0-2,5`. Frames are innermost first.
 """
@@ -33,7 +33,7 @@ class SidePart:
 
 @dataclass(frozen=True, slots=True)
 class SnippetLine:
-    """One line of source; `hit` is the line that the label speaks of."""
+    """One line of source; `hit` is the line that the label refers to."""
 
     number: int
     text: str
@@ -94,7 +94,7 @@ class PairStory:
 
 @dataclass(frozen=True, slots=True)
 class ProgressRow:
-    """How far ranks came on one group (seqs; None: not known)."""
+    """How far ranks are on one group (seqs; None: not known)."""
 
     ranks: str
     role: str

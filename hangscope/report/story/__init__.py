@@ -1,1 +1,1 @@
-"""One story per cause: what picture tells it."""
+"""One story per cause: the picture that shows it."""

@@ -13,7 +13,7 @@ _CALLS = 5
 
 
 def order(subject: Subject, classes: Sequence[Behaviour]) -> OrderStory | None:
-    """Return the last calls of the side whose order is odd beside those of a side that it waits for, or None."""
+    """Return the last collectives of the side with the different order and of a side that it waits for, or None."""
     stuck = [b for b in classes if len(b.program) and b.role in ("culprit", "waiting")]
     named = next((b for b in stuck if b.role == "culprit"), None) or (stuck[0] if stuck else None)
     if named is None:

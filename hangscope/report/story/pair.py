@@ -1,4 +1,4 @@
-"""A send and its receive, of which one half is missing or different."""
+"""A send and its matching recv, one of which is missing or different."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hangscope.report.subject import Subject, site_of, sizes_of, state_word
 
 
 def pair(subject: Subject, classes: Sequence[Behaviour]) -> PairStory | None:
-    """Return both halves and what the rank did that lacks its half, or None where no pair is known."""
+    """Return the send and the recv, and what the rank did instead that did not issue its own; None if no pair is known."""
     node = subject.node
     if not isinstance(node, PairInstance) or node not in subject.graph.pairs:
         return None

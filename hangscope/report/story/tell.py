@@ -137,7 +137,7 @@ def known(subject: Subject, classes: Sequence[Behaviour]) -> KnownStory | None:
 
 
 def _apart(subject: Subject) -> list[str]:
-    """Return where ranks came differently far, though nobody is seen to wait."""
+    """Return where ranks have different frontiers although none is seen waiting."""
     lines = []
     for view in subject.views.values():
         reached: dict[int, list[int]] = {}
@@ -194,7 +194,7 @@ STORIES: dict[str, tuple[Teller, ...]] = {
 
 
 def tell(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
-    """Return the story of an incident; None where the call diff tells it, or nothing is stuck.
+    """Return the story of an incident; None if the call diff shows it, or nothing is stuck.
 
     Where no call is known at all, what is known is the story of any cause.
     """

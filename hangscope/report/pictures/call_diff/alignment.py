@@ -16,7 +16,7 @@ _LEADING = 16
 
 @dataclass(slots=True)
 class Alignment:
-    """How one program lies against a base.
+    """How one program aligns with a base.
 
     `start` and `own_start`: the first rows of the base and of the other that can be compared. `matched` and `paired` give the other's row of a
     base row: the same call, or a different call at the same place. `inserted[i]`: the other's rows before base row i.
@@ -35,7 +35,7 @@ class Alignment:
 
 
 def align(base: Program, other: Program) -> Alignment:
-    """Return how `other` lies against `base`: their common beginning first, then the longest runs in common."""
+    """Return how `other` aligns with `base`: their common beginning first, then the longest runs in common."""
     begin, own_begin = _common_window(base, other)
     a, b = base.tokens[begin:], other.tokens[own_begin:]
     result = Alignment(begin, own_begin)
@@ -104,7 +104,7 @@ def _collectives(program: Program, purpose: int) -> np.ndarray:
 
 
 def _pair(result: Alignment, base: Program, other: Program, rows: range, own_rows: range) -> None:
-    """Pair calls that stand at the same place of the same group and differ; the rest is inserted or left out."""
+    """Pair different collectives at the same place of the same group; the others are inserted or skipped."""
     rest = list(own_rows)
     for row in rows:
         for place, own in enumerate(rest):

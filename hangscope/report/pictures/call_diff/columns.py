@@ -55,12 +55,12 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
 
 
 def in_order(one: Behaviour, other: Behaviour) -> float:
-    """Return how much of the longer program lies in the same order in both, 0 to 1: stages of a pipeline make the same calls in turns."""
+    """Return which part of the longer program is in the same order in both, 0 to 1: pipeline stages issue the same collectives in turns."""
     return len(align(one.program, other.program).matched) / max(1, len(one.program), len(other.program))
 
 
 def _is_in(subject: Subject, behaviour: Behaviour, node: Node) -> bool:
-    """Return whether a class is stuck in this very call, which tells nothing of an order."""
+    """Return whether a class is stuck in this very collective, which shows nothing about an order."""
     call = subject.first_open(behaviour.ranks[0])
     return call is not None and call.node == node
 

@@ -167,7 +167,7 @@ def _insertions(
     row: int,
     made: list[frozenset[int]],
 ) -> list[tuple[DiffCell, ...]]:
-    """Return the rows of calls that stand before a row of the base and that the base does not have."""
+    """Return the rows of collectives that come before a row of the base and that the base does not have."""
     result: list[tuple[DiffCell, ...]] = []
     for column, alignment in enumerate(alignments, 1):
         program = chosen[column].program
