@@ -113,7 +113,7 @@ def entry_of(document: Document, paths: list[str], recorded: float, report: str 
         waiting_file=_name(waiting.file) if waiting is not None else "",
         waiting_line=waiting.line if waiting is not None else 0,
         waiting_function=waiting.name if waiting is not None else "",
-        duration_s=(strip.stood_s or 0.0) if strip is not None else 0.0,
+        duration_s=(strip.stalled_s or 0.0) if strip is not None else 0.0,
         rank_hours=(strip.rank_hours or 0.0) if strip is not None else 0.0,
         versions=f"hangscope {document.tool_version}",
         report=report,

@@ -122,7 +122,7 @@ def stay_blocked(case: Case, match: Match) -> set[int]:
         return set()
     freed = {*match.culprits, *_unseen(case, match)}
     left = Replay(case.graph).stuck(freed) - freed
-    return left if len(left) > LEFT * len(case.graph.waiting) else set()
+    return set(left) if len(left) > LEFT * len(case.graph.waiting) else set()
 
 
 def leaves_waiting(case: Case, match: Match) -> Doubts:

@@ -15,7 +15,7 @@ from tests.verdicts import blame, judged, level, said
 @pytest.mark.parametrize(
     ("fault", "way", "most", "why"),
     [
-        ("gpu_stall", "one node only", "low", "of its peers then complete collectives unevenly"),
+        ("gpu_stall", "one node only", "low", "of their peers then complete collectives unevenly"),
         ("missing_bucket", "one node only", "medium", "members of the group were not seen"),
         ("crashed_signal", "a quarter gone", "low", "the named rank may be waiting for"),
     ],
