@@ -36,7 +36,7 @@ from hangscope.explain.generate.mismatches import first_mismatch
 from hangscope.explain.generate.pair_faults import unequal_pair
 from hangscope.explain.predict import Replay
 from hangscope.explain.statements.bounds import behind
-from hangscope.explain.suspects import suspects
+from hangscope.explain.suspects import suspects, the_only_suspect
 from hangscope.explain.text.hypotheses import told
 from hangscope.explain.tie_breaker import decided
 from hangscope.model import incident
@@ -51,6 +51,8 @@ def explain(aligned: Aligned) -> Explanation:
     lagging, of_a_device = device_lag(aligned)
     found = _of_calls(aligned, of_a_device)
     weighed = [*_by_calls(aligned, found, lagging), *_by_text(aligned)]
+    if not weighed and (only := the_only_suspect(aligned)) is not None:
+        weighed = [Weighed(only, Source.CALLS, 0.0)]
     if not weighed:
         return Explanation(Nothing(), from_text=True, suspects=suspects(aligned, Nothing()))
     weighed.sort(key=lambda w: -w.score)  # of equals the first, which is of the more certain kind

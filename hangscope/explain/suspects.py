@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hangscope.explain.aligned import Aligned
-from hangscope.explain.finding import Circular, Finding, Lagging, Stalled
+from hangscope.explain.aligned import Aligned, reached_from
+from hangscope.explain.finding import Circular, Finding, Lagging, Nothing, Stalled, Unseen
 
 
 def suspects(aligned: Aligned, best: Finding) -> tuple[int, ...]:
@@ -16,6 +16,16 @@ def suspects(aligned: Aligned, best: Finding) -> tuple[int, ...]:
     if not found and best.stuck.view is not None and isinstance(best, Lagging | Stalled):
         found = set(best.stuck.view.members)
     return tuple(sorted(found)) if len(found) < len(aligned.incident.ranks) else ()
+
+
+def the_only_suspect(aligned: Aligned) -> Unseen | None:
+    """Return the finding that the one rank is at fault to which the calls narrow it down, although nothing of it was collected."""
+    found = suspects(aligned, Nothing())
+    node = aligned.first_instance(found) if len(found) == 1 else None
+    if node is None:
+        return None
+    explains = reached_from(root for root in aligned.roots("unseen") if root.ranks == found)
+    return aligned.reached_by(Unseen(found, aligned.stuck_in(node, found), guess=True), explains)
 
 
 def _beyond(aligned: Aligned) -> set[int]:
