@@ -11,7 +11,7 @@ from hangscope.explain.finding import Explanation, Finding, Nothing
 from hangscope.explain.statements.odd_lines import OddLine
 from hangscope.explain.statements.statements import Statements, Whereabouts
 from hangscope.ingest.nccl.warn import NcclWarn
-from hangscope.knowledge.callsite import user_frame
+from hangscope.knowledge.callsite import user_frame, user_frames
 from hangscope.knowledge.library import Knowledge, own_knowledge
 from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.dataclass import dataclass
@@ -76,7 +76,16 @@ class Case:
         """
         top = {rank: (w.stack[0].name, w.stack[0].file) for rank, w in self.stacks.items() if w.stack}
         places, rare = Counter(top.values()), max(1, len(top) // 8)
-        return [r for r in ranks if r in top and not self.stacks[r].inside and places[top[r]] <= rare]
+        away = [r for r in ranks if r in top and not self.stacks[r].inside and places[top[r]] <= rare]
+        return [r for r in away if not self._at_its_call(r)]
+
+    def _at_its_call(self, rank: int) -> bool:
+        """Return whether a rank's stack is at the line from which its last recorded call was issued: the host waits there for its result."""
+        record, lines = self.incident.ranks[rank], user_frames(self.stacks[rank].stack)
+        queues = [q for q in (*record.queues.values(), *record.p2p.values()) if len(q)]
+        last = max(queues, key=lambda queue: int(queue.order[-1]), default=None)
+        made = user_frames(self.incident.kinds[int(last.kind[-1])].stack) if last is not None else ()
+        return bool(made) and made == lines
 
     def stack_of(self, kind: CallKind | None, ranks: Iterable[int]) -> Stack:
         """Return where a call was made: its frames, or the stack or traceback of the first of `ranks` that stands in a call."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from hangscope.align.waitgraph import Untold
 from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.explain.finding import Nothing, Unseen
@@ -10,9 +12,12 @@ from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
-from hangscope.model.incident import State
+from hangscope.model.incident import Group, Queue, State
 from hangscope.model.rankset import agree
 
+LATE = (
+    30 * 10**9
+)  # ns by which one rank is later than all others, far more than the clocks of two hosts differ
 _LOOPBACK = ("[127.", "127.", "[::1]", "::1")
 
 
@@ -70,6 +75,62 @@ def came_late(case: Case) -> Match | None:
         f"Find what delayed {who(culprits, 'the late rank')} (checkpoint, validation, compilation, data) and move it out of the step, or give that group a longer timeout.",
         strength=2 if culprits else 0,
         evidence=[timeouts[0], complete, *idle],
+    )
+
+
+def arrived_late(case: Case) -> Match | None:
+    """Nothing hangs by the dumps, and one rank entered a collective long after all others: who waited there lost that time."""
+    seen = any(record.dump_file for record in case.incident.ranks.values())
+    if not seen or case.graph.waiting or case.statements.deaths or not isinstance(case.finding, Nothing):
+        return None
+    found = [late for group in case.incident.groups if (late := _first_late(case, group)) is not None]
+    if not found:
+        return None
+    _, gap, rank, queue, row = min(found, key=lambda late: late[:3])
+    kind = case.incident.kinds[int(queue.kind[row])]
+    entered = (
+        f"entered {kind.op} seq {int(queue.seq[row])} {gap / 1e9:.0f} s after all other members of its group"
+    )
+    return answer(
+        "slow_rank",
+        (rank,),
+        f"rank {rank} {entered}, which waited for it; every collective completed",
+        f"Find what delayed rank {rank} before that collective (checkpoint, validation, compilation, data) and move it out of the step.",
+        evidence=[case.recorded(rank, f"rank {rank} {entered}")],
+        frame=case.frame_of(kind),
+        frame_rank=rank,
+    )
+
+
+def _first_late(case: Case, group: Group) -> tuple[int, int, int, Queue, int] | None:
+    """Return the first time that one member of a group came late to a collective: when, by how much (ns), who, and its row.
+
+    Whoever waits for it comes late elsewhere, but later. How long a rank takes to start is not asked.
+    """
+    records = [case.incident.ranks[rank] for rank in group.ranks]
+    queues = [record.queues[group.gid] for record in records if len(record.queues.get(group.gid, ()))]
+    if len(queues) < max(2, len(group.ranks)):
+        return None
+    first, end = max(2, *(int(q.seq[0]) for q in queues)), min(int(q.seq[-1]) for q in queues) + 1
+    rows = [slice(*np.searchsorted(q.seq, (first, max(first, end)))) for q in queues]
+    times = [q.created[own] for q, own in zip(queues, rows, strict=True)]
+    if len({len(column) for column in times}) > 1 or not len(times[0]):
+        return None
+    last, before, who_came = times[0], np.zeros_like(times[0]), np.zeros(len(times[0]), np.int64)
+    for place, column in enumerate(times[1:], start=1):
+        who_came = np.where(column > last, place, who_came)
+        last, before = np.maximum(last, column), np.maximum(before, np.minimum(last, column))
+    late = np.flatnonzero((last - before > LATE) & (before > 0))
+    if not late.size:
+        return None
+    at = int(late[last[late].argmin()])
+    place = int(who_came[at])
+    return (
+        int(last[at]),
+        int(last[at] - before[at]),
+        queues[place].rank,
+        queues[place],
+        rows[place].start + at,
     )
 
 

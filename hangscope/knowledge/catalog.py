@@ -274,6 +274,7 @@ ORDER = (
     "ends.process.died",
     "init.never_formed",
     "left_over.came_late",
+    "left_over.arrived_late",
     "left_over.made_after_the_end",
     "ends.process.left_quietly",
     "pairs.unpaired",

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
-from hangscope.explain.finding import Explanation, Finding
+from hangscope.explain.finding import Explanation, Finding, Lagging
 from hangscope.explain.predict import Replay
+from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.model.rankset import ranks_phrase
 
 MOST = 4  # faults of one freeze that are reported separately; more at once have one common cause, which is searched first
@@ -38,7 +39,10 @@ def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
     if match is None or match.strength < 2:
         return None
     by_events = match.cause == "crashed_rank" or any(item.kind in ("stack", "log") for item in match.evidence)
-    return match if by_events or not case.statements.deaths else None
+    view, died = rival.stuck.view, {death.rank for death in case.statements.deaths}
+    if isinstance(rival, Lagging) and view is not None and not died.isdisjoint(view.members):
+        by_events = any(case.statements.of(rank, Xid, CudaError) for rank in ranks)
+    return match if by_events or not died else None
 
 
 def _joined(best: Match, added: Sequence[Match]) -> Match:

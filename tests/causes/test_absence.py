@@ -120,3 +120,14 @@ def test_the_only_stack_that_was_taken_shows_the_silent_rank_alive(tmp_path: Pat
     report = told(tmp_path, logs, world_size=4)
     assert blame(report) == ("hang", "stuck_rank", (2,))
     assert "embed.py:71" in report.to_text(width=300)
+
+
+def test_the_only_rank_that_calls_can_wait_for_is_named_although_others_were_not_collected(
+    tmp_path: Path,
+) -> None:
+    groups = {"0": ("default_pg", range(6)), "1": ("dp", (0, 1, 2, 5)), "2": ("dp", (3, 4))}
+    recorders = job(6, groups=groups)[:3]
+    for recorder in recorders:
+        recorder.call("all_reduce", "1", times=12, line=41).call("all_reduce", "1", line=41, state="started")
+    report = judged(tmp_path, recorders)
+    assert blame(report) == ("hang", "crashed_rank", (5,)) and level(report) == "low"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from tests.dump_writer import job
 from tests.small_jobs import ODD_ONES, due, frozen, loop
 from tests.text_lines import CLOSED, short, timeout, told
-from tests.verdicts import blame, judged, level
+from tests.verdicts import blame, judged, level, said
 
 LAST = 25  # the number of the call behind twelve rounds of two
 
@@ -204,3 +204,16 @@ def test_where_as_many_ended_well_as_failed_nobody_left_early(tmp_path: Path) ->
 
 BAR = "Map:  48%|####8     | 5301221/11000000 [30:00<32:30, 2921.4 examples/s]"
 STEPS = "train:  48%|####8     | 480/1000 [30:00<32:30,  1.41s/it]"
+
+
+def test_a_rank_that_came_long_after_all_others_was_slow_where_nothing_hangs() -> None:
+    recorders = loop(4)
+    for recorder in recorders:
+        recorder.time_ns += 60 * 10**9 if recorder.rank == 2 else 0
+    report = frozen(recorders, (), lambda r, is_odd: due(r, "completed"))
+    assert blame(report) == ("no_hang", "slow_rank", (2,)) and "60 s after all other members" in said(report)
+
+
+def test_several_tasks_that_were_aborted_are_victims(tmp_path: Path) -> None:
+    lines = [f"srun: error: gpu01: task {rank}: Aborted (core dumped)" for rank in (0, 1)]
+    assert blame(told(tmp_path, {"slurm.out": lines}, world_size=4))[2] == ()

@@ -144,3 +144,10 @@ def test_a_death_explains_no_lag_in_a_group_that_it_is_no_member_of(tmp_path: Pa
     lines |= {"rank1": raised(1, "ValueError: no target"), "rank4": [_last_numbers(recorders, 4)]}
     assert culprits(judged(tmp_path / "other", alive, **lines)) == (1, 4)
     assert culprits(judged(tmp_path / "untold", alive, **{**lines, "rank4": ["[rank4]: step 5"]})) == (1,)
+
+
+def test_a_death_in_its_group_explains_a_lag_that_only_a_watchdog_reports(tmp_path: Path) -> None:
+    """The peers of a dead rank abort their communicators, which completes collectives of some and not of others."""
+    recorders = two_pipelines(lagging=4)
+    lines = {"rank3": raised(3, "ValueError: no target"), "rank4": [_last_numbers(recorders, 4)]}
+    assert 4 not in culprits(judged(tmp_path, recorders, **lines))

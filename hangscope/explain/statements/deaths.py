@@ -178,9 +178,12 @@ def _sweeps(statements: Statements) -> tuple[list[Exit], list[Exit]]:
 def _not_alone(event: Exit, statements: Statements) -> bool:
     """Return whether a signal ended all processes of a table in one moment, or its abort was not the first one.
 
-    Whoever sent it meant all of them; it is watchdogs that abort one process behind another. A list of containers has no times.
+    Whoever sent it meant all of them; it is watchdogs that abort one process behind another. Lists of containers and tasks have no times.
     """
-    others = [e for e in statements.exits.values() if e.via in ("table", "docker") and e is not event]
+    others = [e for e in statements.exits.values() if e is not event]
+    if event.code in _ABORTS and any(e.code in _ABORTS and e.time is event.time is None for e in others):
+        return True
+    others = [e for e in others if e.via in ("table", "docker")]
     if others and event.via == "docker":
         return all(e.code == event.code for e in others)
     beside = [e.code == event.code and (e.time or inf) <= (event.time or -inf) + CLOCK_SKEW for e in others]
