@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import atheris  # type: ignore[import-not-found,unused-ignore]
 
 with atheris.instrument_imports(include=["hangscope.ingest"]):
-    from hangscope.ingest.recorder.interning import Interner
+    from hangscope.ingest.recorder.members import Interner
     from hangscope.ingest.workers.text_files import read_log, read_ras, read_stacks
     from hangscope.ingest.workers.wire_check import check_wire
 

@@ -20,7 +20,7 @@ from hangscope.report.report import Report
 if TYPE_CHECKING:
     from hangscope.analysis import Analysis
     from hangscope.ingest.files.sources import SourceFile
-    from hangscope.ingest.recorder.interning import Interner
+    from hangscope.ingest.recorder.members import Interner
     from hangscope.ingest.workers.log_reading import LogReading
     from hangscope.ingest.workers.reading import Reading
     from hangscope.knowledge.library import Knowledge
@@ -64,7 +64,7 @@ def analyze(
     """
     from hangscope.ingest.files.run_evidence import read_evidence
     from hangscope.ingest.files.sources import find_files
-    from hangscope.ingest.recorder.interning import Interner
+    from hangscope.ingest.recorder.members import Interner
     from hangscope.ingest.workers.children import read_files
     from hangscope.knowledge.site import knowledge_with
 

@@ -9,7 +9,6 @@ from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import CallKind
 from hangscope.model.rankset import agree
 
-_POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
 _TOGETHER = "Where two ranks exchange data, post the send and the recv in one batch_isend_irecv."
 
 

@@ -6,7 +6,7 @@ from hangscope.causes.case import Case, Match, answer, at, of_odd_line, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import ROOTED, describe
 from hangscope.explain.finding import Absent, Different, Extra
-from hangscope.ingest.job_logs.held import Computing, Held
+from hangscope.ingest.job_logs.activity import Computing, Held
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence

@@ -14,15 +14,20 @@ from hangscope.ingest.evidence import snapshots, text_evidence
 from hangscope.ingest.evidence.attempts import drop_copies
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.pages import last_pages
-from hangscope.ingest.evidence.plausible_size import largest_world, left_out
-from hangscope.ingest.evidence.told_size import size_in_content
+from hangscope.ingest.evidence.text_evidence import TextEvidence
+from hangscope.ingest.evidence.world_size import largest_world, left_out, size_in_content
 from hangscope.ingest.files.naming import attempt_of, rank_of_dump
-from hangscope.ingest.groups import GroupIndex
+from hangscope.ingest.groups import GroupIndex, roles
 from hangscope.ingest.queues import QueueBuilder
 from hangscope.ingest.recorder.members import MAX_RANKS
-from hangscope.ingest.roles import roles
 from hangscope.ingest.workers.reading import Reading
 from hangscope.model.incident import Absence, Incident, Input, RankRecord
+
+_RECORDED_UNDER_DETAIL = Note(
+    "detail_recording",
+    "recorded under TORCH_DISTRIBUTED_DEBUG=DETAIL, which stops a call that does not fit its peers' before it is recorded: dumps alone cannot show such a hang",
+    hint="the logs name the calls of both sides",
+)
 
 
 def assemble(
@@ -41,30 +46,9 @@ def assemble(
     notes += _no_such_attempt(attempt, attempts | text.attempts)
     claims += text.claims_beside({c.rank for c in claims})
     chosen, unchanged, stale = snapshots.choose(claims, notes)
-    index = GroupIndex(chosen)
     if any(detail_helpers(claim.recording) for claim in chosen.values()):
-        notes.append(
-            Note(
-                "detail_recording",
-                "recorded under TORCH_DISTRIBUTED_DEBUG=DETAIL, which stops a call that does not fit its peers' before it is recorded: dumps alone cannot show such a hang",
-                hint="the logs name the calls of both sides",
-            )
-        )
-    size = _world_size(index, chosen, text.world_size, world_size)
-    limit = largest_world(evident := len(chosen.keys() | text.ranks()), world_size)
-    if size > limit:
-        notes.append(left_out(size, evident, limit))
-        chosen = {rank: claim for rank, claim in chosen.items() if rank < limit}
-        text.leave_out(limit)
-        index, size = GroupIndex(chosen, limit), limit
-    if world_size is not None and size > world_size:
-        notes.append(
-            Note(
-                "world_size",
-                f"the inputs tell of {size} ranks, more than the {world_size} that were given; {size} is taken",
-                hint="check --world-size, or whether the folder holds two jobs",
-            )
-        )
+        notes.append(_RECORDED_UNDER_DETAIL)
+    index, size = _groups(chosen, text, world_size, notes)
     index.complete(size)
     queues = QueueBuilder(index, [chosen[rank].recording for rank in sorted(chosen)])
     ranks = _records(size, chosen, unchanged, queues)
@@ -87,6 +71,30 @@ def assemble(
         momentary=size == len(chosen)
         and (snapshots.of_one_moment(chosen.values(), readings) or snapshots.of_a_moving_job(chosen, claims)),
     )
+
+
+def _groups(
+    chosen: dict[int, Claim], text: TextEvidence, wanted: int | None, notes: list[Note]
+) -> tuple[GroupIndex, int]:
+    """Return the groups and the size of the job; what speaks for more ranks than any job has is taken out."""
+    index = GroupIndex(chosen)
+    size = _world_size(index, chosen, text.world_size, wanted)
+    limit = largest_world(evident := len(chosen.keys() | text.ranks()), wanted)
+    if size > limit:
+        notes.append(left_out(size, evident, limit))
+        for rank in [rank for rank in chosen if rank >= limit]:
+            del chosen[rank]
+        text.leave_out(limit)
+        index, size = GroupIndex(chosen, limit), limit
+    if wanted is not None and size > wanted:
+        notes.append(
+            Note(
+                "world_size",
+                f"the inputs tell of {size} ranks, more than the {wanted} that were given; {size} is taken",
+                hint="check --world-size, or whether the folder holds two jobs",
+            )
+        )
+    return index, size
 
 
 def _dumps(readings: Sequence[Reading], notes: list[Note]) -> list[Claim]:

@@ -8,7 +8,7 @@ the world's ranks where there is no other group, with 2.15 the places 0 to n - 1
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from hangscope.ingest.detail_checks import detail_helpers
@@ -207,3 +207,39 @@ def _partitions(family: list[Group], world_size: int) -> list[list[tuple[int, ..
         if all(len(base) == 1 for base in bases) and len(set.union(*bases)) == len(family):
             found.append([tuple(first + k * stride for k in range(size)) for (first,) in bases])
     return found
+
+
+_ROLE_WORDS = (
+    ("ep", ("expert_model", "expert_tensor", "expert", "_ep", "moe")),
+    ("tp", ("tensor_model", "tensor_parallel", "mesh_tp", "_tp", "tensor")),
+    ("pp", ("pipeline", "mesh_pp", "_pp")),
+    ("cp", ("context_parallel", "mesh_cp", "_cp", "ulysses", "sequence_parallel", "_sp")),
+    ("fsdp", ("fsdp", "shard")),
+    ("dp", ("data_parallel", "mesh_dp", "_dp", "replicate", "ddp", "data")),
+)
+
+
+def roles(groups: Iterable[Group], world_size: int) -> list[Group]:
+    """Return the groups with their role (`Group.role`); None where neither name nor layout tells it."""
+    named = [replace(g, role=_by_name(g, world_size)) for g in groups]
+    bare = {g.gid: stride for g in named if g.role is None and (stride := _stride(g)) is not None}
+    ordered = sorted(set(bare.values()))
+    by_stride = dict(zip(ordered, _BY_STRIDE.get(len(ordered), ()), strict=False))
+    return [replace(g, role=by_stride.get(bare[g.gid])) if g.gid in bare else g for g in named]
+
+
+#: the roles of a layout's dimensions from the narrowest stride to the widest, by how many there are
+_BY_STRIDE = {2: ("tp", "dp"), 3: ("tp", "dp", "pp")}
+
+
+def _by_name(group: Group, world_size: int) -> str | None:
+    text = f"{group.desc} {group.name}".lower()
+    if group.desc == "default_pg" or (group.members_known and len(group.ranks) == world_size > 1):
+        return "world"
+    return next((role for role, words in _ROLE_WORDS if any(word in text for word in words)), None)
+
+
+def _stride(group: Group) -> int | None:
+    """Return the one distance between a group's neighbours, or None: too few members, or no regular layout."""
+    steps = {b - a for a, b in zip(group.ranks, group.ranks[1:], strict=False)}
+    return steps.pop() if len(steps) == 1 and group.members_known and not group.desc else None

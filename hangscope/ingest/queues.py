@@ -1,6 +1,6 @@
 """From a rank's recording to its queues: the calls split by group, their kinds numbered for the whole job.
 
-Ranks of one role share their columns (`interning.py`), so they share the split as well: at 16,384 ranks it is made a
+Ranks of one role share their columns (`members.py`), so they share the split as well: at 16,384 ranks it is made a
 handful of times, and only the enqueue times are a rank's own.
 """
 

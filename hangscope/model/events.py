@@ -8,6 +8,7 @@ line states and decides no cause.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
@@ -40,6 +41,8 @@ class Event:
     by_launcher: ClassVar[bool] = False
     prints_group_rank: ClassVar[bool] = False
     calm: ClassVar[bool] = False
+    size_field: ClassVar[str] = ""
+    rank_fields: ClassVar[tuple[str, ...]] = ()
     #: the single lines that say it, and patterns that catch more of its fields where they match (ingest/lines/forms.py)
     forms: ClassVar[tuple[Any, ...]] = ()
     also: ClassVar[tuple[Any, ...]] = ()
@@ -71,16 +74,30 @@ class Event:
         by_launcher: bool = False,
         prints_group_rank: bool = False,
         calm: bool = False,
+        size_field: str = "",
+        rank_fields: tuple[str, ...] = (),
     ) -> None:
-        """Take note of what holds for a kind. It is called as its class: `StoreTimeout` is store_timeout; "": a base of kinds."""
+        """Take note of what holds for a kind. It is called as its class: `StoreTimeout` is store_timeout; "": a base of kinds.
+
+        `size_field` has the number of ranks of a group, the numbers in `rank_fields` are ranks.
+        """
         if (
             "kind" not in cls.__dict__
         ):  # `dataclass` makes every class twice, the second time with what the first one has
             cls.kind = _CAPITAL.sub(r"_\1", cls.__name__).lower() if kind is None else kind
             cls.same_by, cls.by_launcher = same_by, by_launcher
             cls.prints_group_rank, cls.calm = prints_group_rank, calm
+            cls.size_field, cls.rank_fields = size_field, rank_fields
         if cls.kind:
             _CLASSES[cls.kind] = cls
+
+    def least_sizes(self) -> Iterator[int]:
+        """Yield numbers of ranks that the job has at least by what this says."""
+        if self.size_field:
+            yield getattr(self, self.size_field) or 0
+            return
+        for name in ("group_rank", *self.rank_fields):
+            yield from (number + 1 for number in _numbers(getattr(self, name)))
 
     @classmethod
     def of(cls, line: Any, **fields: Any) -> Self:
@@ -92,6 +109,17 @@ class Event:
     def class_of(kind: Any) -> type[Event] | None:
         """Return the class of a kind by its name."""
         return _CLASSES.get(kind) if isinstance(kind, str) else None
+
+
+def _numbers(value: Any) -> Iterator[int]:
+    """Yield the numbers in a field: itself, those of a tuple, the keys of a mapping or the tuples in it."""
+    if isinstance(value, int):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _numbers(item if isinstance(item, tuple) else key)
+    else:
+        yield from value or ()
 
 
 def in_leap_year(month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0) -> float | None:

@@ -16,7 +16,7 @@ from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.deaths import doubt
 from hangscope.explain.text.excerpt import beyond_the_text, not_collected, without_a_log
-from hangscope.ingest.job_logs.held import Computing
+from hangscope.ingest.job_logs.activity import Computing
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.model.dataclass import dataclass

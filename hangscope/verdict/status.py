@@ -12,7 +12,7 @@ from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, JobCo
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.good_ends import Served
-from hangscope.ingest.job_logs.launchers.deepspeed import Spawned
+from hangscope.ingest.job_logs.launchers.starts import Spawned
 from hangscope.ingest.job_logs.line_groups import ERROR
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.job_logs.progress import Progress

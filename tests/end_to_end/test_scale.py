@@ -23,8 +23,7 @@ import hangscope
 from hangscope.analysis import analyse
 from hangscope.ingest.assemble import assemble
 from hangscope.ingest.recorder import flight_recorder
-from hangscope.ingest.recorder.interning import Interner
-from hangscope.ingest.recorder.members import Members, parse_members
+from hangscope.ingest.recorder.members import Interner, Members, parse_members
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers import reader
 from hangscope.ingest.workers.reading import Reading

@@ -12,7 +12,7 @@ import pytest
 from hangscope.align.matching import hard_keys, site_keys
 from hangscope.export.pack import pack
 from hangscope.ingest.assemble import assemble
-from hangscope.ingest.recorder.interning import Interner
+from hangscope.ingest.recorder.members import Interner
 from hangscope.ingest.workers import reader
 from hangscope.ingest.workers.reading import Reading
 from hangscope.ingest.workers.wire_check import BadAnswer, check_wire

@@ -1,4 +1,4 @@
-from hangscope.ingest.roles import roles
+from hangscope.ingest.groups import roles
 from hangscope.model.incident import Group
 
 

@@ -14,8 +14,8 @@ from hangscope.explain.finding import Absent
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.stop import PROOFS
+from hangscope.ingest.job_logs.activity import Held
 from hangscope.ingest.job_logs.endings import Exit
-from hangscope.ingest.job_logs.held import Held
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.knowledge.callsite import is_user, user_frame
 from hangscope.model.incident import Frame, Incident, Stack

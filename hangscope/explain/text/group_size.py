@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hangscope.explain.statements.statements import Statements
-from hangscope.ingest.job_logs.announced import Announced
 from hangscope.ingest.job_logs.excerpt import Excerpt
+from hangscope.ingest.job_logs.launchers.starts import Announced
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.debug_pages import NoAnswer

@@ -15,7 +15,7 @@ from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.sides import stood
 from hangscope.ingest.job_logs.faults import NoProgress
-from hangscope.ingest.job_logs.progress import LoopLength, Progress
+from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.hccl import HcclTimeout
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -101,17 +101,6 @@ def apart_from_its_peers(incident: Incident, statements: Statements) -> Differen
         return None
     events = (*aborted.values(), *errors(others, statements))
     return Different(tuple(aborted), stood(others[0], statements), events=events)
-
-
-def batches(statements: Statements) -> dict[int, Progress | LoopLength]:
-    """Return each rank's line on how many steps its loop has or had, or its last of progress that says so, from the second half on."""
-    found = dict[int, Progress | LoopLength](statements.by_rank(LoopLength))
-    for rank in statements.ranks(Progress):
-        counted = [e for e in statements.of(rank, Progress) if e.total]
-        last = max(counted, key=lambda e: e.line, default=None)
-        if last is not None and (last.done or (last.step or 0) <= (last.total or 0) <= 2 * (last.step or 0)):
-            found[rank] = last
-    return found
 
 
 def stuck(statements: Statements) -> bool:

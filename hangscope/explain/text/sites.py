@@ -24,7 +24,6 @@ from hangscope.knowledge.callsite import is_user, user_frames
 from hangscope.model.incident import Incident
 
 _POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
-_LEAST = 3  # stacks of which one may be the odd one
 #: calls that make a group, and wait for its members alone
 _FORMING = frozenset(
     {"new_group", "new_subgroups", "new_subgroups_by_enumeration", "init_device_mesh", "split_group"}

@@ -25,12 +25,12 @@ from hangscope.ingest.torch_logs.c10d import (
     DumpObserved,
     DumpSignal,
     HeartbeatTimeout,
+    Nccl2Timeout,
     ProcessDown,
     WatchdogStatus,
     WatchdogTimeout,
 )
 from hangscope.ingest.torch_logs.desync import Desync
-from hangscope.ingest.torch_logs.nccl2 import Nccl2Timeout
 from hangscope.ingest.torch_logs.store import GatherUnfilled
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (

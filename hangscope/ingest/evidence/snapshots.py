@@ -102,22 +102,16 @@ def choose(
         # Looks at one process that stands still show a last call made in the same nanosecond, and are no news.
         if others and (len(same) < len(others) or not best.last_created):
             files = ", ".join(c.file for c in others)
+            code, text = (
+                "two_files_one_rank",
+                f"and {files} all claim rank {rank}; the latest of them is analysed",
+            )
             if len(same) == len(others):
-                notes.append(
-                    Note(
-                        "same_rank_twice",
-                        f"also speaks for rank {rank}, with the same frontier as {files}",
-                        best.file,
-                    )
+                code, text = (
+                    "same_rank_twice",
+                    f"also speaks for rank {rank}, with the same frontier as {files}",
                 )
-            else:
-                notes.append(
-                    Note(
-                        "two_files_one_rank",
-                        f"and {files} all claim rank {rank}; the latest of them is analysed",
-                        best.file,
-                    )
-                )
+            notes.append(Note(code, text, best.file))
     for claim in stale_among(chosen):
         stale.append(claim)
         del chosen[claim.rank]

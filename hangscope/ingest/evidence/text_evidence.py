@@ -14,10 +14,9 @@ from hangscope.errors import Note
 from hangscope.ingest.evidence.attempts import without_earlier
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.misplaced_lines import misplaced
-from hangscope.ingest.evidence.numbered_logs import without_job_numbers
 from hangscope.ingest.evidence.processes import Processes
 from hangscope.ingest.evidence.stack_owners import numbered, unplaced
-from hangscope.ingest.evidence.told_size import sizes
+from hangscope.ingest.evidence.world_size import without_job_numbers
 from hangscope.ingest.files.naming import rank_of_log
 from hangscope.ingest.job_logs.endings import CleanupSignal
 from hangscope.ingest.nccl.comm import Communicator
@@ -174,7 +173,12 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
         if event.rank is not None and event.host:
             text.hosts.setdefault(event.rank, event.host)
     text.leave_out(MAX_RANKS)
-    text.world_size = max([max(text.ranks(), default=-1) + 1, *(n for e in text.events for n in sizes(e))])
+    text.world_size = max(
+        [
+            max(text.ranks(), default=-1) + 1,
+            *(n for e in text.events for n in e.least_sizes() if n <= MAX_RANKS),
+        ]
+    )
     return text
 
 

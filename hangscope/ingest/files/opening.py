@@ -95,30 +95,13 @@ class _Patient(io.BufferedReader):
         return b"".join(parts)
 
 
-class _Unpacked(io.RawIOBase):
-    """The plain bytes of a compressed file, which can go back to its start; no more of them than its size justifies."""
+class _Unpacked(text_forms.FromTheStart):
+    """The plain bytes of a compressed file; no more of them than its size justifies."""
 
     def __init__(self, raw: BinaryIO) -> None:
-        self._raw = raw
         self._limit = max(UNPACKED_FLOOR, UNPACKED_TIMES * _size(raw))
-        self.seek(0)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if (offset, whence) != (0, io.SEEK_SET):
-            raise io.UnsupportedOperation("a compressed file is read from its start")
-        self._raw.seek(0)
-        self._restart()
-        self._position = 0
-        return 0
+        raw.seek(0)
+        super().__init__(raw)
 
     def readinto(self, buffer: Any) -> int:
         data = self._more(len(buffer))
@@ -127,13 +110,6 @@ class _Unpacked(io.RawIOBase):
             raise OSError(f"it unpacks to more than {self._limit:,} bytes, which its size does not justify")
         buffer[: len(data)] = data
         return len(data)
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-    def _restart(self) -> None:
-        raise NotImplementedError
 
     def _more(self, wanted: int) -> bytes:
         raise NotImplementedError
@@ -149,6 +125,7 @@ class GzipStream(_Unpacked):
     _EMPTY_MEMBERS = 10_000
 
     def _restart(self) -> None:
+        super()._restart()
         self._member: Any = None
         self._rest, self._empty = b"", 0
 
@@ -190,6 +167,7 @@ class _Zstd(_Unpacked):
         super().__init__(raw)
 
     def _restart(self) -> None:
+        super()._restart()
         self._reader = self._decompressor.stream_reader(self._raw, read_across_frames=True, closefd=False)
 
     def _more(self, wanted: int) -> bytes:

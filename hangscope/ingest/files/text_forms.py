@@ -32,7 +32,7 @@ def encoding_of(head: bytes) -> str | None:
     return None
 
 
-class _FromTheStart(io.RawIOBase):
+class FromTheStart(io.RawIOBase):
     """A stream made of another one, which can be read again from its start and sought nowhere else."""
 
     def __init__(self, raw: BinaryIO) -> None:
@@ -40,12 +40,15 @@ class _FromTheStart(io.RawIOBase):
         self._restart()
 
     def readable(self) -> bool:
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
+        """Return True: it can go back to its start."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go back to the start."""
         if (offset, whence) != (0, io.SEEK_SET):
             raise io.UnsupportedOperation("this file is read from its start")
         self._raw.seek(0)
@@ -53,9 +56,11 @@ class _FromTheStart(io.RawIOBase):
         return 0
 
     def tell(self) -> int:
+        """Return how many bytes were read."""
         return self._position
 
     def close(self) -> None:
+        """Close the stream that it is made of, too."""
         self._raw.close()
         super().close()
 
@@ -63,7 +68,7 @@ class _FromTheStart(io.RawIOBase):
         self._position = 0
 
 
-class Unpadded(_FromTheStart):
+class Unpadded(FromTheStart):
     """The bytes of an unbuffered local file without its leading NULs and without holes of `LEAST_HOLE` bytes or more."""
 
     def _restart(self) -> None:
@@ -114,7 +119,7 @@ def _place(file: int, start: int, what: int, end: int) -> int:
         return end if error.errno == errno.ENXIO or what == os.SEEK_HOLE else start
 
 
-class AsUtf8(_FromTheStart):
+class AsUtf8(FromTheStart):
     """The text of a UTF-16 file as UTF-8; what cannot be decoded becomes U+FFFD."""
 
     def __init__(self, raw: BinaryIO, encoding: str) -> None:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _TASKS_SHOWN = 64
 _RANK_SET = regex(r"\bRANK=(\d{1,7})\b")  # an argument `--rank` may be of a matrix
-_RANK_ARGUMENT = regex(r"(?<![\w-])--rank[ =](\d{1,7})\b")
 _LIGHTNING_RANK = regex(r"\[rank: (\d{1,6})\] Child process")
 _SLURM_TIME = regex(r" AT \d{4}-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)")
 _REPLICA = regex(r"_DP[1-9]")

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangscope.ingest.job_logs.faults import Xid
-from hangscope.ingest.lines.parser import LineParser
+from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.model.dataclass import dataclass

@@ -17,8 +17,7 @@ from importlib.resources import files
 from typing import Any
 
 from hangscope.ingest.job_logs.engines import process_of
-from hangscope.ingest.lines.forms import integer
-from hangscope.ingest.lines.parser import LineParser
+from hangscope.ingest.lines.forms import LineParser, integer
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.nccl.hccl import ToldRank
 from hangscope.ingest.recorder.members import MAX_RANKS

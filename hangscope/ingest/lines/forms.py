@@ -19,7 +19,6 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from hangscope.ingest.lines.parser import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event, hints_of
@@ -91,6 +90,41 @@ def required_text(pattern: str) -> str:
     return best
 
 
+class LineParser:
+    """Turns lines into events. It sees the lines with one of its literals, and while `wants_more` every line.
+
+    `literals` are byte strings of seven bytes or more (shorter ones cost a pass over the file each). `feed` may keep state;
+    what of several lines is being read is `_open`.
+    """
+
+    literals: tuple[bytes, ...]
+    _open: Any = None
+
+    @property
+    def wants_more(self) -> bool:
+        """Return whether the next line is wanted whatever it holds."""
+        return bool(self._open)
+
+    def feed(self, line: Line) -> Iterable[Event]:
+        """Return the events that this line completes."""
+        raise NotImplementedError
+
+    def close(self) -> Iterable[Event]:
+        """Return the events that only the end of the file completes."""
+        return ()
+
+
+class BulkParser(LineParser):
+    """A parser that reads lines of one form which repeats endlessly from the bytes themselves."""
+
+    def run(self, block: bytes, start: int, number: int) -> int:
+        """Read as many lines of the form as follow each other from `start`, the beginning of line `number`, on.
+
+        Returns where the first line begins that is to be read like any other: `start` itself where this one is.
+        """
+        raise NotImplementedError
+
+
 class FormParser(LineParser):
     """Reads the forms of all kinds of event that a module declares; of each kind the first that matches counts."""
 
@@ -109,15 +143,18 @@ class FormParser(LineParser):
         return [event for events in found.values() for event in events]
 
 
-@cache
-def _forms(modules: tuple[ModuleType, ...]) -> tuple[tuple[type[Event], Form], ...]:
-    return tuple(
-        (kind, form)
-        for module in modules
+def kinds_of(module: ModuleType) -> list[type[Event]]:
+    """Return the kinds of event that a module declares."""
+    return [
+        kind
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Event) and kind.__module__ == module.__name__
-        for form in kind.forms
-    )
+    ]
+
+
+@cache
+def _forms(modules: tuple[ModuleType, ...]) -> tuple[tuple[type[Event], Form], ...]:
+    return tuple((kind, form) for module in modules for kind in kinds_of(module) for form in kind.forms)
 
 
 def _events(kind: type[Event], form: Form, line: Line, match: re.Match[str]) -> Sequence[Event]:
@@ -125,14 +162,14 @@ def _events(kind: type[Event], form: Form, line: Line, match: re.Match[str]) -> 
     more = form.read(line, match) if form.read is not None else {}
     if more is None or isinstance(more, (Event, Sequence)):
         return [more] if isinstance(more, Event) else more or ()
-    caught: dict[str, Any] = dict(_typed(kind, match))
+    caught: dict[str, Any] = dict(typed(kind, match))
     for pattern in kind.also:
         if (found := pattern.search(line.text)) is not None:
-            caught |= _typed(kind, found)
+            caught |= typed(kind, found)
     return [kind.of(line, **{**caught, **form.known, **more})]
 
 
-def _typed(kind: Any, match: re.Match[str]) -> Iterator[tuple[str, Any]]:
+def typed(kind: Any, match: re.Match[str]) -> Iterator[tuple[str, Any]]:
     """Yield the fields that a match's groups are named after, with values of the declared types."""
     hints = hints_of(kind)
     for name, text in match.groupdict().items():

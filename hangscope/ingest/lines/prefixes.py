@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 from typing import Any, TypeVar
 
-from hangscope.ingest.lines.layer_readers import take_glog
 from hangscope.ingest.lines.layers import CLOCK, CODE, peel
+from hangscope.ingest.lines.stamps import GLOG, take
 from hangscope.model.codec import MAX_NUMBER
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -112,11 +112,11 @@ def strip_prefix(raw: str, number: int = 1, file: str = "") -> Line:
 
 def _read_common(match: re.Match[str], found: dict[str, Any], origin: list[str]) -> None:
     """Take torchrun's and torch's own prefixes from one match."""
-    local, _, rank, level, month, day, h, m, s, fraction, pid, code, line = match.groups()
+    local, _, rank, *header = match.groups()
     found["rank"] = int(rank)
     if local:
         found["local_rank"] = int(local)
         origin.append(f"{local}/")
     origin.append(rank)
-    if level:
-        take_glog(found, level, month, day, h, m, s, fraction, pid, code, line)
+    if header[0]:
+        take(found, GLOG, header)

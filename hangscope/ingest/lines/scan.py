@@ -17,9 +17,9 @@ from operator import itemgetter
 from typing import Any, BinaryIO
 
 from hangscope.errors import Note
+from hangscope.ingest.lines.forms import BulkParser, LineParser
 from hangscope.ingest.lines.literals import finder_of
 from hangscope.ingest.lines.mend import LIMIT, mend
-from hangscope.ingest.lines.parser import BulkParser, LineParser
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.lines.records import unwrapped
 from hangscope.ingest.lines.split import pieces

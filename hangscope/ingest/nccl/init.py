@@ -8,7 +8,14 @@ from 2.29.2.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.nccl import init
+from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.line import version_tuple
+from hangscope.ingest.nccl.process import Process
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -43,24 +50,15 @@ START_BEFORE_BOOTSTRAP = (2, 23)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NcclInit(Event, calm=True):
-    """One step in a communicator's life as one process prints it, or (`phase` process) where that process is.
+class NcclInit(Event, calm=True, size_field="nranks"):
+    """One step in a communicator's life as one process prints it, or (`phase` process) that process's first word.
 
-    `phase`: process, start, bootstrap, complete, abort or destroy.
+    `phase`: process, start, bootstrap, complete, abort or destroy; `bus_id` is that of the process's GPU.
     """
 
     phase: str
-    comm: str | None = None
-    local_id: str | None = None
-    comm_id: str | None = None
-    comm_rank: int | None = None
     nranks: int | None = None
     bus_id: str | None = None
-    cuda_dev: int | None = None
-    parent: str | None = None
-    color: int | None = None
-    split: int | None = None
-    ip: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +143,48 @@ def rank_without_color(message: str) -> int | None:
     """Return the rank that took part in a split without joining a part of it, or None for other messages."""
     match = _NO_COLOR.search(message)
     return int(match["rank"]) if match else None
+
+
+def describe(comm: Communicator, life: init.LifeLine, process: Process) -> None:
+    """Fill in what the first line of a communicator's life tells of it, and of which it was made."""
+    comm.comm_rank, comm.nranks, comm.cuda_dev = life.comm_rank, life.nranks, life.cuda_dev
+    comm.bus_id, comm.comm_id, comm.color, comm.api = life.bus_id, life.comm_id, life.color, life.api
+    if life.parent is None:
+        return
+    parent = process.live.get(life.parent)
+    comm.split_printed = life.split is not None
+    if parent is None:
+        comm.split = life.split or 0
+        return
+    comm.parent = parent.comm.local_id
+    comm.split = life.split if life.split is not None else parent.comm.children + 1
+    parent.comm.children = max(parent.comm.children + 1, comm.split)
+
+
+def count_split_without_color(process: Process, rank: int) -> None:
+    """Count a split that this process took part in without joining, so that later ordinals agree."""
+    tracks = [t for t in process.live.values() if t.comm.comm_rank == rank and not t.comm.is_split]
+    if tracks:
+        max(tracks, key=lambda t: t.comm.nranks or 0).comm.children += 1
+
+
+def step_of(line: Line, process: Process, comm: Communicator) -> Event:
+    """Return the event of the step that a communicator's life has come to."""
+    step = {"phase": comm.phase, "nranks": comm.nranks, "bus_id": comm.bus_id}
+    return event_of(line, process, init.NcclInit, step, comm.comm_rank)
+
+
+def passed_bootstrap(line: Line, process: Process, comm: Communicator) -> Event:
+    """Note that a communicator is past its bootstrap, and return the event of it."""
+    comm.phase = "bootstrap"
+    return step_of(line, process, comm)
+
+
+def event_of(
+    line: Line, process: Process, kind: type[Event], fields: dict[str, Any], group_rank: int | None = None
+) -> Event:
+    """Return an event of a process, whose host and number win over those of the line's prefix."""
+    event = line.event(kind, group_rank, **fields)
+    return replace(
+        event, host=process.host or line.host, pid=process.pid if process.pid is not None else line.pid
+    )

@@ -48,8 +48,7 @@ class Joined:
     `recordings`: copies with `rank`, `groups` and `config` (name -> members, None where not all are known)
     filled in. `rank_of_process` leaves out processes that drive several ranks. `members_of_group`: global
     ranks in the order of their rank in that communicator, None where a member is not known. `name_of`:
-    local_id -> group name. `never_split`: `PARENT/split N` -> the ranks of the parent that were not seen to
-    take part in that split, though others were (up to 2.22 they may be waiting in it).
+    local_id -> group name.
     """
 
     recordings: list[Recording] = field(default_factory=list)
@@ -57,7 +56,6 @@ class Joined:
     members_of_group: dict[str, tuple[int | None, ...]] = field(default_factory=dict)
     name_of: dict[str, str] = field(default_factory=dict)
     inits: dict[str, InitState] = field(default_factory=dict)
-    never_split: dict[str, tuple[int, ...]] = field(default_factory=dict)
     host_of_ip: dict[str, str] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
 
@@ -187,7 +185,7 @@ def _init_state(name: str, part: list[Place], nranks: int, after_bootstrap: bool
 
 
 def _splits(final: dict[str, list[Place]], joined: Joined) -> None:
-    """Tell who was not seen in a split, and fill its one empty place where one process alone is missing."""
+    """Fill the one empty place of a split where one process alone was not seen in it."""
     parts: dict[tuple[str, int], list[str]] = defaultdict(list)
     took_part: dict[str, dict[int | None, int]] = defaultdict(dict)
     for name, part in final.items():
@@ -200,8 +198,6 @@ def _splits(final: dict[str, list[Place]], joined: Joined) -> None:
     for (parent, split), names in sorted(parts.items()):
         members = [rank for rank in joined.members_of_group[parent] if rank is not None]
         missing = [rank for rank in members if took_part[parent].get(rank, 0) < split]
-        if missing:
-            joined.never_split[f"{parent}/split {split}"] = tuple(missing)
         holes = [
             (name, i)
             for name in names

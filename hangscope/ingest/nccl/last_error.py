@@ -10,49 +10,28 @@ it turns lines around or leaves out the mark: what nobody but NCCL says is read 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
-from hangscope.ingest.lines.parser import LineParser
-from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.blocks import Found, block
+from hangscope.ingest.lines.forms import says
 from hangscope.ingest.nccl.line import NcclLine
 from hangscope.ingest.nccl.warn import NcclWarn, classify
 from hangscope.model.events import Event
-
-_MARK = "Last error:"
-_UNMISTAKABLE = ("Duplicate GPU detected :", "Got completion from peer ")
-_LINES = 6  # in which the payload must follow; other writers' lines may stand between
+from hangscope.model.regex import regex
 
 
-class LastErrorParser(LineParser):
-    """Makes an `nccl_warn` of the payload of "Last error:", as if NCCL's own warning stood there."""
-
-    literals = (b"Last error:", *(text.encode() for text in _UNMISTAKABLE))
-
-    def __init__(self) -> None:
-        self._open: dict[str, int] = {}
-
-    def feed(self, line: Line) -> Iterable[Event]:
-        """Take the payload from the line of the mark, or from the next one of the same writer."""
-        if any(text in line.text for text in _UNMISTAKABLE) and "NCCL WARN" not in line.text:
-            self._open.pop(line.origin, None)
-            return _warning(line, line.text.strip())
-        at = line.text.find(_MARK)
-        if at >= 0:
-            payload = line.text[at + len(_MARK) :].strip()
-            if not payload:
-                self._open[line.origin] = _LINES
-                return ()
-            self._open.pop(line.origin, None)
-            return _warning(line, payload)
-        if line.origin in self._open and line.text.strip():
-            del self._open[line.origin]
-            return _warning(line, line.text.strip())
-        self._open = {origin: left - 1 for origin, left in self._open.items() if left > 1}
-        return ()
+def _warning(found: Found) -> Iterator[Event]:
+    """Yield the payload as if NCCL's own warning stood there."""
+    fields = classify(NcclLine("WARN", (found.last("payload") or "").strip()))
+    if fields is not None and fields["fault"] != "other":
+        yield found.parts[-1][0].event(NcclWarn, **fields)
 
 
-def _warning(line: Line, payload: str) -> list[Event]:
-    fields = classify(NcclLine("WARN", payload))
-    if fields is None or fields["fault"] == "other":
-        return []
-    return [line.event(NcclWarn, **fields)]
+LAST_ERROR = block(
+    says("Last error:"),
+    says(r"^(?!.*NCCL WARN).*Duplicate GPU detected :"),
+    says(r"^(?!.*NCCL WARN).*Got completion from peer "),
+    ends=regex(r"(?:Last error:|^(?!.*Last error:))\s*(?P<payload>\S.*)$"),
+    lines=6,
+    made=_warning,
+)

@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hangscope.errors import Note
-from hangscope.ingest.lines.parser import BulkParser
+from hangscope.ingest.lines.forms import BulkParser
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.nccl import calls, init, warn
 from hangscope.ingest.nccl.comm import Communicator
-from hangscope.ingest.nccl.life import (
+from hangscope.ingest.nccl.init import (
     count_split_without_color,
     describe,
     event_of,
-    life_fields,
     passed_bootstrap,
+    step_of,
 )
 from hangscope.ingest.nccl.line import LITERALS, NcclLine, banner_version, parse_line
-from hangscope.ingest.nccl.process import Process
-from hangscope.ingest.nccl.processes import Processes, joined_to_a_cut_head
+from hangscope.ingest.nccl.process import Process, Processes, joined_to_a_cut_head
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.model.events import Event
@@ -195,7 +194,7 @@ class NcclParser(BulkParser):
             return
         if (address := init.bootstrap_address(text)) is not None:
             if process.ip is None:
-                yield event_of(line, process, init.NcclInit, {"phase": "process", "ip": address})
+                yield event_of(line, process, init.NcclInit, {"phase": "process"})
             process.ip = address
         elif (version := banner_version(text)) is not None:
             process.version = self._version = version
@@ -230,7 +229,7 @@ class NcclParser(BulkParser):
         comm.phase, comm.last_line = life.phase, line.number
         comm.completed = comm.completed or life.phase == "complete"
         comm.comm_id = comm.comm_id or life.comm_id
-        yield event_of(line, process, init.NcclInit, life_fields(comm))
+        yield step_of(line, process, comm)
         if life.phase == "start" and init.starts_after_bootstrap(life, process.version or self._version):
             yield passed_bootstrap(line, process, comm)
         if life.ends:

@@ -19,7 +19,7 @@ _LAID_OUT = 3  # members at one distance from each other, by which that of anoth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnmadeCommunicator(Event, kind="nccl_unmade", calm=True):
+class UnmadeCommunicator(Event, kind="nccl_unmade", calm=True, size_field="nranks"):
     """A communicator that never became whole, made from the lines of all processes. Members are global ranks.
 
     `phase`: incomplete, or fewer (whole groups of processes made one less than the others). `absent_unknown` counts the absent

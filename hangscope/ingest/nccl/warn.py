@@ -30,14 +30,13 @@ class NcclWarn(Event):
     version_mismatch, size_mismatch, collective_mismatch, set_up (a proxy could not make a connection) or other; ib_error is a failed transfer of
     libfabric, too. `tier`: 1 a fault itself, of the process that printed it; 2 a path
     that failed; 3 a consequence, of which the printer is a victim. `peer_host` is a name or address without port, `peer_node` the host of that address where
-    bootstrap lines or its own warnings tell it, `address` the printer's own; `peer_rank` and `rank_a` are ranks of that communicator; `status` is an ibv_wc_status; `version` is NCCL's as a number, that of `rank_a`, who prints it, and `peer_version` that of `peer_rank`. `retrying`: it goes on trying, so that nothing failed yet.
+    bootstrap lines tell it; `peer_rank` and `rank_a` are ranks of that communicator; `status` is an ibv_wc_status; `version` is NCCL's as a number, that of `rank_a`, who prints it, and `peer_version` that of `peer_rank`. `retrying`: it goes on trying, so that nothing failed yet.
     """
 
     fault: str
     tier: int
     peer_host: str | None = None
     peer_node: str | None = None
-    address: str | None = None
     peer_rank: int | None = None
     rank_a: int | None = None
     status: int | None = None
@@ -180,7 +179,6 @@ _HCA = regex(
 )
 # No space separates `remoteGids` from the address since 2.20; `::ffff:` marks an IPv4 address.
 _REMOTE_GID = regex(r"remote ?Gids? ?(?:::ffff:)?(?P<gid>[0-9a-fA-F:.]{2,45})", re.IGNORECASE)
-_LOCAL_GID = regex(r"\blocalGid ?::ffff:(?P<gid>[0-9.]{7,15})", re.IGNORECASE)
 _TRACE = regex(
     r"^(?:\((?:\w{1,128})\) )?\S{1,512}:\d{1,7} (?:\(\w{1,128}\) )?-> (?P<result>\d{1,2})(?: [\[(]|$)"
 )
@@ -246,9 +244,6 @@ def _fields(rule: WarnRule, match: re.Match[str], message: str) -> dict[str, Any
     for name, key in _NUMBERS:
         if groups.get(name):
             fields[key] = int(groups[name])
-    own = _LOCAL_GID.search(message)
-    if own is not None:
-        fields["address"] = own["gid"]
     if groups.get("bus"):
         fields["bus_id"] = groups["bus"]
     nic = _HCA.search(message)

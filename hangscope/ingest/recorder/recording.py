@@ -3,7 +3,7 @@
 A recording is made where a file is read, often in a child process or on another machine, and crosses over as a
 *wire* form of plain builtins (`dict`, `list`, `tuple`, `str`, `int`, `bytes`), which the reader loads without looking
 up any global. A call costs 33 bytes there; what calls have in common (op, sizes, stack) is stored once per recording,
-and what recordings have in common once per job (`interning.py`).
+and what recordings have in common once per job (`members.py`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hangscope.errors import Note
 from hangscope.ingest.recorder.calls.own_sizes import OwnSizes
-from hangscope.ingest.recorder.interning import Interner
-from hangscope.ingest.recorder.members import Members
+from hangscope.ingest.recorder.members import Interner, Members
 from hangscope.model.codec import from_row, to_row
 from hangscope.model.dataclass import dataclass
 
@@ -43,6 +42,8 @@ COLUMNS = {
     "created": "q",  # ns, 0 where unknown
     "order": "q",  # the rank's running number over all its groups
 }
+#: Fields that cross over as they are.
+_PLAIN = ("source", "version", "rank", "host", "pid", "attempt", "local_rank", "task", "groups")
 #: Columns that no two ranks have in common.
 _OWN_COLUMNS = frozenset({"created"})
 
@@ -121,15 +122,7 @@ class Recording:
         """Return the plain-builtins form."""
         return {
             "wire": WIRE_VERSION,
-            "source": self.source,
-            "version": self.version,
-            "rank": self.rank,
-            "host": self.host,
-            "pid": self.pid,
-            "attempt": self.attempt,
-            "local_rank": self.local_rank,
-            "task": self.task,
-            "groups": self.groups,
+            **{name: getattr(self, name) for name in _PLAIN},
             "config": {
                 name: (desc, Members.of(ranks).runs if ranks else None)
                 for name, (desc, ranks) in self.config.items()
@@ -149,17 +142,7 @@ class Recording:
         Columns, kinds and stacks of the result must not be changed.
         """
         interner = interner or Interner()
-        recording = cls(
-            source=wire["source"],
-            version=wire["version"],
-            rank=wire["rank"],
-            host=wire["host"],
-            pid=wire["pid"],
-        )
-        recording.attempt, recording.local_rank, recording.task = (
-            wire[name] for name in ("attempt", "local_rank", "task")
-        )
-        recording.groups = wire["groups"]
+        recording = cls(**{name: wire[name] for name in _PLAIN})
         recording.config = {
             name: (desc, interner.members(runs) if runs else None)
             for name, (desc, runs) in wire["config"].items()

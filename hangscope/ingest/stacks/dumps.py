@@ -18,18 +18,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import BinaryIO
 
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.ingest.lines.titles import ranks_titled
 from hangscope.ingest.stacks.command_lines import local_ranks_of_commands, ranks_of_commands
-from hangscope.ingest.stacks.open_threads import OpenThread, finished
-from hangscope.ingest.stacks.spy_json import (
+from hangscope.ingest.stacks.open_threads import (
     FRAMES_KEPT,
     THREADS_KEPT,
+    OpenThread,
     Thread,
+    finished,
     function_name,
     looks_like_spy_json,
     spy_json,
@@ -112,16 +113,14 @@ def read_processes(stream: BinaryIO, file: str) -> list[ProcessStacks]:
 
 def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
     """Return the processes whose stacks stand in these lines; a worker's threads are added to those of its rank."""
-    workers: set[int] = set()
-    titles: dict[int, str] = {}
     groups: dict[_Who, dict[str, OpenThread]] = {}
-    titled: dict[int | None, tuple[int, ...]] = {}
-    for who, thread in _threads(lines, workers, titles, titled):
+    found = _Threads()
+    for who, thread in found.read(lines):
         known = groups.setdefault(who, {})
         if len(known) < THREADS_KEPT:
             known.pop(thread.ident, None)  # a later dump of the same thread replaces the earlier one
             known[thread.ident] = thread
-    by_title, local_by_title = ranks_of_commands(titles), local_ranks_of_commands(titles)
+    by_title, local_by_title = ranks_of_commands(found.titles), local_ranks_of_commands(found.titles)
     processes = []
     for who, threads in groups.items():
         rank, local_rank, task, pid, _ = who
@@ -130,17 +129,17 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
             local_rank = local_by_title.get(pid) if rank is None and local_rank is None else local_rank
         processes.append(ProcessStacks(rank, pid, local_rank, task, finished(list(threads.values()))))
     for process in list(processes):
-        if process.rank in titled:
+        if process.rank in found.titled:
             processes += [
-                replace(process, rank=other) for other in titled[process.rank] if other != process.rank
+                replace(process, rank=other) for other in found.titled[process.rank] if other != process.rank
             ]
-    ranks = [process for process in processes if process.pid not in workers]
+    ranks = [process for process in processes if process.pid not in found.workers]
     for process in processes:
-        if process.pid in workers and len(ranks) == 1:
+        if process.pid in found.workers and len(ranks) == 1:
             ranks[0].threads += [
                 (f"worker {process.pid}: {name}", stack, False) for name, stack, _ in process.threads
             ]
-    _place_the_one_left(ranks, titles)
+    _place_the_one_left(ranks, found.titles)
     return ranks or processes
 
 
@@ -178,69 +177,80 @@ def _lines(data: bytes, file: str) -> Iterator[Line]:
             yield Line(file, number, clean(text), text)
 
 
-def _threads(
-    lines: Iterable[Line],
-    workers: set[int],
-    titles: dict[int, str],
-    titled: dict[int | None, tuple[int, ...]],
-) -> Iterator[tuple[_Who, OpenThread]]:
-    """Yield (whose, thread) in file order.
+class _Threads:
+    """Reads the threads of a dump line by line, and whose they are.
 
-    The processes that are workers are added to `workers`, names to `titles`, and to `titled` the ranks that a title names, by the
-    first of them.
+    `workers` are processes that are workers, `titles` what processes are called by their ids; `titled` holds the ranks that a title
+    names, by the first of them.
     """
-    section: int | None = None  # rank, the first of several
-    pid: int | None = None
-    title, left, by_hand = None, 0, False
-    open_: dict[_Who, tuple[_Who, OpenThread]] = {}
-    last = _NOBODY  # whose header was read last
-    for line in lines:
-        begins = _SPY_PROCESS.match(line.text) or _header(line.text) is not None
-        if (title is not None and begins) or (by_hand and _SPY_PROCESS.match(line.text)):
+
+    def __init__(self) -> None:
+        self.workers: set[int] = set()
+        self.titles: dict[int, str] = {}
+        self.titled: dict[int | None, tuple[int, ...]] = {}
+        self._section: int | None = None  # rank, the first of several
+        self._pid: int | None = None
+        self._title: int | None = None
+        self._left, self._by_hand = 0, False
+        self._open: dict[_Who, tuple[_Who, OpenThread]] = {}
+        self._last = _NOBODY  # whose header was read last
+
+    def read(self, lines: Iterable[Line]) -> Iterator[tuple[_Who, OpenThread]]:
+        """Yield (whose, thread) in file order."""
+        for line in lines:
+            is_heading = yield from self._heading(line)
+            if not is_heading:
+                yield from self._thread(line)
+        yield from self._open.values()
+
+    def _heading(self, line: Line) -> Generator[tuple[_Who, OpenThread], None, bool]:
+        """Take what says whose the threads below it are; return whether the line is no more than that."""
+        section, process = _SECTION.match(line.text), _SPY_PROCESS.match(line.text)
+        begins = process or _header(line.text) is not None
+        if (self._title is not None and begins) or (self._by_hand and process):
             # what somebody wrote above a dump counts for the one process below it
-            yield from open_.values()
-            open_, section, pid, by_hand, title = {}, title, None, title is not None, None
-        elif (
-            (named := ranks_titled(line.text)) and not _SECTION.match(line.text) and _frame(line.text) is None
-        ):
-            title, left = named[0], _BELOW_A_TITLE
-            titled[title] = named
-            continue
+            yield from self._open.values()
+            self._open, self._section, self._pid = {}, self._title, None
+            self._by_hand, self._title = self._title is not None, None
+        elif (named := ranks_titled(line.text)) and not section and _frame(line.text) is None:
+            self._title, self._left = named[0], _BELOW_A_TITLE
+            self.titled[self._title] = named
+            return True
         elif line.text.strip("` \t"):
-            left -= 1
-            title = title if left > 0 else None
-        if match := _SECTION.match(line.text):
-            yield from open_.values()
-            open_, section, pid = {}, int(match.group(1)), None
-            continue
-        if match := _SPY_PROCESS.match(line.text):
-            pid = int(match.group(1))
-            titles[pid] = line.text[match.end() :]
+            self._left -= 1
+            self._title = self._title if self._left > 0 else None
+        if section:
+            yield from self._open.values()
+            self._open, self._section, self._pid = {}, int(section[1]), None
+        elif process:
+            self._pid = int(process[1])
+            self.titles[self._pid] = line.text[process.end() :]
             if _WORKER.match(line.text):
-                workers.add(pid)
-            continue
-        rank = line.rank if line.rank is not None else section
-        writer: _Who = (
-            (rank, None, None, None, "")
-            if rank is not None
-            else (None, line.local_rank, line.task, line.pid, line.origin)
-        )
+                self.workers.add(self._pid)
+        return bool(section or process)
+
+    def _thread(self, line: Line) -> Iterator[tuple[_Who, OpenThread]]:
+        """Take a thread's header or a frame of it; yield the thread that the header ends."""
+        rank = line.rank if line.rank is not None else self._section
+        writer: _Who = (rank, None, None, None, "")
+        if rank is None:
+            writer = (None, line.local_rank, line.task, line.pid, line.origin)
         thread = _header(line.text)
-        if thread is None and writer == _NOBODY and writer not in open_ and last in open_:
-            writer = last  # a logger puts its prefix before the first line of what it prints alone
-        if thread is None and writer not in open_ and line.text.startswith("#0 "):
+        if thread is None and writer == _NOBODY and writer not in self._open and self._last in self._open:
+            writer = self._last  # a logger puts its prefix before the first line of what it prints alone
+        if thread is None and writer not in self._open and line.text.startswith("#0 "):
             thread = OpenThread("1", "", numbered_first=True)  # pstack of a process with one thread
         if thread is not None:
-            last = writer
-            if writer in open_:
-                yield open_[writer]
-            open_[writer] = ((*writer[:3], writer[3] if writer[3] is not None else pid, writer[4]), thread)
+            self._last = writer
+            if writer in self._open:
+                yield self._open[writer]
+            pid = writer[3] if writer[3] is not None else self._pid
+            self._open[writer] = ((*writer[:3], pid, writer[4]), thread)
             if not line.text.startswith("#0 "):
-                continue
+                return
         frame = _frame(line.text)
-        if frame is not None and writer in open_ and len(open_[writer][1].frames) < FRAMES_KEPT:
-            open_[writer][1].frames.append(frame)
-    yield from open_.values()
+        if frame is not None and writer in self._open and len(self._open[writer][1].frames) < FRAMES_KEPT:
+            self._open[writer][1].frames.append(frame)
 
 
 def _header(text: str) -> OpenThread | None:

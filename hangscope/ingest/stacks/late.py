@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from hangscope.ingest.lines.parser import LineParser
+from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.stacks.dumps import ProcessStacks, begins_dump, is_frame, processes_in
 from hangscope.model.incident import Event

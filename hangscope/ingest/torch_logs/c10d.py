@@ -8,6 +8,12 @@
 (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp; the wordings of 1.11 to 2.13.) The rank in square brackets
 is local to its group, and on `WorkNCCL` lines it is even that of the first group of the process; only
 `[rank3]:` is global. A timeout says who waited, never who is to blame.
+
+    [rank3]:[E1102 19:05:51.300711023 ...cpp:402] [TC][rank=3][name=0] Aborting process on rank 3 due to timeout - timeout watchdog detected operation timeout
+
+is of torch 2.15's second NCCL backend, which `nccl` means by default (TORCH_DIST_USE_NCCL2=0 brings the first one back;
+c10d/nccl2/Logging.hpp, ProcessGroupNCCLUtils.cpp and WorkNCCL.cpp, read in the 2.15.0 wheel). No line of it names the collective
+that timed out: the dump does.
 """
 
 from __future__ import annotations
@@ -198,3 +204,20 @@ class ProcessDown(GroupEvent, same_by=("group_name",), prints_group_rank=True):
     """The line "To avoid data inconsistency, we are taking the entire process down": what the rank says later is another attempt's."""
 
     forms = (says("we are taking the entire process down"),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nccl2Timeout(GroupEvent, same_by=(), prints_group_rank=True):
+    """nccl2's watchdog gave a collective up, which none of its lines names. `what`: who noticed, in its own words."""
+
+    what: str
+    forms = (
+        says(
+            r"\[TC\].{0,300}due to timeout - "
+            r"(?P<what>collective operation timed out|timeout watchdog detected operation timeout)"
+        ),
+        says(
+            r"Watchdog caught collective operation timeout: (?P<what>NCCL operation timed out)",
+            literal="NCCL operation timed out",
+        ),
+    )

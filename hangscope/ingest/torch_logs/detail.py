@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 from hangscope.errors import Note
-from hangscope.ingest.lines.parser import BulkParser
+from hangscope.ingest.lines.forms import BulkParser
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.recorder.recording import COLUMNS, KindRow, Recording
 from hangscope.ingest.torch_logs.fingerprint import RANDOM_START, Fingerprint, fingerprints

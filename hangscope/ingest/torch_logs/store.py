@@ -58,7 +58,7 @@ def _params(line: Line, match: re.Match[str]) -> Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreTimeout(GroupEvent, same_by=("key", "joined", "expected")):
+class StoreTimeout(GroupEvent, same_by=("key", "joined", "expected"), size_field="expected"):
     """A wait for the store or the rendezvous that ran out. `waited_rank` is the rank that a key speaks of, as its group counts."""
 
     joined: int | None = None
@@ -152,7 +152,7 @@ class PortInUse(Event, same_by=("port",)):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DdpParams(Event, same_by=("counts",)):
+class DdpParams(Event, same_by=("counts",), rank_fields=("counts",)):
     """The line "expects same model": numbers of parameters by rank, as the group counts."""
 
     counts: Mapping[int, int]

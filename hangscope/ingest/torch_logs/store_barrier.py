@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hangscope.ingest.lines.forms import integer
-from hangscope.ingest.lines.parser import LineParser
+from hangscope.ingest.lines.forms import LineParser, integer
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -40,7 +39,7 @@ _JOINED = regex(r"\b(?:worker_count|num_workers_joined)=(\d{1,7})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreBarrier(Event, same_by=("world_size", "joined"), calm=True):
+class StoreBarrier(Event, same_by=("world_size", "joined"), calm=True, size_field="world_size"):
     """The store based barrier at init: how many of how many joined. `waiting`: it had not timed out when the text ended."""
 
     world_size: int | None = None

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import field
 
-from hangscope.ingest.lines.parser import LineParser
+from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.torch_logs.exception_meaning import is_library, is_symptom
 from hangscope.model.dataclass import dataclass

@@ -12,12 +12,9 @@ connections are symptoms.
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
-from hangscope.ingest.lines.forms import FormParser, says
+from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, ranks_in
 from hangscope.ingest.torch_logs.fingerprint import differing_aspects, fingerprints, garbled_peer
@@ -25,7 +22,6 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
-_IN_MS = regex(r"failed to pass monitoredBarrier in (\d{1,9}) ?ms")
 _PEER_ADDRESS = regex(r"\[(?P<peer>[\w.:%]{2,64})\]:\d{1,5}")
 
 
@@ -55,7 +51,11 @@ def _barrier_error(line: Line, match: re.Match[str]) -> dict[str, Any] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFingerprint(
-    GroupEvent, kind="fingerprint", same_by=("context", "sequence_number", "op"), prints_group_rank=True
+    GroupEvent,
+    kind="fingerprint",
+    same_by=("context", "sequence_number", "op"),
+    prints_group_rank=True,
+    rank_fields=("peer_group_rank",),
 ):
     """One rank's *own half* of a DETAIL mismatch, or of "encountered error running collective" (`context` mismatch or barrier_error).
 
@@ -89,16 +89,16 @@ class CallFingerprint(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MonitoredBarrier(GroupEvent, same_by=("absent", "what"), prints_group_rank=True):
+class MonitoredBarrier(
+    GroupEvent, same_by=("absent", "what"), prints_group_rank=True, rank_fields=("absent",)
+):
     """The line "Ranks 1, 3 failed to pass monitoredBarrier": `absent` is group-local.
 
-    `what` is none_passed or timed_out where nobody is listed. `soon`: it failed when the whole text was younger than its timeout, so
-    that a connection was lost.
+    `what` is none_passed or timed_out where nobody is listed.
     """
 
     absent: tuple[int, ...] = ()
     what: str | None = None
-    soon: bool = False
     forms = (
         says(
             r"Ranks? (?P<ranks>\d{1,7}(?:, ?\d{1,7}){0,70000}) failed to pass monitoredBarrier",
@@ -155,25 +155,3 @@ class GlooSizeMismatch(Event, same_by=("received", "expected")):
     received: int
     expected: int
     forms = (says(r"op\.preamble\.length <= op\.nbytes\.? (?P<received>\d{1,18}) vs (?P<expected>\d{1,18})"),)
-
-
-class WrapperParser(FormParser):
-    """Reads these forms; keeps the first time stamp that c10 printed, against which timeouts are measured."""
-
-    def __init__(self) -> None:
-        super().__init__(sys.modules[__name__])
-        self.literals = (*self.literals, b"socket.cpp:")
-        self._began: float | None = None
-
-    def feed(self, line: Line) -> Iterable[Event]:
-        """Return at most one event per kind."""
-        for event in super().feed(line):
-            ms = _IN_MS.search(line.text)
-            # Stamps count whole seconds.
-            since = (line.stamp or 0.0) - self._began + 1.0 if ms and self._began is not None else 0.0
-            if isinstance(event, MonitoredBarrier) and ms and 0 < since < int(ms[1]) / 1000:
-                yield replace(event, soon=True)
-            else:
-                yield event
-        if self._began is None:
-            self._began = line.stamp

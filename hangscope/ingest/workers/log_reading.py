@@ -9,34 +9,33 @@ from typing import BinaryIO
 
 from hangscope.errors import Note
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
-from hangscope.ingest.job_logs import announced, endings, engines, faults, held, messages
-from hangscope.ingest.job_logs.accelerate_check import AccelerateCheckParser
+from hangscope.ingest.job_logs import (
+    accelerate_check,
+    activity,
+    endings,
+    engines,
+    faults,
+    messages,
+)
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.excerpt import excerpt
 from hangscope.ingest.job_logs.good_ends import good_ends
-from hangscope.ingest.job_logs.gpu_table import GpuTableParser
 from hangscope.ingest.job_logs.kernel import KernelParser
-from hangscope.ingest.job_logs.launchers.deepspeed import DeepSpeedParser
-from hangscope.ingest.job_logs.launchers.exit_codes import ExitCodeParser
+from hangscope.ingest.job_logs.launchers import exit_codes, horovod, starts
 from hangscope.ingest.job_logs.launchers.failure_table import FailureTableParser
-from hangscope.ingest.job_logs.launchers.horovod import HorovodParser
 from hangscope.ingest.job_logs.launchers.kubernetes import PodParser
 from hangscope.ingest.job_logs.launchers.ray import RayParser
+from hangscope.ingest.job_logs.launchers.starts import DeepSpeedParser
 from hangscope.ingest.job_logs.printed import last_lines, printed
 from hangscope.ingest.job_logs.progress import progress_events
-from hangscope.ingest.lines.forms import FormParser
-from hangscope.ingest.lines.parser import LineParser
+from hangscope.ingest.lines.blocks import parsers_of
+from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.scan import scan
+from hangscope.ingest.nccl import last_error
 from hangscope.ingest.nccl.hccl import HcclParser
-from hangscope.ingest.nccl.last_error import LastErrorParser
-from hangscope.ingest.nccl.service_thread import ServiceThreadParser
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.torch_logs import abort, c10d, nccl2, store, wrapper
-from hangscope.ingest.torch_logs.abort import AbortParser
-from hangscope.ingest.torch_logs.analyzer import AnalyzerParser
-from hangscope.ingest.torch_logs.analyzer_table import AnalyzerTableParser
-from hangscope.ingest.torch_logs.debug_pages import DebugPageParser
-from hangscope.ingest.torch_logs.desync import DesyncParser, FailedStackParser
+from hangscope.ingest.torch_logs import abort, analyzer, c10d, debug_pages, desync, store, wrapper
+from hangscope.ingest.torch_logs.analyzer import AnalyzerTableParser
 from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrierParser
 from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
@@ -90,11 +89,12 @@ def read_log(
     """
     detail, table = DetailParser(file), FailureTableParser()
     parsers: list[LineParser | type[LineParser]] = [
-        FormParser(c10d), FormParser(store), FormParser(nccl2), FormParser(endings), FormParser(faults), FormParser(abort),
-        FormParser(engines), FormParser(announced), FormParser(held), messages.MessageParser(), wrapper.WrapperParser(), HcclParser(),
-        TracebackParser, table, ExitCodeParser, PodParser, AbortParser, DesyncParser, FailedStackParser,
-        StoreBarrierParser, AnalyzerParser, AnalyzerTableParser, LastErrorParser, ServiceThreadParser, DebugPageParser,
-        DeepSpeedParser, RayParser, HorovodParser, KernelParser, AccelerateCheckParser, GpuTableParser, detail, *extra,
+        *parsers_of(
+            c10d, wrapper, store, endings, faults, abort, engines, starts, analyzer, desync, debug_pages, exit_codes, horovod,
+            accelerate_check, activity, last_error,
+        ),
+        messages.MessageParser(), HcclParser(), TracebackParser, table, PodParser, StoreBarrierParser,
+        AnalyzerTableParser, DeepSpeedParser, RayParser, KernelParser, detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)

@@ -72,23 +72,7 @@ def read_file(
                 return _STREAMED[kind](stream, shown)
             if kind == "pack":
                 return _read_pack(stream, shown, hand_over)
-            data = read_whole(stream, max_bytes)
-            if len(data) > max_bytes:
-                return failed(
-                    kind,
-                    "too_large",
-                    f"is larger than the limit of {max_bytes:,} bytes and was not loaded",
-                    "raise --max-bytes if it is a dump",
-                )
-            if kind == "pickle":
-                with _collector_off():
-                    return _read_pickle(data, known or Known())
-            if kind == "json" and _DUMP_SIGN.search(data, 0, sniff.HEAD_BYTES):
-                with _collector_off():
-                    recording = (known or Known()).json_forms().read(data)
-                if recording is not None:
-                    return _recorded(recording)
-            return _read_json(data, shown)
+            return _read_whole(kind, read_whole(stream, max_bytes), max_bytes, shown, known or Known())
     except CompressionUnavailable as error:
         return failed("compressed", "compressed", str(error))
     except MemoryError:
@@ -107,6 +91,22 @@ def read_file(
             f"could not be parsed: {type(error).__name__}: {error}"[:300],
             "please report this with the file",
         )
+
+
+def _read_whole(kind: str, data: bytes, max_bytes: int, shown: str, known: Known) -> Wire:
+    """Return what a file says that is loaded as a whole: a dump, or another JSON."""
+    if len(data) > max_bytes:
+        what = f"is larger than the limit of {max_bytes:,} bytes and was not loaded"
+        return failed(kind, "too_large", what, "raise --max-bytes if it is a dump")
+    if kind == "pickle":
+        with _collector_off():
+            return _read_pickle(data, known)
+    if kind == "json" and _DUMP_SIGN.search(data, 0, sniff.HEAD_BYTES):
+        with _collector_off():
+            recording = known.json_forms().read(data)
+        if recording is not None:
+            return _recorded(recording)
+    return _read_json(data, shown)
 
 
 @contextmanager
@@ -169,7 +169,7 @@ def _recorded(recording: Recording) -> Wire:
 
 def _read_pack(stream: BinaryIO, shown: str, hand_over: Callable[[Part], None] | None) -> Wire:
     from hangscope.ingest.recorder import pack_file
-    from hangscope.ingest.recorder.interning import Interner
+    from hangscope.ingest.recorder.members import Interner
     from hangscope.ingest.workers.wire_check import BadAnswer, check_wire
 
     pack = answer("pack")

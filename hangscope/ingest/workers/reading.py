@@ -8,7 +8,7 @@ from hangscope.errors import Note
 from hangscope.ingest.nccl import init, warn  # noqa: F401 - their kinds of events come back from children
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.ras import snapshot  # noqa: F401
-from hangscope.ingest.recorder.interning import Interner
+from hangscope.ingest.recorder.members import Interner
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers.answer import Wire
 from hangscope.ingest.workers.log_reading import LogReading

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any, get_type_hints
 
 from hangscope.ingest.recorder.calls.own_sizes import OwnSizes, Ranks, may_differ
-from hangscope.ingest.recorder.interning import Interner
-from hangscope.ingest.recorder.members import MAX_RANKS
+from hangscope.ingest.recorder.members import MAX_RANKS, Interner
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers.log_reading import LogReading
 from hangscope.ingest.workers.reading import Reading

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from hangscope.causes.case import Case
 from hangscope.explain.text.known_messages import listed
+from hangscope.ingest.job_logs.activity import GpuUse
 from hangscope.ingest.job_logs.engines import EngineTimeout
-from hangscope.ingest.job_logs.gpu_table import GpuUse
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogTimeout
 from hangscope.model.conclusion import Collect
 from hangscope.model.rankset import agree, compress, ranks_phrase

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from hangscope.ingest.lines.parser import LineParser
+from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.ingest.nccl.init import parse_life
 from hangscope.ingest.nccl.log import NcclParser

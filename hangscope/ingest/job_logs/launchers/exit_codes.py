@@ -15,55 +15,29 @@ MPI_COMM_WORLD. SGLang looks at its schedulers in their order and names the firs
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 from hangscope.ingest.job_logs.endings import Exit, WorkersSwept
-from hangscope.ingest.lines.parser import LineParser
-from hangscope.ingest.lines.prefixes import Line
-from hangscope.model.dataclass import dataclass
+from hangscope.ingest.lines.blocks import Found, block
+from hangscope.ingest.lines.forms import says
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
-_LINES = 4  # in which the code follows
-_TASK = regex(r"^\s*Process name: \[\[\w{1,20},\d{1,10}\],(\d{1,7})\]\s*$")
-_SCHEDULER = regex(r"\bRank \d{1,7} scheduler is dead\.")
-_CODE = regex(r"^\W*(?:\S{1,40} )?Exit code: {1,6}(-?\d{1,4})\s*$")
+
+def _end(found: Found) -> Iterator[Event]:
+    """Yield whose end it is with its code; a scheduler without one is a worker that failed."""
+    code, task = found.last("code"), found.last("process")
+    if code is not None:
+        via = "engine" if task is None else "mpirun"
+        yield Exit.of(found.first, code=int(code), task=None if task is None else int(task), via=via)
+    elif task is None:
+        yield found.first.event(WorkersSwept, failed="a scheduler")
 
 
-@dataclass(slots=True)
-class _Open:
-    first: Line
-    task: int | None
-    left: int = _LINES
-
-
-class ExitCodeParser(LineParser):
-    """Joins who ended with the code; a scheduler without one is a worker that failed."""
-
-    literals = (b"Process name: [[", b" scheduler is dead.")
-
-    def __init__(self) -> None:
-        self._open: _Open | None = None
-
-    def feed(self, line: Line) -> Iterable[Event]:
-        """Read one line; return the end that it completes."""
-        task, scheduler = _TASK.match(line.text), _SCHEDULER.search(line.text)
-        if task or scheduler:
-            done = list(self.close())
-            self._open = _Open(line, int(task[1]) if task else None)
-            return done
-        if self._open is None:
-            return ()
-        if code := _CODE.match(line.text):
-            opened, self._open = self._open, None
-            via = "mpirun" if opened.task is not None else "engine"
-            return [Exit.of(opened.first, code=int(code[1]), task=opened.task, via=via)]
-        self._open.left -= 1
-        return () if self._open.left > 0 else self.close()
-
-    def close(self) -> Iterable[Event]:
-        """Return the scheduler of which no code is told."""
-        opened, self._open = self._open, None
-        if opened is None or opened.task is not None:
-            return ()
-        return [opened.first.event(WorkersSwept, failed="a scheduler")]
+END = block(
+    says(r"^\s*Process name: \[\[\w{1,20},\d{1,10}\],(?P<process>\d{1,7})\]\s*$"),
+    says(r"\bRank \d{1,7} scheduler is dead\."),
+    ends=regex(r"^\W*(?:\S{1,40} )?Exit code: {1,6}(?P<code>-?\d{1,4})\s*$"),
+    lines=4,
+    made=_end,
+)

@@ -25,7 +25,7 @@ from typing import Any
 
 from hangscope.errors import Note
 from hangscope.ingest.job_logs.endings import Exit, WorkersSwept
-from hangscope.ingest.lines.parser import LineParser
+from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import Line, quote, strip_prefix
 from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
 from hangscope.model.events import Event

@@ -24,7 +24,7 @@ from dataclasses import field, replace
 
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.faults import OomHost
-from hangscope.ingest.lines.parser import LineParser
+from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.values import short_number
 from hangscope.model.dataclass import dataclass

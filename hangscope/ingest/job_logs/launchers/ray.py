@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from hangscope.ingest.job_logs.faults import OomHost
-from hangscope.ingest.job_logs.launchers.deepspeed import Spawned
-from hangscope.ingest.lines.parser import LineParser
+from hangscope.ingest.job_logs.launchers.starts import Spawned
+from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass

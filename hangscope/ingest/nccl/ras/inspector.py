@@ -21,15 +21,8 @@ from hangscope.ingest.nccl.ras.snapshot import NcclRas
 
 #: where a record tells of its call, and by which names: of a collective, of a call between two ranks
 _CALLS = (("coll_perf", "coll", "coll_sn"), ("p2p_perf", "p2p", "p2p_sn"))
-_SIGNS = (b'"coll_perf"', b'"p2p_perf"')
 _MAX_KEYS = 100_000
 _MAX_LINE = 1 << 16
-
-
-def sniff(head: bytes) -> bool:
-    """Return whether the first bytes of a file are the Inspector's."""
-    first = head.lstrip().split(b"\n", 1)[0]
-    return first[:1] == b"{" and any(sign in first for sign in _SIGNS)
 
 
 def read(lines: Iterable[bytes], file: str) -> tuple[list[NcclRas], list[Note]]:

@@ -17,6 +17,7 @@ _MISSING_COMMA = regex(r'("nvml_dev": -?\d{1,9})(\s{0,200}"status")')
 
 _IN_PROGRESS = 7  # ncclInProgress
 _Place = tuple[Any, Any, Any]
+_Counts = dict[str, list[tuple[int, int, dict[str, Any]]]]  # by operation: (rank, launches, row)
 
 
 def read_json(text: str, file: str) -> tuple[list[RasSnapshot], list[Note]]:
@@ -106,7 +107,7 @@ def _communicator(
     size = whole_number(communicator.get("size"))
     if size is not None:
         comm["nranks"] = size
-    counts: dict[str, list[tuple[int, int, dict[str, Any]]]] = {}
+    counts: _Counts = {}
     for row in _rows(communicator, "ranks"):
         rank = whole_number(row.get("rank"))
         collectives = row.get("collective_counts")
@@ -115,7 +116,6 @@ def _communicator(
                 count = whole_number(raw)
                 if count is not None:
                     counts.setdefault(user_op(str(name)[:40]), []).append((rank, count, row))
-                    snapshot.counts.add((comm["comm"], user_op(str(name)[:40]), rank, (count,)))
         state = row.get("status")
         if isinstance(state, dict):
             for key in ("init_state", "async_error"):
@@ -134,6 +134,13 @@ def _communicator(
         dead = isinstance(state, dict) and state.get("considered_dead") in (True, 1, "true")
         fields: dict[str, Any] = {"what": "dead" if dead else "missing"}
         snapshot.events.append(_event(snapshot, comm, row, fields, f"rank is {fields['what']}", global_ranks))
+    _behind(counts, comm, snapshot, global_ranks)
+
+
+def _behind(
+    counts: _Counts, comm: dict[str, Any], snapshot: RasSnapshot, global_ranks: dict[_Place, int]
+) -> None:
+    """Add who launched fewer operations than others, and how many more than are listed."""
     for op, entries in sorted(counts.items()):
         most = max(count for _, count, _ in entries)
         behind = sorted(

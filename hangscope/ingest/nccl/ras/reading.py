@@ -1,8 +1,7 @@
 """What NCCL's RAS client (`ncclras`, 2.24 on) says of a running job: ranks missing, dead, behind or in error.
 
 RAS counts the collectives that each rank *launched* on each communicator, five operations only and none of a
-captured CUDA graph; ranks of a communicator are group-local. One snapshot with different counts is normal;
-two with the same different counts are a freeze. Formats: src/ras/client_support.cc, text from 2.24 on and
+captured CUDA graph; ranks of a communicator are group-local. One snapshot with different counts is normal. Formats: src/ras/client_support.cc, text from 2.24 on and
 JSON from 2.28.7 on. Text::
 
     #0-0 (9f21ab34cd56ef78) MISMATCH
@@ -45,15 +44,3 @@ def read(data: bytes, file: str) -> tuple[list[RasSnapshot], list[Note]]:
         return snapshots, []
     what = f"{garbled} lines name ranks that their communicator does not have, as NCCL 2.27 prints them; they were dropped"
     return snapshots, [Note("garbled_ras", what, file, hint="ask once more, or update NCCL")]
-
-
-def frozen(first: RasSnapshot, second: RasSnapshot) -> bool:
-    """Return whether two snapshots prove that nothing moved between them.
-
-    They do if they are of two moments (where they say when), know counts that differ among ranks, and agree
-    on all.
-    """
-    if first.timestamp is not None and first.timestamp == second.timestamp:
-        return False
-    behind = any(e.what == "behind" for e in first.events)
-    return behind and bool(first.counts) and first.counts == second.counts

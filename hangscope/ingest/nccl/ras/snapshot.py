@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import field
 
 from hangscope.model.dataclass import dataclass
@@ -12,7 +13,7 @@ MAX_LISTED = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NcclRas(Event):
+class NcclRas(Event, size_field="nranks"):
     """A rank that RAS lists, or what the Inspector saw complete.
 
     `what`: missing, dead, behind, ahead, initializing, error, status or completed. `comm_rank` is group-local, `count` the
@@ -33,20 +34,24 @@ class NcclRas(Event):
     result: int | str | None = None
     snapshot: str | None = None
 
+    def least_sizes(self) -> Iterator[int]:
+        """Yield the size of the communicator, and what a rank that is gone proves; without a process it is what 2.27 found in memory."""
+        yield self.nranks or 0
+        if self.what in ("missing", "dead") and self.comm_rank is not None and self.pid:
+            yield self.comm_rank + 1
+
 
 @dataclass(slots=True)
 class RasSnapshot:
     """One answer of RAS; ranks are group-local and `timestamp` is as printed.
 
-    `counts` holds (communicator, operation, rank, (count,)), or, for counts that are not told by rank,
-    (communicator, operation, None, (number of ranks, count)). `garbled` counts lines of ranks that no communicator can have.
+    `garbled` counts lines of ranks that no communicator can have.
     """
 
     file: str
     line: int
     version: str = ""
     timestamp: str | None = None
-    counts: set[tuple[str, str, int | None, tuple[int, ...]]] = field(default_factory=set)
     events: list[NcclRas] = field(default_factory=list)
     garbled: int = 0
 

@@ -146,19 +146,16 @@ def _end(block: _Block, snapshot: RasSnapshot) -> None:
     if not counts or block.comm is None:
         return
     most = max(counts)
-    op = block.op or ""
     total = sum(ranks for ranks, _ in block.groups) + sum(
         1 for _, count, _ in block.ranks if all(listed != count for _, listed in block.groups)
     )
     if total and any(rank >= total for rank, _, _ in block.ranks):
         snapshot.garbled += sum(1 for rank, _, _ in block.ranks if rank >= total)
         return  # 2.27 printed what stood in memory: neither these ranks nor the counts can be believed
-    for rank, count, found in block.ranks:
+    for _, count, found in block.ranks:
         event = replace(found, nranks=total, most=most)
-        snapshot.counts.add((block.comm, op, rank, (count,)))
         snapshot.events.append(event if count < most else replace(event, what="ahead"))
     for ranks, count in block.groups:
-        snapshot.counts.add((block.comm, op, None, (ranks, count)))
         if count < most and not any(listed == count for _, listed, _ in block.ranks):
             text = f"{ranks} ranks have launched up to operation {count}"
             line = block.ranks[0][2].line if block.ranks else snapshot.line

@@ -16,8 +16,7 @@ from hangscope.ingest.recorder.calls.coalesced import (
     end_key,
 )
 from hangscope.ingest.recorder.calls.own_sizes import OwnSizes, may_differ
-from hangscope.ingest.recorder.calls.rows import Call, Name, Row
-from hangscope.ingest.recorder.calls.same_calls import SameCalls
+from hangscope.ingest.recorder.calls.rows import Call, Name, Row, SameCalls
 from hangscope.ingest.recorder.calls.stack_rows import StackRows, Stacks
 from hangscope.ingest.recorder.odd_values import Oddities, look_at_entry, look_at_numbers, look_at_seqs
 from hangscope.ingest.recorder.recording import COLUMNS, KindRow, Recording

@@ -99,6 +99,11 @@ class Reader:
             followers = form.followers
         if at != end:
             raise NotPlain
+        self._keep_sizes()
+        return found
+
+    def _keep_sizes(self) -> None:
+        """Hand over the different sizes in the order in which they came. Raises NotPlain where a dump has no room for them."""
         room = sum(
             len(numbers) * (sum(map(sum, ranks)) + sum(map(len, ranks)))
             for ranks, numbers in self.sizes.items()
@@ -117,7 +122,6 @@ class Reader:
             [form for form, _, _ in sizes],
             self.whole(tuple(chain.from_iterable([one for _, one, _ in sizes]))),
         )
-        return found
 
     def whole(self, numbers: tuple[Any, ...]) -> tuple[int, ...]:
         """Return numbers as they were picked out as whole numbers."""

@@ -168,24 +168,6 @@ def test_ranks_still_initializing_or_in_error() -> None:
     assert found == [("initializing", 0, 7), ("error", 1, 2), ("error", 1, 6)]
 
 
-def test_two_equal_snapshots_prove_a_freeze() -> None:
-    texts = [
-        json.dumps(json_snapshot(c, stamp=s))
-        for c, s in (([41, 40], "10:00"), ([41, 40], "10:05"), ([42, 41], "10:09"))
-    ]
-    snapshots, _ = ras.read("\n".join(texts).encode(), "r")
-    one, two, three = snapshots
-    assert ras.frozen(one, two) and not ras.frozen(two, three)
-    assert not ras.frozen(one, one)  # the same moment twice
-    level, _ = ras.read(
-        "\n".join(json.dumps(json_snapshot([4, 4], stamp=s)) for s in ("1", "2")).encode(), "r"
-    )
-    assert not ras.frozen(level[0], level[1])  # nobody is behind: it may be idle
-    both = text_snapshot("2.26.2") + text_snapshot("2.26.2") + text_snapshot("2.26.2", count=41)
-    first, second, third = ras.read(both.encode(), "r")[0]
-    assert ras.frozen(first, second) and not ras.frozen(second, third)
-
-
 def test_monitor_events() -> None:
     line = {
         "timestamp": "t",

@@ -1,4 +1,4 @@
-"""What a process that makes no progress does: it is held by a debugger, a signal or the kernel, it computes, or it has not joined.
+"""What a process that makes no progress does: it is held by a debugger, a signal or the kernel, it computes, or it has not joined; and its GPU.
 
     > /workspace/train/loss.py(66)forward()
     -> scale = scale / scale.sum()
@@ -10,15 +10,23 @@
     process 9914 is computing: 98% of a processor, in Python code
     process 9914 is starting: no answer from the store at 10.0.0.9:29500
 
+    |   2  NVIDIA H100 80GB HBM3          On  |   00000000:52:00.0 Off |                    0 |
+    | N/A   33C    P0             71W /  700W |   61198MiB /  81559MiB |      0%      Default |
+
 (CPython Lib/pdb.py, IPython's debugger; Linux kernel/hung_task.c, which looks at tasks in uninterruptible sleep;
-hangscope/live/look/kernel.py, activity.py and meeting.py, one file for each rank.)
+hangscope/live/look/kernel.py, activity.py and meeting.py, one file for each rank; nvidia-smi.) A process that waits in a collective
+keeps its GPU at 100 % and far below its power limit; one that is on the CPU leaves it idle.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from hangscope.ingest.lines.blocks import Found, block
 from hangscope.ingest.lines.forms import any_of, says
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,3 +80,36 @@ class StoreAccess(Event, same_by=("store_host", "port", "reaches")):
             r"^process \d{1,9} is starting: (?P<reaches>serving|connected to|no answer from|no connection to) the store at (?P<store_host>\S{1,253}):(?P<port>\d{1,5})$"
         ),
     )
+
+
+def _use(found: Found) -> Iterator[Event]:
+    """Yield what both rows say."""
+    if found.last("percent") is not None:
+        yield found.parts[-1][0].event(GpuUse, **found.caught(GpuUse))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUse(Event, same_by=("gpu",), by_launcher=True, calm=True):
+    """One GPU of a host by its local number: `percent` of time with a kernel, its power and limit in `watts` and `limit`."""
+
+    gpu: int
+    percent: int
+    watts: int | None = None
+    limit: int | None = None
+
+
+ROWS = block(
+    *(
+        says(
+            r"^\|\s{1,4}(?P<gpu>\d{1,3})\s{1,4}\S.{0,60}\|\s{1,6}[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d",
+            literal=literal,
+        )
+        for literal in (".0 Off |", ".0  On |")
+    ),
+    ends=regex(
+        r"^\|.{1,44}?\s(?:(?P<watts>\d{1,4})W|N/A) ?/ {1,4}(?:(?P<limit>\d{1,4})W|N/A) \|"
+        r" {1,8}\d{1,7}MiB / {1,4}\d{1,7}MiB \| {1,8}(?P<percent>\d{1,3})%"
+    ),
+    lines=2,
+    made=_use,
+)

@@ -1,0 +1,75 @@
+"""How many ranks a job has: at least what its inputs say, at most what inputs of a few ranks make plausible.
+
+One number in one line makes a world of any size, and every rank of it is then a row of every report. Real jobs whose files are
+mostly lost have a few ten thousand ranks; above that, size has to be proved by files.
+
+Logs whose names have a bare number are of a rank (`err.12`, `worker-1/app.log`) or of a whole job (`err.812345`), and the name alone
+does not tell. A rank is below the size that the job's dumps and logs tell; where they tell none, it is one of a row of files, or a
+small number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hangscope.errors import Note
+from hangscope.ingest.files.naming import bare_number
+from hangscope.ingest.nccl.init import NcclInit
+from hangscope.ingest.nccl.ras.snapshot import NcclRas
+from hangscope.ingest.recorder.members import MAX_RANKS
+from hangscope.ingest.torch_logs.store import StoreTimeout
+from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
+from hangscope.ingest.workers.log_reading import LogReading
+from hangscope.ingest.workers.reading import Reading
+
+UNPROVED = 2**15  # ranks that a job may have whatever is left of it
+PER_RANK = 256  # ranks that each one with a file or a line of its own makes plausible
+
+
+def largest_world(evident: int, wanted: int | None) -> int:
+    """Return the most ranks that are analysed, where `evident` of them left something and the user said `wanted`."""
+    return max(UNPROVED, PER_RANK * evident, wanted or 0)
+
+
+def left_out(told: int, evident: int, limit: int) -> Note:
+    """Return the note that of the `told` ranks only those below `limit` are analysed."""
+    return Note(
+        "world_size",
+        f"the inputs tell of {told:,} ranks, and something of {evident:,} of them; ranks from {limit:,} on are left out",
+        hint="--world-size takes them all, if the job had so many; else a file is damaged or forged",
+    )
+
+
+def size_in_content(readings: Sequence[Reading]) -> int:
+    """Return the size that dumps, stores and communicators name; 0 where none does. Names of files do not count."""
+    told = [0]
+    for reading in readings:
+        for recording in reading.recordings:
+            told += [max(ranks) + 1 for _, ranks in recording.config.values() if ranks]
+        for event in reading.all_events:
+            if isinstance(event, (StoreTimeout, StoreBarrier, NcclInit, NcclRas)):
+                told += [n for n in event.least_sizes() if n <= MAX_RANKS]
+    return max(told)
+
+
+_SMALL = 256
+_SPARSE = 4  # of four numbers in a row at least one file is there
+
+
+def without_job_numbers(readings: Sequence[Reading]) -> tuple[list[Reading], set[str]]:
+    """Return the readings with what was put to an impossible rank put to none, and the files of such names."""
+    numbers = {r.file: n for r in readings if (n := bare_number(r.file)) is not None}
+    if not numbers:
+        return list(readings), set()
+    size, files = size_in_content(readings), len(set(numbers.values()))
+    limit = max(size, 2 * files if files > 1 else 0) if size else max(_SMALL, _SPARSE * files)
+    refused = {file: number for file, number in numbers.items() if number >= limit}
+    return [
+        replace(r, log=_without(r.log, refused[r.file])) if r.log is not None and r.file in refused else r
+        for r in readings
+    ], set(refused)
+
+
+def _without(log: LogReading, number: int) -> LogReading:
+    return replace(log, rank=None) if log.rank == number else log
