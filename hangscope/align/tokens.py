@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,7 +22,9 @@ class Tokens:
     def __init__(self, incident: Incident) -> None:
         self._incident = incident
         kinds = incident.kinds
-        keys = match_keys(kinds.alone)
+        keys = match_keys(
+            [replace(k, root=None) for k in kinds.alone]
+        )  # each group of a kind has its own root
         self._kinds: dict[GroupKind, int] = {}
         self._of_group = [self._kinds.setdefault(kind_of_group(g), len(self._kinds)) for g in incident.groups]
         levels: list[Callable[[int], Hashable]] = [

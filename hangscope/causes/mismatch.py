@@ -9,9 +9,10 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match, answer, at, of_odd_line, quote, who
 from hangscope.causes.difference import MET, Difference
 from hangscope.explain.finding import Different, Nothing, Stalled, Unseen
-from hangscope.explain.statements.gloo_sizes import AbortedPair, aborted_pairs
+from hangscope.explain.statements.gloo_sizes import AbortedPair, aborted_pairs, has_fewer_rows
 from hangscope.explain.statements.odd_lines import OddLine
 from hangscope.explain.text.excerpt import not_collected
+from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch, GlooTimeout
 from hangscope.knowledge.callsite import of_equal_sizes, user_frames
@@ -102,7 +103,10 @@ def received_sizes(case: Case) -> Match | None:
     pairs = aborted_pairs(case.incident, case.statements)
     alone, other = _told_by_lines(case, pairs), _in_another_call(case, pairs)
     odd = sorted({odd.ranks[0] for odd in alone}) or other
+    printed = case.statements.all(Printed)
     culprits = odd or sorted({pair.receiver for pair in _against_all(case, pairs)})
+    fewer = [] if culprits else sorted({pair.receiver for pair in pairs if has_fewer_rows(pair, printed)})
+    culprits = culprits or fewer
     # Every message differs from its buffer by the factor between two element types.
     types = not odd and all(e.expected and e.received / e.expected in (2, 4, 8) for e in events)
     first = events[0]
@@ -112,6 +116,8 @@ def received_sizes(case: Case) -> Match | None:
         "rank_conditional_collective",
         "a different collective on one rank gives a message of another size as well",
     )
+    if fewer:
+        why = f"{who(fewer)} passed fewer rows than the others, by the sizes that the ranks printed; {met}"
     if types:
         rival = ("dtype_mismatch", "another element type would give these sizes as well")
     elif alone:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from hangscope.align.edits import How
 from hangscope.align.fold import Deviation, fold
 from hangscope.align.program import Programs
+from hangscope.align.tokens import Tokens
+from hangscope.model.incident import Kinds
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, write_all
 from tests.verdicts import blame, level
@@ -99,3 +104,13 @@ def test_behind_a_pipeline_that_was_not_collected_the_next_stages_are_suspects(t
             recorder.call("all_reduce", line=43, state="started")
     report = analyze(write_all(recorders, tmp_path))
     assert report.verdict is not None and report.verdict.suspect_ranks == (3, 5, 7)
+
+
+def test_the_roots_of_sibling_groups_are_no_difference(tmp_path: Path) -> None:
+    """NCCL's logs hold the root as a global rank, another one in each tensor-parallel group."""
+    analysis: Any = analyze(write_all(_grid(), tmp_path))._analysis
+    incident = analysis.incident
+    kinds = [replace(incident.kinds[0], op="broadcast", root=root) for root in (0, 4)]
+    program = replace(Programs(incident).of(0), gid=np.array([1, 1]), kind=np.array([0, 1]))
+    one, other = Tokens(replace(incident, kinds=Kinds(kinds, np.array([0, 1])))).of(program, 0)
+    assert one == other

@@ -79,7 +79,8 @@ def _can_freeze(aligned: Aligned, d: Deviation, open_on: set[int]) -> bool:
     program, record = aligned.programs.of(d.ranks[0]), aligned.incident.ranks[d.ranks[0]]
     queues = (*record.queues.values(), *record.p2p.values())
     if not any(queue.tells_completion for queue in queues):
-        return len(program.tokens) - d.row <= BEFORE_THE_END
+        unsent = any(aligned.missing_half(node) in d.ranks for node in aligned.graph.pairs)
+        return unsent or len(program.tokens) - d.row <= BEFORE_THE_END
     if open_on.isdisjoint(_groups(aligned, d)):
         return False
     if d.edit.how is not How.SWAPPED:

@@ -8,15 +8,21 @@ and directions were measured with torch 2.13 on CPU, 2 to 4 ranks; they show who
 
 from __future__ import annotations
 
-from math import ceil
+from collections import defaultdict
+from collections.abc import Sequence
+from math import ceil, gcd
 
 from hangscope.align.matching import numel
 from hangscope.explain.statements.statements import Statements
+from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import CallKind, Incident
+from hangscope.model.regex import regex
 
 _MOST = 1 << 20  # bytes of a part
+_PARTS = 4  # the least number of equal parts of a message for a printed number of them to be no coincidence
+_NUMBER = regex(r"\d+(?:\.\d+)?")
 _ELEMENTS = {8: "Double Long", 4: "Float Int", 2: "Half BFloat16 Short", 1: "Byte Char Bool"}
 BYTES = {name: size for size, names in _ELEMENTS.items() for name in names.split()}
 #: by op: which neighbour in the ring sends to a rank, 0 where any may
@@ -81,3 +87,24 @@ def aborted_pairs(incident: Incident, statements: Statements) -> list[AbortedPai
         senders = near if 0 not in ways else set(ring)
         found.append(AbortedPair(event.rank, tuple(sorted(senders - {event.rank})), sent, wanted, event))
     return found
+
+
+def has_fewer_rows(pair: AbortedPair, printed: Sequence[Printed]) -> bool:
+    """Return whether the ranks' own output shows that the sender's size is the usual one: a batch of 8 rows against one of 5.
+
+    All others printed the same number of rows, which divides what was sent into whole rows; the receiver's buffer holds fewer.
+    """
+    part = gcd(pair.event.received, pair.event.expected)
+    sent, wanted = pair.event.received // max(1, part), pair.event.expected // max(1, part)
+    lines: dict[str, dict[int, list[str]]] = defaultdict(dict)
+    for event in printed if wanted > 1 and sent >= _PARTS else ():
+        for template, text in zip(event.templates, event.texts, strict=True):
+            if event.rank is not None:
+                lines[template][event.rank] = _NUMBER.findall(text)
+    for by_rank in lines.values():
+        own = by_rank.pop(pair.receiver, [])
+        for mine, *others in zip(own, *by_rank.values(), strict=False) if len(by_rank) > 1 else ():
+            rows = int(others[0]) if others[0].isdecimal() and len(set(others)) == 1 else 0
+            if rows and rows % sent == 0 and mine in (others[0], str(rows // sent * wanted)):
+                return True
+    return False
