@@ -11,7 +11,7 @@ from hangscope.explain.aligned import Aligned
 from hangscope.explain.explanation import explain
 from hangscope.explain.statements import bounds
 from hangscope.explain.statements.digest import digest
-from hangscope.explain.statements.standing_calls import placed_by_stacks
+from hangscope.explain.statements.pending_calls import placed_by_stacks
 from hangscope.knowledge.library import Knowledge, own_knowledge
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Incident

@@ -17,11 +17,11 @@ from hangscope.commands.endings import EXIT_ERROR, fail
 from hangscope.commands.env import env
 from hangscope.commands.explain import explain
 from hangscope.commands.exports.brief import brief
+from hangscope.commands.exports.mcp import mcp
 from hangscope.commands.exports.table import table
 from hangscope.commands.exports.trace import trace
 from hangscope.commands.history import history
 from hangscope.commands.hook import hook
-from hangscope.commands.mcp import mcp
 from hangscope.commands.pack import pack
 from hangscope.commands.run import run
 from hangscope.errors import HangscopeError

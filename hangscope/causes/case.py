@@ -8,7 +8,7 @@ from dataclasses import field
 
 from hangscope.align.waitgraph import WaitGraph
 from hangscope.explain.finding import Explanation, Finding, Nothing
-from hangscope.explain.statements.odd_lines import OddLine
+from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.explain.statements.statements import Statements, Whereabouts
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.knowledge.callsite import user_frame, user_frames
@@ -181,6 +181,6 @@ def quote(event: Event, text: str | None = None, *, kind: str = "log", stance: s
     return Evidence(kind, text or event.text, event.rank, source, stance=stance, quoted=text is None or None)
 
 
-def of_odd_line(odd: OddLine) -> Evidence:
+def of_odd_line(odd: OutlierLine) -> Evidence:
     """Return a line that a minority of the ranks printed as evidence."""
     return Evidence("log", odd.says(), odd.ranks[0], Source(odd.file, odd.line))

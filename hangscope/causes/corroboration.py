@@ -20,7 +20,9 @@ _NOT_WAITING = frozenset({"crashed_rank", "stuck_rank", "early_exit"})
 
 def corroboration(case: Case, match: Match) -> list[Evidence]:
     """Return quotes of log lines with their stance to a verdict, those of the culprits first."""
-    odd = (o for o in case.statements.odd_lines if not match.culprits or set(o.ranks) <= set(match.culprits))
+    odd = (
+        o for o in case.statements.outlier_lines if not match.culprits or set(o.ranks) <= set(match.culprits)
+    )
     found = [of_odd_line(line) for line in odd]
     if not case.from_text:  # else the finding names its lines itself
         found += [*_of_culprits(case, match), *_of_waiting(case, match)]

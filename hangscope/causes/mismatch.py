@@ -10,7 +10,7 @@ from hangscope.causes.case import Case, Match, answer, at, of_odd_line, quote, w
 from hangscope.causes.difference import MET, Difference
 from hangscope.explain.finding import Different, Nothing, Stalled, Unseen
 from hangscope.explain.statements.gloo_sizes import AbortedPair, aborted_pairs, has_fewer_rows
-from hangscope.explain.statements.odd_lines import OddLine
+from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -150,9 +150,9 @@ def _met(pair: AbortedPair) -> Evidence:
     return quote(pair.event, text)
 
 
-def _told_by_lines(case: Case, pairs: Sequence[AbortedPair]) -> list[OddLine]:
+def _told_by_lines(case: Case, pairs: Sequence[AbortedPair]) -> list[OutlierLine]:
     """Return the telling lines that one rank alone printed, where it is the only such rank and one of those that met."""
-    lines = [o for o in case.statements.odd_lines if o.telling and len(o.ranks) == 1]
+    lines = [o for o in case.statements.outlier_lines if o.telling and len(o.ranks) == 1]
     met = {rank for pair in pairs for rank in pair.ranks}
     return lines if len({o.ranks for o in lines}) == 1 and met.issuperset(lines[0].ranks) else []
 

@@ -87,7 +87,7 @@ def _somewhere(case: Case) -> Match:
     """Return the answer where every rank waits in a send or receive, and no record shows which one is missing."""
     finding = case.finding
     named, blocked = finding.culprits, sorted({*finding.waiting, *finding.culprits})
-    told = [of_odd_line(odd) for odd in case.statements.odd_lines if odd.telling and odd.ranks == named]
+    told = [of_odd_line(odd) for odd in case.statements.outlier_lines if odd.telling and odd.ranks == named]
     return answer(
         "p2p_mismatch",
         named,

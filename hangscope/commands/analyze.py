@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from hangscope.commands.endings import EXIT_ERROR, EXIT_HANG, EXIT_INCONCLUSIVE, end_in_order
+from hangscope.commands.endings import EXIT_ERROR, EXIT_HANG, EXIT_INCONCLUSIVE, end_in_order, written
 from hangscope.commands.options import (
     force_option,
     given,
@@ -21,7 +21,6 @@ from hangscope.commands.options import (
     report_option,
     store_option,
 )
-from hangscope.commands.report_file import written
 from hangscope.commands.terminal import ProgressBar, show, tell, wants_color
 from hangscope.errors import UsageError
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from hangscope.commands.endings import EXIT_ERROR
+from hangscope.commands.endings import EXIT_ERROR, written
 from hangscope.commands.options import force_option, report_option
-from hangscope.commands.report_file import written
 from hangscope.commands.terminal import wants_color
 from hangscope.errors import UsageError
 

@@ -1,13 +1,17 @@
-"""How a command ends: its exit codes, one message, and in order when it is asked to."""
+"""How a command ends: its exit codes, one message, a report as a file, and in order when it is asked to."""
 
 from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import NoReturn
 
 from hangscope.commands.terminal import tell
+from hangscope.errors import UsageError
+from hangscope.export.output import write_report
 
 EXIT_ERROR, EXIT_HANG, EXIT_INCONCLUSIVE = 1, 10, 11  # others: `HangscopeError.exit_code`
 
@@ -29,3 +33,21 @@ def fail(message: str, hint: str, code: int) -> NoReturn:
     """Say what went wrong and what to do, and exit."""
     tell(f"hangscope: {message}" + (f"\n  hint: {hint}" if hint else ""))
     sys.exit(code)
+
+
+def written(path: Path, render: Callable[[], str], force: bool, quiet: bool) -> bool:
+    """Write one report file and return whether that worked; a failure is reported and changes no verdict that was printed."""
+    try:
+        write_report(path, render(), force=force)
+    except (OSError, UsageError) as error:
+        reason = (
+            error.message
+            if isinstance(error, UsageError)
+            else f"{path} cannot be written: {error.strerror or error}"
+        )
+        hint = error.hint if isinstance(error, UsageError) else "choose another place with -o"
+        tell(f"hangscope: {reason}\n  hint: {hint}")
+        return False
+    if not quiet:
+        tell(f"Wrote {path}")
+    return True

@@ -31,7 +31,7 @@ from hangscope.explain.finding import (
 from hangscope.explain.generate.absence import seen_absent, unseen
 from hangscope.explain.generate.circles import apart, circular
 from hangscope.explain.generate.deviation import deviating
-from hangscope.explain.generate.device_lag import device_lag, standing_call
+from hangscope.explain.generate.device_lag import device_lag, pending_call
 from hangscope.explain.generate.mismatches import first_mismatch
 from hangscope.explain.generate.pair_faults import unequal_pair
 from hangscope.explain.predict import Replay
@@ -92,7 +92,7 @@ def _of_calls(aligned: Aligned, of_a_device: Lagging | None) -> list[Finding]:
         of_a_device,
         unseen(aligned),
         circular(aligned),
-        standing_call(aligned),
+        pending_call(aligned),
     )
     with_peers = _with_peers(found, deviating(aligned))
     few = apart(aligned) if not any(with_peers) else None

@@ -15,7 +15,7 @@ from hangscope.explain.text.sides import stood
 
 def decided(finding: Finding, statements: Statements) -> Finding:
     """Return a finding that names nobody with the one rank that printed what no other did, where there is such a rank."""
-    telling = {odd.ranks for odd in statements.odd_lines if odd.telling}
+    telling = {odd.ranks for odd in statements.outlier_lines if odd.telling}
     if (
         not finding.tie
         or finding.culprits

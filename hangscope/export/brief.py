@@ -235,7 +235,7 @@ def _ends(subject: Subject) -> Iterator[str]:
 
 
 def _rare(analysis: Analysis) -> Iterator[str]:
-    for line in analysis.case.statements.odd_lines:
+    for line in analysis.case.statements.outlier_lines:
         yield clean(mask_text(f"{line.says()} [{line.file}:{line.line}]"))
 
 

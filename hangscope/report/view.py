@@ -85,7 +85,7 @@ def build_document(
         stacks_left_out=len(branches) - _BRANCHES if len(branches) > _BRANCHES else None,
         outlier_lines=tuple(
             OutlierLine(o.ranks, o.how, o.note, o.text[:_LINE], Source(o.file, o.line))
-            for o in analysis.case.statements.odd_lines
+            for o in analysis.case.statements.outlier_lines
         ),
         tool_version=tool_version,
         page=page,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hangscope.causes.case import Case, Match
 from hangscope.causes.difference import Difference
 from hangscope.explain.finding import Absent, Different, Extra, Source, Unseen
-from hangscope.explain.statements.odd_lines import OddLine
+from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import ranks_phrase
@@ -92,6 +92,6 @@ def _sources(case: Case, match: Match) -> list[str]:
     return sorted(agree) if len(agree) > 1 else []
 
 
-def _alone(case: Case, match: Match) -> list[OddLine]:
+def _alone(case: Case, match: Match) -> list[OutlierLine]:
     """Return the telling lines that exactly the culprits printed."""
-    return [o for o in case.statements.odd_lines if o.telling and set(o.ranks) == set(match.culprits)]
+    return [o for o in case.statements.outlier_lines if o.telling and set(o.ranks) == set(match.culprits)]

@@ -87,7 +87,7 @@ def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
         in_call=waiting if stop.call is not None else (),
         waiting_call=_call(kind, seq),
         evidence=substantiation.unique(
-            (*map(quote, stop.events), *map(of_odd_line, case.statements.odd_lines), *open_calls.evidence)
+            (*map(quote, stop.events), *map(of_odd_line, case.statements.outlier_lines), *open_calls.evidence)
         ),
         advice=[
             *([_OTHERS] if len(waiting) < len(case.incident.ranks) or not case.incident.size_stated else []),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.participation import busy, calls_stay_open
 from hangscope.explain.finding import Absent, Unseen
-from hangscope.explain.statements.odd_lines import said_by_others
+from hangscope.explain.statements.outlier_lines import said_by_others
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.explain.text.steps import last_output

@@ -83,7 +83,7 @@ def lags(view: GroupFrontier, rank: int, seq: int) -> bool:
     return kind is None or kind.op in PROVING_OPS or view.proven > seq
 
 
-def standing_call(aligned: Aligned) -> Stalled | Unstarted | None:
+def pending_call(aligned: Aligned) -> Stalled | Unstarted | None:
     """Return the finding of the call that most ranks wait for and that waits for nobody; of equals the earliest."""
     roots = [
         (root, node) for root in aligned.roots("call") for node in root.nodes[:1] if isinstance(node, Called)

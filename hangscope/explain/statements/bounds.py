@@ -14,9 +14,9 @@ from dataclasses import field, replace
 
 import numpy as np
 
+from hangscope.explain.statements.logged_calls import InCall, LoggedCalls, with_refused
+from hangscope.explain.statements.logged_groups import Key, LoggedGroups
 from hangscope.explain.statements.statements import WAITED, Statements
-from hangscope.explain.statements.told_calls import InCall, ToldCalls, with_refused
-from hangscope.explain.statements.told_groups import Key, ToldGroups
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.torch_logs.c10d import (
     AsyncError,
@@ -94,8 +94,8 @@ def joined(incident: Incident, statements: Statements) -> Incident:
     table = stated(incident, statements)
     if not table:
         return incident
-    groups = ToldGroups(incident, statements, table)
-    kinds = ToldCalls(incident)
+    groups = LoggedGroups(incident, statements, table)
+    kinds = LoggedCalls(incident)
     counts_sends = {groups.gid(key) for key, bounds in table.items() if bounds.sends}
     counts_sends |= {gid for record in incident.ranks.values() for gid in record.p2p}
     ranks = dict(incident.ranks)
@@ -132,7 +132,12 @@ def idle(statements: Statements) -> frozenset[int]:
 
 
 def _extend(
-    record: RankRecord, gid: int, bounds: Bounds, statements: Statements, kinds: ToldCalls, counts_sends: bool
+    record: RankRecord,
+    gid: int,
+    bounds: Bounds,
+    statements: Statements,
+    kinds: LoggedCalls,
+    counts_sends: bool,
 ) -> None:
     """Add to a rank's queue what text states beyond it."""
     own = record.queues.get(gid) if record.seen else None

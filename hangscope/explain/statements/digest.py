@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hangscope.explain.statements.deaths import own_deaths, survived
 from hangscope.explain.statements.group_ranks import GroupRanks
-from hangscope.explain.statements.odd_lines import first_aftermath, odd_lines
+from hangscope.explain.statements.outlier_lines import first_aftermath, outlier_lines
 from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, WAITED, Death, Statements
 from hangscope.explain.statements.whereabouts import whereabouts
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, ExternalEnd
@@ -41,7 +41,7 @@ def digest(incident: Incident) -> Statements:
     after = first_aftermath(
         [*waited, *statements.all(*WAITED, GlooSizeMismatch, Terminate, MonitoredBarrierWitness)]
     )
-    statements.odd_lines = odd_lines(statements.all(Printed), _heard(incident), after)
+    statements.outlier_lines = outlier_lines(statements.all(Printed), _heard(incident), after)
     for caught in survived(statements):
         statements.kinds[RankException].remove(caught)
         if caught.rank is not None:

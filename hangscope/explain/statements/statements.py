@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import TypeVar
 
 from hangscope.explain.statements.group_ranks import GroupRanks
-from hangscope.explain.statements.odd_lines import OddLine
+from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -76,7 +76,7 @@ class Statements:
     of_rank: dict[int, dict[type[Event], list[Event]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
-    odd_lines: tuple[OddLine, ...] = ()
+    outlier_lines: tuple[OutlierLine, ...] = ()
     group_ranks: GroupRanks = field(default_factory=lambda: GroupRanks((), ()))
 
     def all(self, *kinds: type[AnyEvent]) -> list[AnyEvent]:

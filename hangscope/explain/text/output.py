@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.explain.finding import Absent, Different, Finding, Unseen
-from hangscope.explain.statements.odd_lines import TELLING
+from hangscope.explain.statements.outlier_lines import TELLING
 from hangscope.explain.statements.standstill import by_steps
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
@@ -145,7 +145,9 @@ def _may_be_odd(few: tuple[int, ...], incident: Incident) -> bool:
 
 def odd_output(incident: Incident, statements: Statements) -> Finding | None:
     """Name the few ranks that the most telling of the lines which only a minority printed, or lacks, sets apart."""
-    told = [odd for odd in statements.odd_lines if odd.score >= TELLING and _may_be_odd(odd.ranks, incident)]
+    told = [
+        odd for odd in statements.outlier_lines if odd.score >= TELLING and _may_be_odd(odd.ranks, incident)
+    ]
     if not told or any(odd.ranks != told[0].ranks for odd in told):
         return None  # two lines that set different ranks apart tell of neither
     kind = Absent if told[0].how in ("missing", "count") else Different

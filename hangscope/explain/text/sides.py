@@ -29,7 +29,7 @@ def two_sides(
     tie = 2 * len(sides[0]) <= sum(map(len, sides))
     majority, odd = sides[0], tuple(sorted(r for side in sides[1:] for r in side))
     if tie and len(sides) == 2:
-        telling = {odd.ranks for odd in statements.odd_lines if odd.telling}
+        telling = {odd.ranks for odd in statements.outlier_lines if odd.telling}
         odd_side = sides.index(next(iter(telling))) if len(telling) == 1 and telling <= {*sides} else None
         stacks = _stack(sides[0], kinds), _stack(sides[1], kinds)
         off = odd_side if odd_side is not None else off_the_step(*stacks, own_knowledge())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from hangscope.explain.finding import Finding
-from hangscope.explain.statements.odd_lines import OddLine
+from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.job_logs.progress import LoopLength, Progress
@@ -41,14 +41,14 @@ class Steps:
         return any(part % 1 for part in parts)
 
     @cached_property
-    def skips(self) -> list[OddLine]:
+    def skips(self) -> list[OutlierLine]:
         """Return the lines that the culprits alone printed, and that do not say that a loop is over: something befell them inside.
 
         Nothing follows where all others say that theirs is over: they are further.
         """
         ends = {(e.file, e.line) for e in self.statements.all(LoopLength)}
         ends |= {(e.file, e.line) for e in self.statements.all(Progress) if e.done or e.leaving or e.over}
-        own, culprits = self.statements.odd_lines, set(self.culprits)
+        own, culprits = self.statements.outlier_lines, set(self.culprits)
         if any(o.how == "missing" and culprits & set(o.ranks) and (o.file, o.line) in ends for o in own):
             return []
         alone = (o for o in own if o.telling and culprits.issuperset(o.ranks))

@@ -71,7 +71,7 @@ class Processes:
     def _counts_as_one_host(self, files: int) -> bool:
         """Return whether local ranks are global ones: where nothing contradicts it, and not by one line that may be of any node."""
         known = {name: ranks for name, ranks in self._ranks.items() if name[0] == "local"}
-        told = {local for writers in self._writers.values() for local in writers.locals_told}
+        told = {local for writers in self._writers.values() for local in writers.stated_locals}
         return (
             (bool(known) or files > 1 or len(told) > 1)
             and len({host for _, host, _ in known}) <= 1

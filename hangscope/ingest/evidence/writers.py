@@ -25,9 +25,9 @@ class Writers:
         self.local = _local_ranks(log)
         if log.local_rank is not None and self._only is not None:
             self.local.setdefault(("", log.local_rank), self._only)
-        self.locals_told = {event.local_rank for event in log.events} - {None}
+        self.stated_locals = {event.local_rank for event in log.events} - {None}
         if log.local_rank is not None and any(e.local_rank is None for e in log.events):
-            self.locals_told.add(log.local_rank)
+            self.stated_locals.add(log.local_rank)
 
     @property
     def alone(self) -> int | None:

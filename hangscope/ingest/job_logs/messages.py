@@ -19,7 +19,7 @@ from typing import Any
 from hangscope.ingest.job_logs.engines import process_of
 from hangscope.ingest.lines.forms import LineParser, integer
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.nccl.hccl import ToldRank
+from hangscope.ingest.nccl.hccl import StatedRank
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -85,8 +85,8 @@ class MessageParser(LineParser):
 
     def __init__(self) -> None:
         self._forms = _forms()
-        self._told = ToldRank()
-        self.literals = (*(literal.encode() for literal, _, _ in self._forms), ToldRank.literal)
+        self._told = StatedRank()
+        self.literals = (*(literal.encode() for literal, _, _ in self._forms), StatedRank.literal)
 
     def feed(self, line: Line) -> Iterable[Event]:
         """Return at most one event per entry."""

@@ -60,7 +60,7 @@ class HcclWarn(NcclWarn):
     )
 
 
-class ToldRank:
+class StatedRank:
     """Keeps the rank that a process of Ascend's told last, which holds for the few lines behind it."""
 
     literal = b", RankID:"
@@ -81,8 +81,8 @@ class HcclParser(FormParser):
 
     def __init__(self) -> None:
         super().__init__(sys.modules[__name__])
-        self.literals = (*self.literals, ToldRank.literal)
-        self._told = ToldRank()
+        self.literals = (*self.literals, StatedRank.literal)
+        self._told = StatedRank()
 
     def feed(self, line: Line) -> Iterable[Event]:
         """Return what a line says, as the word of the rank that its writer told last."""

@@ -20,7 +20,7 @@ InCall = WatchdogTimeout | AsyncError
 _LISTS = frozenset({"all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"})
 
 
-class ToldCalls:
+class LoggedCalls:
     """The call kinds of an incident with those that only text tells."""
 
     def __init__(self, incident: Incident) -> None:

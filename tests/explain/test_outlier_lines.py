@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hangscope.explain.statements.odd_lines import TELLING, OddLine, odd_lines
+from hangscope.explain.statements.outlier_lines import TELLING, OutlierLine, outlier_lines
 from hangscope.ingest.job_logs.printed import Printed, printed
 
 ORDINARY = ["step 1 loss 0.5", "step 2 loss 0.4"]
@@ -21,9 +21,9 @@ def _printed(logs: dict[int, list[str]]) -> list[Printed]:
     return found
 
 
-def _told(extra: dict[int, list[str]], ranks: int = 4) -> list[OddLine]:
+def _told(extra: dict[int, list[str]], ranks: int = 4) -> list[OutlierLine]:
     logs = {rank: [*ORDINARY, *extra.get(rank, [])] for rank in range(ranks)}
-    return list(odd_lines(_printed(logs), set(range(ranks)), {}))
+    return list(outlier_lines(_printed(logs), set(range(ranks)), {}))
 
 
 @pytest.mark.parametrize(
@@ -69,4 +69,4 @@ def test_a_peer_that_printed_a_line_fewer_times_stopped_earlier() -> None:
 
 def test_what_a_rank_prints_after_it_gave_up_is_no_evidence() -> None:
     logs = {rank: [*ORDINARY, *(["handler: bye"] if rank == 1 else [])] for rank in range(4)}
-    assert odd_lines(_printed(logs), set(range(4)), {(1, "rank_1.log"): 3}) == ()
+    assert outlier_lines(_printed(logs), set(range(4)), {(1, "rank_1.log"): 3}) == ()

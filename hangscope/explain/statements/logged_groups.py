@@ -15,7 +15,7 @@ from hangscope.model.incident import Group, Incident
 Key = tuple[int, str]
 
 
-class ToldGroups:
+class LoggedGroups:
     """The groups of an incident with those that only text names."""
 
     def __init__(self, incident: Incident, statements: Statements, table: Iterable[Key]) -> None:

@@ -30,7 +30,7 @@ _OF_ITSELF = regex(r"(?i)\brank\W{0,3}(\d{1,6})\b|^\W{0,3}(\d{1,6})\]")
 
 
 @dataclass(frozen=True, slots=True)
-class OddLine:
+class OutlierLine:
     """A line that sets `ranks` (global) apart: `how` is "only", "missing", "count" or "value"; `text`, `file` and `line` are the last such line's.
 
     `score` is less the more its rank printed after it. `telling`: only these ranks printed it, and it is no habit and no report.
@@ -59,9 +59,9 @@ class _Said:
     line: int
 
 
-def odd_lines(
+def outlier_lines(
     printed: list[Printed], heard: set[int], aftermath: dict[tuple[int, str], int]
-) -> tuple[OddLine, ...]:
+) -> tuple[OutlierLine, ...]:
     """Return the lines that set a minority of the ranks apart, the most telling first.
 
     `heard`: the ranks whose output is here, if they printed anything or not. `aftermath`: by rank and file the line from which on a rank only tells what the freeze did to it.
@@ -86,7 +86,7 @@ def odd_lines(
     return tuple(sorted(odd, key=lambda o: (-round(o.score, 3), o.file, o.line))[:_MOST])
 
 
-def _odd(lines: dict[int, _Said], ranks: set[int], cut: set[int], reporters: set[int]) -> OddLine | None:
+def _odd(lines: dict[int, _Said], ranks: set[int], cut: set[int], reporters: set[int]) -> OutlierLine | None:
     """Return how a template sets a minority apart, None where it does not."""
     counts = {rank: lines[rank].count if rank in lines else 0 for rank in sorted(ranks)}
     usual, times = Counter(counts.values()).most_common(1)[0]
@@ -109,22 +109,22 @@ def _odd(lines: dict[int, _Said], ranks: set[int], cut: set[int], reporters: set
             if not few
             else ("count", f"{who} printed this {few} times, the others {usual} times")
         )
-        return OddLine(odd, how, line.text, line.file, line.line, score / 2, note)
+        return OutlierLine(odd, how, line.text, line.file, line.line, score / 2, note)
     weight = 1 / max(counts.values()) ** 2
     if len(odd) == 1 and odd[0] in reporters:
         weight *= _as_reporter(odd[0], line.text)
     note, telling = f"only {who} printed this", weight >= TELLING
-    return OddLine(odd, "only", line.text, line.file, line.line, score * weight, note, telling)
+    return OutlierLine(odd, "only", line.text, line.file, line.line, score * weight, note, telling)
 
 
-def _fewer_times(lines: dict[int, _Said]) -> OddLine | None:
+def _fewer_times(lines: dict[int, _Said]) -> OutlierLine | None:
     """Return the line that the few of those who print it at all printed fewer times: peers of one role, of which one stopped earlier."""
     low, high = (choose(said.count for said in lines.values()) for choose in (min, max))
     few = tuple(sorted(rank for rank, said in lines.items() if said.count == low))
     if 2 * len(few) > len(lines):
         return None
     note = f"{ranks_phrase(few)} printed this {low} times, its peers up to {high} times"
-    return OddLine(
+    return OutlierLine(
         few, "count", lines[few[0]].text, lines[few[0]].file, lines[few[0]].line, TELLING / 2, note
     )
 
@@ -137,7 +137,7 @@ def _as_reporter(rank: int, text: str) -> float:
     return _REPORTS if len(_NUMBER.findall(text)) < 2 else 0.0
 
 
-def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OddLine | None:
+def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None:
     """Return the line in which a few ranks print another number than all others, of one that every rank printed once."""
     texts = (_CLOCK.sub("", _OF_ITSELF.sub("", lines[rank].text)) for rank in sorted(ranks))
     for column in zip(*map(_NUMBER.findall, texts), strict=False):
@@ -148,7 +148,7 @@ def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OddLine | None:
                 lines[few[0]],
                 f"{ranks_phrase(few)} printed another value here than {value}, which the others printed",
             )
-            return OddLine(few, "value", line.text, line.file, line.line, TELLING / 2, note)
+            return OutlierLine(few, "value", line.text, line.file, line.line, TELLING / 2, note)
     return None
 
 
