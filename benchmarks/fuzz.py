@@ -6,8 +6,8 @@ stays under 1 GB and 10 seconds of processor time beyond what the sizes justify.
 with `--jobs 4`. Counted: what became of the verdict, above all other verdicts at `high` of which no word says that the input is damaged,
 apart from those that rest on whole lines of undamaged inputs alone (`whole_lines.py`): no input shows that these are damaged.
 
-Case N of a seed is always the same: `--case N --keep FOLDER` makes it again and leaves its input there. Exits with 1 where a check
-failed.
+Case N of a seed is always the same: `--case N --keep FOLDER` makes it again and leaves its input in FOLDER/N. Exits with 1 where a
+check failed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -256,8 +257,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--case", type=int, help="this case alone")
-    parser.add_argument("--keep", type=Path, help="leave the input of --case here")
+    parser.add_argument("--case", type=int, nargs="+", help="these cases alone")
+    parser.add_argument("--keep", type=Path, help="leave the inputs of --case here")
     options = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as temporary:
@@ -270,26 +271,25 @@ def main() -> int:
                 reports[name] = hangscope.analyze(folder, executor=run.readers)
             except hangscope.HangscopeError:
                 del folders[name]  # an excerpt that tells nothing by itself
-        number = options.case or 0
-        while options.case is not None or time.monotonic() - began < 60 * options.minutes:
+        for number in options.case or count():
+            if options.case is None and time.monotonic() - began >= 60 * options.minutes:
+                break
             chance = random.Random(f"{options.seed}-{number}")
             name = chance.choice(sorted(folders))
             work = Path(temporary) / "work" / "job"
             shutil.copytree(folders[name], work)
             kind = mutate(work, chance, donors)
             if options.keep is not None:
-                shutil.copytree(work, options.keep, symlinks=True, dirs_exist_ok=True)
+                shutil.copytree(work, options.keep / str(number), symlinks=True)
             outcome = one(number, reports[name], work, kind, run)
             run.rows[kind].cases += 1
             run.rows[kind].outcomes[outcome] += 1
             shutil.rmtree(work.parent)
             if options.case is not None:
-                print(name, kind, outcome, json.dumps(claim(reports[name]), default=str))
-                break
-            number += 1
-            if number % 500 == 0:
+                print(number, name, kind, outcome, json.dumps(claim(reports[name]), default=str))
+            if number % 500 == 499:
                 print(
-                    f"{number} cases, {len(run.failures)} failures, {len(run.confident)} confident",
+                    f"{number + 1} cases, {len(run.failures)} failures, {len(run.confident)} confident",
                     file=sys.stderr,
                 )
         run.readers.pool.close()

@@ -70,6 +70,9 @@ class WholeLines:
         sources = {(item.source.file, item.source.line) for item in told if item.source is not None}
         if not sources:
             return all(self._holds(path) for path in folder.rglob("*") if path.is_file())
+        # What is told of a log as a whole follows from those of its lines that are evidence as well.
+        by_line = {file for file, line in sources if line is not None}
+        sources = {(file, line) for file, line in sources if line is not None or file not in by_line}
         return all(self._holds(folder / file, line) for file, line in sources)
 
     def _holds(self, path: Path, line: int | None = None) -> bool:

@@ -118,14 +118,14 @@ def _is_the_end_of_all(case: Case, end: WorkersEnded) -> bool:
 def _all_processes_ended(case: Case) -> bool:
     """Return whether a launcher reports that all the processes it started ended well.
 
-    Where the text holds their ends alone, those are as many as hosts have devices, and follow each other.
+    Where the text holds their ends alone, those are as many as hosts have devices, and as the job has ranks, and follow each other.
     """
     ends = [e for e in case.statements.all(ExitOk) if e.pid is not None]
     ended = sorted({e.pid for e in ends if e.pid is not None})
     started = {e.pid for e in case.statements.all(Spawned)}
     if started or not ended:
         return bool(started) and started.issubset(ended)
-    row = len(ended) in _PER_HOST and ended[-1] - ended[0] == len(ended) - 1
+    row = len(case.incident.ranks) <= len(ended) in _PER_HOST and ended[-1] - ended[0] == len(ended) - 1
     one_file = len({e.file for e in _lines(case)}) == 1
     return row and one_file and all(e.calm or e.line < min(end.line for end in ends) for e in _lines(case))
 

@@ -9,8 +9,10 @@ timed out or lost a peer are discounted.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from math import log2
 
+from hangscope.explain.statements.torn_lines import Originals
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -79,11 +81,33 @@ def outlier_lines(
             before = said[template].get(event.rank)
             if line < last and (before is None or before.count < count):
                 said[template][event.rank] = _Said(count, behind, text, event.file, line)
+    for printers in (2, 1) if len(ranks) == 2 else (2,):
+        _join_torn(said, printers)
     speakers = set[int]().union(*said.values())
     reporters = {0} | (speakers if len(speakers) == 1 else set())  # who prints for all
     found = (_odd(lines, ranks, cut, reporters) for lines in said.values()) if len(ranks) > 1 else ()
     odd = [line for line in found if line is not None and line.score >= LEAST]
     return tuple(sorted(odd, key=lambda o: (-round(o.score, 3), o.file, o.line))[:_MOST])
+
+
+def _join_torn(said: dict[str, dict[int, _Said]], printers: int) -> None:
+    """Count damaged copies, which one rank printed, as the line that its peers printed more often: at least `printers` ranks."""
+    forms = {
+        template: _NUMBER.sub("#", next(iter(who.values())).text) for template, who in said.items() if who
+    }
+    whole = {forms[template]: template for template, who in said.items() if len(who) >= printers}
+    originals = Originals(whole)
+    for template in [template for template, who in said.items() if len(who) == 1]:
+        if len(said[template]) > 1:
+            continue  # another copy was counted as it
+        ((rank, copy),) = said[template].items()
+        for original in map(whole.__getitem__, originals.of(forms[template])):
+            who = said.get(original, {})
+            own = who[rank].count if rank in who else 0
+            if original != template and any(theirs.count > own for other, theirs in who.items() if other != rank):
+                who[rank] = replace(who.get(rank, copy), count=own + copy.count)
+                del said[template]
+                break
 
 
 def _odd(lines: dict[int, _Said], ranks: set[int], cut: set[int], reporters: set[int]) -> OutlierLine | None:

@@ -96,6 +96,10 @@ def _why(event: Event) -> str:
     copied = (
         "]: what(): " in event.text or "]:  what(): " in event.text
     )  # a prefix of whoever copied the line
+    second = PREFIX.search(event.text, prefix.end())
+    between = event.text[prefix.end() : second.start()].strip() if second is not None else ""
+    if second is not None and second[1] == prefix[1] and between and not copied:
+        return f"two lines of rank {told} are glued together"
     if (
         isinstance(event, GroupEvent)
         and event.group_desc

@@ -38,7 +38,7 @@ _MASKS = (
 )
 _NOT_ITS_OWN = regex(
     r"Traceback|Exception\b|\bSIG(?:TERM|INT|KILL)\b|Warning\b|warnings\.warn|^\s|^\W*$|^\^|^[\w.]{1,80}(?:Error|Interrupt|Exit)\b|\[[EWIF]\d{3,4} |NCCL |gloo|c10d|torch\.distributed|elastic|"
-    r"Watchdog|watchdog|\.(?:cpp|cc|hpp):\d|^[-=*#]{5,}|^Thread 0x|^Current thread|\d%\||^terminate called|^Process .{1,80}:$"
+    r"Watchdog|watchdog|\.(?:cpp|cc|hpp):\d|^[-=*#]{5,}|^Thread 0x|\(most recent call |\d%\||^terminate called|^Process .{1,80}:$"
 )
 
 

@@ -189,7 +189,10 @@ class NcclParser(BulkParser):
         text = message.message
         life = init.parse_life(text)
         if life is not None:
-            if life.comm in process.live or self._room(line):
+            if life.comm_rank >= life.nranks:
+                what = f"a line says that it is of rank {life.comm_rank} of {life.nranks}"
+                self._note("contradiction", what, line, "copy the log again from where the job wrote it")
+            elif life.comm in process.live or self._room(line):
                 yield from self._life(life, line, process)
             return
         if (address := init.bootstrap_address(text)) is not None:

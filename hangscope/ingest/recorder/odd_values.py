@@ -240,6 +240,8 @@ def look_at_seqs(groups: Sequence[int], seqs: Sequence[int], p2p: Sequence[bool]
         groups, seqs = list(compress(groups, collective)), list(compress(seqs, collective))
     for numbers in _by_group(groups, seqs):
         if numbers == list(range(numbers[0], numbers[0] + len(numbers))):
+            if numbers[0] < 1:
+                found.add("collective_seq_id", numbers[0])
             continue
         for before, between, after in zip(numbers, numbers[1:], numbers[2:], strict=False):
             if after - before == 2 and between != before + 1:

@@ -87,7 +87,11 @@ class Entries:
         that have them; `cut`: whether other entries stand behind them.
         """
         names, different = self.names.values(), dict.fromkeys(calls)
-        look_at_numbers(numbers, self.oddities, whole=any(call.state == State.DONE for call in different))
+        look_at_numbers(
+            numbers,
+            self.oddities,
+            whole=any(c.state == State.DONE or c.name.backend == "gloo" for c in different),
+        )
         members = any(name.ends_batch or name.backend == "gloo" for name in names) or any(
             call.is_p2p for call in different
         )

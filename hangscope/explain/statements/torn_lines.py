@@ -1,0 +1,54 @@
+"""Lines that are damaged copies of a line that others printed: cut off, glued, with a hole, or with something in the middle.
+
+    [watch] rank #: no pros, dumping            of   [watch] rank #: no progress for # s, dumping
+    rank # step # loss #rank # step # loss #    of   rank # step # loss #
+
+What is left of the original on both sides is most of one of the two, and what stands between holds no word of its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from os.path import commonprefix
+
+_SIDE = 4  # characters on which a copy and its original agree at one end
+_LEAST = 8  # characters that they have in common
+_FRAGMENT = 3  # letters of a piece of a word
+_COMPARED = 16  # originals that a line is compared with, by each of its ends
+
+
+class Originals:
+    """The lines that others printed, found by their ends."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._by_end: dict[tuple[bool, str], list[str]] = defaultdict(list)
+        for line in lines:
+            for key in _ends(line):
+                if len(self._by_end[key]) < _COMPARED:
+                    self._by_end[key].append(line)
+
+    def of(self, line: str) -> list[str]:
+        """Return the lines of which a line is a damaged copy."""
+        near = dict.fromkeys(found for key in _ends(line) for found in self._by_end.get(key, ()))
+        return [original for original in near if original != line and _is_copy(line, original, near)]
+
+
+def _ends(line: str) -> tuple[tuple[bool, str], tuple[bool, str]]:
+    return (False, line[:_SIDE]), (True, line[-_SIDE:])
+
+
+def _is_copy(line: str, original: str, near: Iterable[str]) -> bool:
+    short = min(len(line), len(original))
+    head = len(commonprefix((line, original)))
+    tail = min(len(commonprefix((line[::-1], original[::-1]))), short - head)
+    if head + tail < max(_LEAST, short / 2):
+        return False
+    rest, lost = line[head : len(line) - tail], original[head : len(original) - tail]
+    if not rest.strip() or (not lost and head >= _SIDE and tail >= _SIDE):
+        return True  # a piece is missing, or something stands in the middle
+    piece = rest.replace(original, "")
+    if len(rest) > _FRAGMENT and any(piece in other for other in near):
+        return True  # glued
+    in_a_word = (head and line[head - 1].isalpha()) or (tail and line[len(line) - tail].isalpha())
+    return bool(in_a_word) and all(sum(map(str.isalpha, part)) <= _FRAGMENT for part in (rest, lost))
