@@ -19,10 +19,27 @@ MAX_NAME = 80
 _WORDS = regex(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+")
 #: "Password" in other languages.
 FOREIGN = (
-    "passwort", "kennwort", "contraseña", "contrasena", "senha", "wachtwoord", "hasło", "heslo", "lösenord", "passord", "adgangskode",
-    "salasana", "jelszó", "şifre", "пароль", "密码", "密碼", "口令", "パスワード", "비밀번호", "암호",
+    "passwort", "kennwort", "zugangscode", "contraseña", "contrasena", "contrasenya", "senha", "wachtwoord", "wagwoord", "hasło", "haslo",
+    "heslo", "lösenord", "losenord", "passord", "adgangskode", "lykilorð", "salasana", "parool", "jelszó", "jelszo", "şifre", "lozinka",
+    "slaptažodis", "pasahitza", "пароль", "парола", "лозинка", "κωδικός", "סיסמה", "סיסמא", "كلمة المرور", "كلمةالمرور", "رمز عبور", "گذرواژه",
+    "पासवर्ड", "รหัสผ่าน", "mật khẩu", "kata sandi", "密码", "密碼", "口令", "パスワード", "暗証番号", "비밀번호", "암호", "패스워드",
 )  # fmt: skip
-_SHORT_FOREIGN = ("passe", "motdepasse", "mdp", "parola")  # also the ends of other words
+_SHORT_FOREIGN = (
+    "passe",
+    "motdepasse",
+    "mdp",
+    "parola",
+    "parolă",
+    "parole",
+    "clave",
+    "geslo",
+    "sandi",
+)  # also the ends of other words
+#: "Key", "token" and "secret" in other languages, where the value is not a word.
+_FOREIGN_KEYS = (
+    "schlüssel", "schluessel", "geheimnis", "geheim", "clé", "jeton", "chave", "segredo", "llave", "secreto", "chiave", "segreto", "sleutel",
+    "klucz", "klíč", "nyckel", "hemlighet", "avain", "anahtar", "ключ", "токен", "секрет", "密钥", "密鑰", "令牌", "秘密鍵", "トークン", "키", "토큰",
+)  # fmt: skip
 _SECRET_ENDS = (
     "password", "passwd", "passphrase", "passcode", "secret", "credential", "credentials", "apikey", "authtoken", "accesstoken",
     "accesskey", "secretkey", "privatekey", "authorization", "dockerconfigjson", "jsessionid", "phpsessid", "cookie", "pwd", "jwt", "pswd", "psw",
@@ -52,13 +69,23 @@ _PASS_OF = _set(
     "db database smtp mail user admin root ftp ssh redis mysql mariadb pg postgres postgresql mongo mongodb rabbitmq sql "
     "ldap proxy ssl tls cert keystore truststore sudo vpn http basic auth login account become"
 )
+#: A pass over something, and no password.
+_PLAIN_PASS = _set(
+    "forward backward first second third last next num n one two single multi low high band by all this test per max min epoch data train "
+    "eval compile optim fusion graph lowering inductor dry warmup render full partial fwd bwd rate"
+)
 _NO_SECRET = _set(
     "none null true false nil undefined empty unset missing required optional yes no redacted hidden masked removed invalid "
     "expired not is was and or in of for the str string bytes int float bool any"
 )
 _PLACEHOLDER = regex(
-    r"\*+|x+|\.+|-+|<[\w .-]{0,40}>?|\[[\w .-]{0,40}\]?|\$\{?[A-Za-z_]\w*\}?|\$\(.*|%\(.*|\{\{.*|\d{0,3}",
+    r"\*+|x+|\.+|-+|<[\w .-]{0,40}>?|\[[\w .-]{0,40}\]?|\([\w .-]{0,40}\)?|\$\{?[A-Za-z_]\w*\}?|\$\{[a-z_.]{1,20}:[A-Za-z_.]{1,60}(?:,(?:null)?)?\}?|"
+    r"\$\(.*|%\(.*|%[sr]|\{\{.*|\{[A-Za-z_.]{0,40}\}?|your[_-][\w-]{1,40}|\d{0,3}",
     re.I,
+)
+#: A number with its unit, a path, or words joined by underscores and points: none is a password that somebody chose.
+_PLAIN = regex(
+    r"[-+~]?\d[\d.,:e+-]*[A-Za-z%/]{0,8}|[/~\\<(].*|[A-Za-z]:\\.*|[A-Za-z0-9]+(?:[_./-][A-Za-z0-9]+)+|[A-Za-z]+"
 )
 
 
@@ -67,7 +94,8 @@ class Strength(IntEnum):
 
     NOTHING = 0
     MAYBE = 1  # a secret if it looks random
-    SECRET = 2
+    LIKELY = 2  # a secret if it looks like a password
+    SECRET = 3
 
 
 @lru_cache(maxsize=1024)
@@ -82,7 +110,7 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
     elif before and before[-1] in ("key", "token") and last in ("b", "text", "str", "string", "raw"):
         *before, last = before
     if name in ("PWD", "OLDPWD"):
-        return Strength.MAYBE
+        return Strength.LIKELY
     last = last.rstrip("0123456789")
     if last.removesuffix("s").endswith(_SECRET_ENDS) or last.endswith(_SECRET_ENDS) or last in _SHORT_FOREIGN:
         return Strength.SECRET
@@ -101,8 +129,12 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
         if _PLAIN_TOKENS & set(before):
             return Strength.NOTHING
         return Strength.SECRET if before or in_query else Strength.MAYBE
-    if last in ("pass", "pw"):
-        return Strength.SECRET if _PASS_OF & set(before) or is_variable else Strength.MAYBE
+    if last in ("pass", "pw", "psk"):
+        if _PLAIN_PASS & set(before):
+            return Strength.MAYBE
+        return Strength.SECRET if _PASS_OF & set(before) or is_variable else Strength.LIKELY
+    if last in _FOREIGN_KEYS:
+        return Strength.LIKELY
     if last in ("signature", "sig", "auth", "code", "credential", "ticket"):
         marked = in_query or name.lower().startswith("x-")
         return Strength.SECRET if marked else Strength.NOTHING if last == "code" else Strength.MAYBE
@@ -111,11 +143,26 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
 
 def is_secret(value: str, how: Strength) -> bool:
     """Return whether a value whose name says `how` is to be hidden."""
-    if how is Strength.NOTHING or (
-        len(value) <= MAX_NAME and (value.lower() in _NO_SECRET or _PLACEHOLDER.fullmatch(value))
-    ):
+    if how is Strength.NOTHING or value.lower() in _NO_SECRET or is_placeholder(value):
         return False
-    return how is Strength.SECRET or _looks_random(value)
+    return how is Strength.SECRET or _looks_random(value) or (how is Strength.LIKELY and looks_chosen(value))
+
+
+def is_placeholder(value: str, name: str = "") -> bool:
+    """Return whether a value stands for one that is not shown: `***`, `${HF_TOKEN}`, or `API_KEY` of the name `--api-key`."""
+    words = [word.upper() for word in _WORDS.findall(name)][-1:]
+    if words and value.isupper() and words[0] in value and value.replace("_", "").isalpha():
+        return True
+    return len(value) <= MAX_NAME and _PLACEHOLDER.fullmatch(value) is not None
+
+
+def looks_chosen(value: str) -> bool:
+    """Return whether a value is what somebody may choose as a password: of several kinds of characters, and no number, path or words."""
+    part = value[:MAX_NAME]
+    if len(part) < 6 or _PLAIN.fullmatch(part):
+        return False
+    kinds = (str.islower, str.isupper, str.isdigit, lambda c: not c.isalnum())
+    return sum(any(map(kind, part)) for kind in kinds) > 1
 
 
 def _looks_random(value: str) -> bool:

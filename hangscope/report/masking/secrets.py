@@ -9,14 +9,22 @@ from __future__ import annotations
 import re
 
 from hangscope.model.regex import regex
+from hangscope.report.masking.command_arguments import hide_arguments
 from hangscope.report.masking.disguise import undisguised
-from hangscope.report.masking.key_names import FOREIGN, MAX_NAME, Strength, is_secret, strength
+from hangscope.report.masking.key_names import (
+    FOREIGN,
+    MAX_NAME,
+    Strength,
+    is_placeholder,
+    is_secret,
+    strength,
+)
 from hangscope.report.masking.token_forms import hide_accounts, hide_blobs, hide_tokens
 
 # Of names; searched in text without capitals, which takes a fifth of the time of ignoring case.
 _HINT = regex(
     r"key|token|secret|pass|dockerc|pwd|pw|psw|cred|auth|cookie|sess|sig|bearer|://|login|-u|hook|jwt|ticket|mysql|redis|mongo|ldap|zip -|"
-    r"api|private|eyj|eaa|cmvmd|mii|b3bl|atlas|sg\.|xapp|dt0c|:aa|q~|\$|sha|pat|-us\d|t1\.|[mno][\w-]{22,27}\.|oracle:|\w@|sqlplus|sqlldr|[ei][xm]pdp|mdp|parola|"
+    r":\d{4,5}:|:\*:|munge:|basic |share |code |psk|\s-[a-z]|::|identified|api|private|eyj|eaa|cmvmd|mii|b3bl|atlas|sg\.|xapp|dt0c|:aa|q~|\$|sha|pat|-us\d|t1\.|[mno][\w-]{22,27}\.|oracle:|\w@|sqlplus|sqlldr|[ei][xm]pdp|mdp|parola|"
     + "|".join(FOREIGN)
 )
 # A name in or without quotes, what parts it from its value, and how the value is quoted; quotes may be escaped.
@@ -42,14 +50,20 @@ _QUOTED = regex(r"(?i)(?<![\w.-])(" + _PASSWORD + r") {1,3}(?:is |was )?(\\*[\"'
 _IS = regex(
     r"(?i)(?<![\w.-])(" + _PASSWORD + r") {1,3}(?:is|was|ist|es|:) {1,3}()(?=[^\s\d]{0,80}\d)(?=\S{6})"
 )
+# A key with a number, of several: `Unseal Key 3: XXXX`.
+_NUMBERED = regex(
+    r"(?i)(?<![\w.-])((?:[a-z]{2,16} ){0,2}(?:key|token|secret|share|shard|code|password)) {1,2}[#(]?\d{1,2}\)?\s{0,3}[:=]\s{1,4}([\w+/=.~-]{16,512})"
+)
 # An element of XML whose attribute names it: `<string name="password">XXXX</string>`.
 _ELEMENT = regex(r"(?:name|key|id)=[\"']([\w.-]{1,80})[\"']()[^<>\n]{0,80}>\s{0,8}(?=[^\s<])")
 # A row of a table: `| password | XXXX |`.
 _CELL = regex(r"(?<=[|│] )([\w.-]+)()\s{0,40}[|│]\s{1,40}(?=[^\s|│])")
 _ITEM = regex(r"\\{0,8}[\"'`]\s{0,4},\s{0,4}[bruf]?(\\{0,8}[\"'`])")  # from one item of a list to the next
 _LIST = regex(r"[\[(]\s{0,4}[bruf]?\\{0,8}[\"'`]$")
-_NESTED = regex(r"\{(?!\{)|(?:value|secret|data|content|raw|plain)[\"']?\s{0,4}[:=]\s")  # after `token:`
-_INNER = ("value", "secret", "data", "content", "raw", "plain")  # keys within `"token": {...}`
+_NESTED = regex(
+    r"\{(?!\{|[^{}\s:=\"']{1,128}\})|(?:value|secret|data|content|raw|plain)[\"']?\s{0,4}[:=]\s"
+)  # after `token:`
+_INNER = ("value", "secret", "data", "content", "raw", "plain", "default")  # keys within `"token": {...}`
 _NEARBY = 400  # characters in which such a key is looked for
 _DISGUISES = 3  # how many times text may be encoded
 _SCHEME = regex(r"(?i)(?:basic|bearer|token|digest|negotiate|apikey|ntlm|sharedkey|aws4-hmac-sha256)\s{1,4}")
@@ -76,10 +90,11 @@ def _masked(text: str) -> str:
 
 
 def _without_named(text: str) -> str:
-    text = hide_accounts(text)
+    text = hide_arguments(hide_accounts(text))
     text = _hide(_hide(text, _OPTION) if "-" in text else text, _PAIR)
     text = _hide(text, _CELL) if "|" in text or "│" in text else text
     text = _hide(text, _ELEMENT) if ">" in text else text
+    text = _NUMBERED.sub(_without_numbered, text)
     return _SAID.sub(_without_said, _hide(_hide(_hide(text, _FOR), _QUOTED), _IS))
 
 
@@ -87,6 +102,11 @@ def _without_said(match: re.Match[str]) -> str:
     name, value = match.groups()
     how = min(strength(name.replace(" ", "_")[-MAX_NAME:]), Strength.MAYBE)
     return match.group()[: -len(value)] + "***" if is_secret(value, how) else match.group()
+
+
+def _without_numbered(match: re.Match[str]) -> str:
+    value = match.group(2)
+    return match.group()[: -len(value)] + "***" if is_secret(value, Strength.MAYBE) else match.group()
 
 
 def _hide(text: str, pattern: re.Pattern[str]) -> str:
@@ -111,7 +131,7 @@ def _hide(text: str, pattern: re.Pattern[str]) -> str:
         if name.lower() in ("name", "key") and strength(value[-MAX_NAME:]) is Strength.SECRET:
             outer, until = Strength.SECRET, end + _NEARBY
             at = end
-        if is_secret(value, how):
+        if is_secret(value, how) and not is_placeholder(value, name):
             end = _end(text, at, quote, name, len(text)) if end == at + _JUDGED else end
             parts += [text[done:at], "***"]
             done = at = end
@@ -128,6 +148,8 @@ def _end(text: str, start: int, quote: str, name: str, limit: int) -> int:
     """Return where a value ends, `limit` at most: at its quote, or without one at a blank or at the next pair."""
     if quote:
         return _closing(text, start, quote, limit)
+    if text.startswith("{", start) and (end := text.find("}", start, limit)) > 0:
+        return min(end + 1, _line_end(text, start, limit))  # ODBC
     if text.startswith("[", start) and (end := text.find("]", start, limit)) > 0:
         return min(end, _line_end(text, start, limit))
     if name.lower().endswith("authorization") and (scheme := _SCHEME.match(text, start)):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from base64 import b64decode
+from binascii import Error
 
 from hangscope.model.regex import regex
-from hangscope.report.masking.key_names import is_mixed
+from hangscope.report.masking.key_names import is_mixed, is_placeholder
 from hangscope.report.masking.token_prefixes import KNOWN
 
 # Each alternative starts with a literal and ends in one repeated class, so that one attempt looks at every character once.
@@ -29,7 +31,9 @@ _FORMS = regex(
     r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{30,}|"  # Terraform
     r"SG\.[\w-]{16,}\.[\w-]{16,}|"  # SendGrid
     r"dt0c01\.[A-Z0-9]{20,}\.[A-Z0-9]{30,}|"  # Dynatrace
-    r"\d{8,10}:AA[\w-]{30,}|"  # Telegram
+    r"(?:bot)?\d{8,10}:A[A-Za-z][\w-]{30,}|"  # Telegram
+    r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk|pat-(?:na|eu)\d-[0-9a-f-]{30,}|K10[0-9a-f]{40,}::[\w:]{8,}|"  # MaxMind, HubSpot, k3s
+    r"(?<!\.)s\.(?=[A-Za-z]{0,24}\d)[A-Za-z0-9]{24}(?![\w.])|sl\.[\w-]{100,}|[sp]k\.eyJ[\w-]{20,}\.[\w-]{10,}|"  # Vault, Dropbox, Mapbox
     r"[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{25,}|"  # Discord
     r"pat[A-Za-z0-9]{14}\.[0-9a-f]{40,}|[ps]at\.[\w-]{22}\.\w{20,24}\.\w{16,}|t1\.[\w-]{20,256}\.[\w-]{60,}|"  # Airtable, Harness, Yandex
     r"[0-9a-f]{32}-us\d{1,2}(?!\w)|"  # Mailchimp
@@ -42,36 +46,41 @@ _FORMS = regex(
 )
 # A long run of base64, such as a storage key or a line of a private key.
 _BLOB = regex(r"(?<![\w+/.$-])[A-Za-z0-9+/]{64,}={0,2}(?![\w-])")
-# The secret that follows the ID of an AWS key.
+# The secret that follows the ID of a key: of AWS and what imitates it, Twilio, Alibaba, Modal, Scaleway.
 _AFTER_ID = regex(
-    r"((?:AKIA|ASIA)[A-Z0-9]{12,32}\W{1,8}(?:\w{1,40}\W{1,8}){0,3}?(?<![\w+]))([A-Za-z0-9+/]{40})(?![\w+/])"
+    r"((?:AKIA|ASIA)[A-Z0-9]{12,32}\W{1,8}(?:\w{1,40}\W{1,8}){0,3}?(?<![\w+]))([A-Za-z0-9+/]{40})(?![\w+/])|"
+    r"((?<![\w+/])(?=[A-Z]{0,23}\d)[A-Z0-9]{16,24}\W{1,8}(?<![\w+]))([A-Za-z0-9+/]{32,64})(?![\w+/])|"
+    r"((?<!\w)(?:AC|SK)[0-9a-f]{32}\W{1,8}(?:\w{1,40}\W{1,8}){0,2}?)([0-9a-f]{32})(?!\w)|"
+    r"((?<!\w)(?:LTAI\w{12,26}|ak-\w{20,24}|SCW[A-Z0-9]{17})\W{1,8}(?:\w{1,40}\W{1,8}){0,3}?)((?:as-)?(?=[A-Za-z-]{0,40}\d)[\w-]{20,40})(?!\w)"
 )
+
+_SHORTEST_PAIR = 37  # characters of an ID and its secret
 
 # What precedes the secret stays.
 _AFTER = regex(
     r"((?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks|"
     r"webhook\.office\.com/webhookb2|chat\.googleapis\.com/v1/spaces|api\.telegram\.org/bot)/?)[\w/@?=&%.:+-]{10,}|"
     r"((?<![A-Za-z])(?i:bearer)\s{1,4})(?=[A-Za-z._~+/=-]{0,40}\d)[\w.~+/=-]{12,}|"
-    r"((?<![\w-])sshpass\s{1,4}-p\s{0,4})\S{3,}|"
-    r"((?<![\w-])login\s{1,4}\S{1,80}\s{1,4}password\s{1,4})\S+|"  # .netrc
-    r"((?<![\w-])(?:login|mongo\w{0,8}) (?:\S{1,80} ){0,8}-p[ =]?(?!\d{1,5}(?!\w))|(?<![\w-])ldap\w{2,10} (?:\S{1,80} ){0,8}-w ?|"
-    r"(?<![\w-])unzip (?:\S{1,80} ){0,4}-P ?|-pass(?:in|out)? pass:|(?<![\w-])lftp -u [\w.@-]{1,60},)\S{3,}|"
-    r"((?:jdbc:oracle:\w{1,10}:|(?<![\w-])(?:sqlplus|sqlldr|expdp|impdp) (?:-\w{1,4} ){0,3})[\w.$-]{1,60}/)[^\s@]{3,200}(?=@)|"
-    r"((?<![\w-])mysql\w{0,8} (?:\S{1,80} ){0,6}-p)\S{3,}|((?<![\w-])redis-cli (?:\S{1,80} ){0,6}-a )\S{3,}|"
-    r"((?<![\w-])wandb login (?:--\S{1,80} ){0,4})[\w-]{20,}|"
-    r"((?<![\w-])echo {1,4}(?:-n {1,4})?[\"']?)[^\s\"'|]{4,200}(?=[\"']? {0,4}\| {0,4}[^|\n]{0,80}--password-stdin)|"
+    r"(-pass(?:in|out)? pass:)\S{3,}|(jdbc:oracle:\w{1,10}:[\w.$-]{1,60}/)[^\s@]{3,200}(?=@)|"
     r"((?<![\w.+:/@-])[\w.+-]{2,40}:)(?=[^\s:@/\"']{0,40}\d)[^\s:@/\"'\d]{0,40}[^\s:@/\"']{6,80}(?=@[\w-]{1,60}\.[\w.-]{2,80})|"  # user:password@host
-    r"((?<![\w-])(?:-u|--user|--proxy-user)[ =]{1,4}[\w.@+-]{1,80}:)(?!\d{1,8}\b)[^\s\"']{4,}"  # curl
+    r"((?<![\w-])(?:-u|--user|--proxy-user)[ =]{1,4}[\w.@+-]{1,80}:)(?!\d{1,8}\b)[^\s\"']{4,}|"  # curl
+    r"((?<![\w-])(?:-u|--user)[ =]{1,4}[\"']?)(?=\S{0,80}\d)[\w.~+/=-]{20,}(?=:(?:[\s\"']|$))|"
+    r"((?:^|(?<=\s))(?!\S{0,80}\.py:)[\w.*-]{1,80}:(?:\d{4,5}|\*):[\w.*-]{1,60}:[\w.*-]{1,60}:)(?=[^\s:]{0,80}[\d$!#%&*])(?=[^\s:]{0,80}[A-Za-z])[^\s:]{6,100}(?=\s|$)|"  # .pgpass
+    r"((?:^|[\s\"'=])(?:MUNGE:))[A-Za-z0-9+/=]{20,}"
 )
-_URL = regex(r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{1,20})://([^/\s\"'<>?#]{1,512})@")
+_URL = regex(
+    r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{1,20})://([^/\s\"'<>?#]{1,512}|[^:@/\s\"'<>]{0,80}:(?!\d{1,5}[/?#])[^\s\"'<>@]{1,256})@"
+)
+_BASIC = regex(r"(?i:(?<![\w-])(basic\s{1,4}))([A-Za-z0-9+/]{8,512}={0,2})(?![\w+/])")
 # A name before a host of these is an account, as in `ssh://git@host`.
+_LONGEST_USER = 20  # characters; more may be a token
 _ACCOUNTS = ("ssh", "sftp", "scp", "rsync", "nfs", "smb", "hdfs", "afs", "ftp")
 _BEGIN = regex(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 
 
 def hide_tokens(text: str) -> str:
     """Return text with every secret that is recognized by its form replaced by `***`. Linear in the text's length."""
-    if "AKIA" in text or "ASIA" in text:
+    if len(text) > _SHORTEST_PAIR:
         text = _AFTER_ID.sub(_without_last, text)
     if "\n" in text:
         text = _WRAPPED.sub(_without_wrapped, text)
@@ -80,12 +89,17 @@ def hide_tokens(text: str) -> str:
 
 def hide_blobs(text: str) -> str:
     """Return text without long runs of random base64."""
-    return _BLOB.sub(lambda match: "***" if is_mixed(match.group()) else match.group(), text)
+    return _BLOB.sub(lambda match: match.group() if _is_public(match.group()) else "***", text)
+
+
+def _is_public(blob: str) -> bool:
+    """Return whether a run of base64 is no secret: words, or a public SSH key, which begins with the length and the name of its kind."""
+    return not is_mixed(blob) or b64decode(blob[:12])[4:7] in (b"ssh", b"ecd", b"sk-")
 
 
 def hide_accounts(text: str) -> str:
     """Return text without the private keys, the accounts in URLs and the arguments of commands in it."""
-    text = _URL.sub(_without_account, _hide_keys(text))
+    text = _BASIC.sub(_without_basic, _URL.sub(_without_account, _hide_keys(text)))
     text = _AFTER.sub(lambda match: "".join(part or "" for part in match.groups()) + "***", text)
     return _FORMS.sub("***", text)
 
@@ -102,7 +116,9 @@ def _without_wrapped(match: re.Match[str]) -> str:
 
 
 def _without_last(match: re.Match[str]) -> str:
-    return match.group(1) + "***" if is_mixed(match.group(2)) else match.group()
+    before, secret = filter(None, match.groups())
+    sure = before.startswith(("AC", "SK", "LTAI", "ak-", "SCW"))
+    return f"{before}***" if sure or is_mixed(secret) else match.group()
 
 
 def _hide_keys(text: str) -> str:
@@ -115,8 +131,20 @@ def _hide_keys(text: str) -> str:
     return "".join([*parts, text[at:]]) if parts else text
 
 
+def _without_basic(match: re.Match[str]) -> str:
+    """Hide base64 behind `Basic` that holds a user and a password."""
+    try:
+        plain = b64decode(match[2] + "=" * (-len(match[2]) % 4)).decode()
+    except (Error, ValueError):
+        return match.group()
+    return match[1] + "***" if ":" in plain and plain.isprintable() else match.group()
+
+
 def _without_account(match: re.Match[str]) -> str:
     scheme, account = match.groups()
-    if ":" not in account and scheme.rpartition("+")[2] in _ACCOUNTS:
+    user, _, password = account.partition(":")
+    if not password and scheme.rpartition("+")[2] in _ACCOUNTS:
+        return match.group()
+    if password and len(user) < _LONGEST_USER and is_placeholder(password):
         return match.group()
     return f"{scheme}://***@"
