@@ -1,12 +1,15 @@
 """Shapes in which secrets stand in logs, and harmless text that looks like them: the lines of `shapes/`.
 
-In a shape, `{name:kind}` is the secret: it is generated, so that no real one stands here.
+In a shape, `{name:kind}` is the secret: it is generated, so that no real one stands here. `shapes/unseen.json` holds texts that were
+written without knowledge of the code, with what leaked when they were first masked; `python -m tests.report.secret_shapes` prints both.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import string
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +81,58 @@ SECRETS = (
 )
 
 HARMLESS = _lines("harmless.txt")
+UNSEEN: dict[str, Any] = json.loads(
+    (Path(__file__).parent / "shapes" / "unseen.json").read_text(encoding="utf-8")
+)
+LEAST = 6  # characters of a secret in a row that may not be left
+
+
+def left_of(secret: str, masked: str, text: str = "") -> str:
+    """Return a part of a secret that is left in a masked text, and stands nowhere else in the text."""
+    least = min(LEAST, len(secret))
+    parts = (secret[at : at + least] for at in range(len(secret) - least + 1))
+    around = text.replace(secret, "")
+    return next((part for part in parts if part in masked and part not in around), "")
+
+
+def leaked(mask: Callable[[str], str]) -> list[str]:
+    """Return which of the unseen secrets are left, by their ids."""
+    return [
+        item["id"]
+        for item in UNSEEN["secrets"]
+        if any(left_of(s, mask(item["text"]), item["text"]) for s in _each(item["secret"]))
+    ]
+
+
+def changed(mask: Callable[[str], str]) -> list[str]:
+    """Return which of the unseen look-alikes do not stay as they are, by their ids."""
+    return [item["id"] for item in UNSEEN["lookalikes"] if mask(item["text"]) != item["text"]]
+
+
+def _each(secret: str | list[str]) -> list[str]:
+    return [secret] if isinstance(secret, str) else secret
+
+
+def table() -> str:
+    """Return what leaked of the unseen texts at the first look, and now, in Markdown."""
+    from hangscope.report.masking.secrets import mask_text
+
+    first = UNSEEN["first_look"]
+    rows = (
+        ("at the first look", first["leaked"], first["changed"]),
+        ("now", leaked(mask_text), changed(mask_text)),
+    )
+    sizes = len(UNSEEN["secrets"]), len(UNSEEN["lookalikes"])
+    lines = [f"| {when} | {len(out)} of {sizes[0]} | {len(lost)} of {sizes[1]} |" for when, out, lost in rows]
+    return "\n".join(
+        [
+            "| texts that were written first | secrets that leak | look-alikes that change |",
+            "| --- | ---: | ---: |",
+            *lines,
+        ]
+    )
+
 
 if __name__ == "__main__":
-    print(f"{len(set(SECRETS))} shapes of secrets and {len(set(HARMLESS))} harmless look-alikes")
+    print(f"{len(set(SECRETS))} shapes of secrets and {len(set(HARMLESS))} harmless look-alikes\n")
+    print(table())

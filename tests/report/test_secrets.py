@@ -11,16 +11,7 @@ from hangscope.model.codec import to_plain
 from hangscope.report.masking.secrets import mask_text
 from hangscope.report.masking.walk import change_texts, texts_in
 from tests.report.samples import document
-from tests.report.secret_shapes import HARMLESS, SECRETS, expand
-
-LEAST = 6  # characters of a secret in a row that may not be left
-
-
-def left_of(secret: str, text: str) -> str:
-    """Return a part of a secret that is left in a text."""
-    least = min(LEAST, len(secret))
-    parts = (secret[at : at + least] for at in range(len(secret) - least + 1))
-    return next((part for part in parts if part in text), "")
+from tests.report.secret_shapes import HARMLESS, SECRETS, changed, expand, leaked, left_of, table
 
 
 def test_a_secret_is_masked() -> None:
@@ -39,9 +30,14 @@ def test_what_only_looks_like_a_secret_stays() -> None:
     assert {text: masked for text in HARMLESS if (masked := mask_text(text)) != text} == {}
 
 
+def test_no_text_leaks_that_was_written_without_knowledge_of_the_code() -> None:
+    assert (leaked(mask_text), changed(mask_text)) == ([], [])
+
+
 def test_the_documentation_states_the_size_of_the_corpus() -> None:
     counts = f"{len(set(SECRETS))} shapes of secrets and {len(set(HARMLESS))} harmless look-alikes"
-    assert counts in (Path(__file__).parents[2] / "docs" / "safety.md").read_text(encoding="utf-8")
+    told = (Path(__file__).parents[2] / "docs" / "safety.md").read_text(encoding="utf-8")
+    assert counts in told and table() in told
 
 
 def test_what_stands_around_a_secret_stays() -> None:
@@ -79,6 +75,10 @@ GROWING = (
     "a1B2", "MII", "b3BlbnNzaC1rZXktdjEaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n", "t1.a", "t1.", "pat.", "Passwort ", "mot de passe pour a",
     "'a', ", "->", "0123456789abcdef", "AKIAAAAAAAAAAAAA=aaaa=", "AKIAAAAAAAAAAAAA+", "密码", "a -> ", "token=A(", "-pass pass:",
     "mongo ", "\n", "eyJa\naaaaaaaaaaaaaaaaaaaaa\n",
+    "docker a ", "docker login a -p ", "smbclient -U a", "smbclient a ", "mc alias set a ", "nmcli a ", "iscsiadm a ", "echo a|", "rclone a ",
+    "password is ", "password for a is ", "password = ~ ", "Key 1 (a", "share 1: ", "auth=('a',", "login('", "credentials: a/", "A_TOKEN ",
+    "a:1234:", "a:*:a:a:", "basic aaaaaaaa ", "a://a:", "a://:a/", "ABCDEFGH12345678", "AC0123456789abcdef0123456789abcdef ", "clave ",
+    "{", "'''", "mật khẩu ", "password=a'b", "MUNGE:", "s.a",
     "password--", "password==", "token: value: ", "AKIAAAAAAAAAAAAA/", "password=[\\", "EAAA", "= \\",
 )  # fmt: skip
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from os.path import commonprefix
 
 _SIDE = 4  # characters on which a copy and its original agree at one end
 _LEAST = 8  # characters that they have in common
@@ -38,10 +37,16 @@ def _ends(line: str) -> tuple[tuple[bool, str], tuple[bool, str]]:
     return (False, line[:_SIDE]), (True, line[-_SIDE:])
 
 
+def _shared(one: str, other: str) -> int:
+    """Return how many characters two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
 def _is_copy(line: str, original: str, near: Iterable[str]) -> bool:
     short = min(len(line), len(original))
-    head = len(commonprefix((line, original)))
-    tail = min(len(commonprefix((line[::-1], original[::-1]))), short - head)
+    head = _shared(line, original)
+    tail = min(_shared(line[::-1], original[::-1]), short - head)
     if head + tail < max(_LEAST, short / 2):
         return False
     rest, lost = line[head : len(line) - tail], original[head : len(original) - tail]

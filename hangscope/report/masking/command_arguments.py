@@ -1,11 +1,11 @@
-"""Secrets in the arguments of commands: which programs take one after which option, and which take one by its place.
+r"""Secrets in the arguments of commands: which programs take one after which option, and which take one by its place.
 
     ipmitool -H 10.20.3.41 -U ADMIN -P XXXX chassis power cycle      docker login -u me -pXXXX registry.example
-    mc alias set ckpt http://minio.lan:9000 KEYID XXXX               smbclient //nas/share -U 'LAB\\loader%XXXX'
+    mc alias set ckpt http://minio.lan:9000 KEYID XXXX               smbclient //nas/share -U 'LAB\loader%XXXX'
 
 Facts from the manual pages of the programs. `OPTIONS`: programs, and the options behind which the secret follows; `/` marks an
 option whose secret is glued to it, and `%` one whose secret follows a percent sign. `PLACES`: what precedes a secret that only its
-place tells; `VALUE` stands for one argument.
+place tells; `VALUE` stands for one argument, `SOME` for several.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ PLACES: tuple[str, ...] = (
     r"(?:sqlplus|sqlldr|expdp|impdp) (?:-\w{1,4} ){0,3}[\w.$-]{1,60}/(?=[^\s@]{3,200}@)",
     r"mc (?:alias set|config host add) VALUE VALUE VALUE ", r"(?:wandb|vault) login (?:--?\S{1,80} ){0,4}(?=[\w.-]{20})",
     r"vault operator (?:unseal|rekey|generate-root)(?: --?\S{1,80}){0,4} (?=[\w+/=]{20})", r"htpasswd -\w{0,8}b\w{0,8} VALUE VALUE ",
-    r"net use VALUE VALUE (?!/)", r"rclone obscure ", r"wpa_passphrase VALUE ", r"(?:requirepass|masterauth|rootpw|bindpw|rocommunity|rwcommunity) ",
-    r"::add-mask::", r"(?i:identified (?:with \w{1,40} )?by (?:values )?)", r"nmcli VALUE{1,9} password ", r"iscsiadm VALUE{1,12} -v ",
+    r"net use VALUE VALUE (?!/)", r"isql VALUE VALUE ", r"user set password \d{1,4} ", r"\"?AUTH\"? \"?default\"? \"?", r"rclone obscure ", r"wpa_passphrase VALUE ", r"(?:--)?(?:requirepass|masterauth|rootpw|bindpw|rocommunity|rwcommunity)[ =]",
+    r"::add-mask::", r"(?i:identified (?:with \w{1,40} )?by (?:values )?(?=['\"]))", r"nmcli SOME password ", r"iscsiadm SOME -v ",
     r"kubeadm join VALUE --token ", r"swarm join --token ", r"(?:chpasswd|passwd --stdin) <<< ?['\"]?(?:[\w.-]{1,40}:)?",
-    r"(?:rclone|restic|borg|duplicity) VALUE{1,9} (?:--password|pass|--passphrase)[ =]",
+    r"(?:rclone|restic|borg|duplicity) SOME (?:--password|pass|--passphrase)[ =]",
     r"echo {1,4}(?:-n {1,4})?[\"']?(?=[^|\n]{4,200}\| {0,4}[^|\n]{0,80}(?:--password-stdin|--with-token|chpasswd|passwd --stdin|sudo -S|kinit|gpg \S{0,40}passphrase-fd))(?:[\w.-]{1,40}:(?=[^|\n]{4,80}\| {0,4}(?:sudo )?chpasswd))?",
 )  # fmt: skip
 _NUMBER_OF_A_PORT = r"(?!\d{1,5}(?!\w))"
@@ -62,7 +62,7 @@ def _pattern(programs: str, option: str) -> str:
 
 
 _BY_OPTION = regex("|".join(f"({_pattern(*row)})[^\\s'\"]{{3,}}" for row in OPTIONS))
-_PLACES = "|".join(PLACES).replace("VALUE{", r"(?:\S{1,200} ?){").replace("VALUE", r"\S{1,200}")
+_PLACES = "|".join(PLACES).replace("SOME", r"(?:\S{1,80} ){0,9}?\S{1,80}").replace("VALUE", r"\S{1,200}")
 _BY_PLACE = regex(rf"((?<![\w-])(?:{_PLACES}){_QUOTE})[^\s'\"]{{3,}}")
 _COMMANDS = regex(
     r"(?i)(?<![\w-])(?:login|"
@@ -70,7 +70,7 @@ _COMMANDS = regex(
     + r") "
 )
 _IN_PLACE = regex(
-    r"(?i)sshpass|login|unzip|lftp|sqlplus|sqlldr|[ei][xm]pdp|alias set|host add|vault|htpasswd|net use|obscure|passphrase|requirepass|masterauth|rootpw|"
+    r"(?i)sshpass|login|unzip|lftp|sqlplus|sqlldr|[ei][xm]pdp|alias set|host add|vault|htpasswd|isql|set password|auth|net use|obscure|passphrase|requirepass|masterauth|rootpw|"
     r"bindpw|community|add-mask|identified|nmcli|iscsiadm|kubeadm|swarm join|chpasswd|passwd|rclone|restic|borg|duplicity|echo "
 )
 

@@ -16,6 +16,9 @@ from itertools import pairwise
 from hangscope.model.regex import regex
 
 MAX_NAME = 80
+_STRONG = 12  # characters of a value that a weak word precedes
+_SHORTEST = 6  # characters of a password
+_TURNS = 3  # from one kind of character to another
 _WORDS = regex(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+")
 #: "Password" in other languages.
 FOREIGN = (
@@ -24,20 +27,11 @@ FOREIGN = (
     "slaptažodis", "pasahitza", "пароль", "парола", "лозинка", "κωδικός", "סיסמה", "סיסמא", "كلمة المرور", "كلمةالمرور", "رمز عبور", "گذرواژه",
     "पासवर्ड", "รหัสผ่าน", "mật khẩu", "kata sandi", "密码", "密碼", "口令", "パスワード", "暗証番号", "비밀번호", "암호", "패스워드",
 )  # fmt: skip
-_SHORT_FOREIGN = (
-    "passe",
-    "motdepasse",
-    "mdp",
-    "parola",
-    "parolă",
-    "parole",
-    "clave",
-    "geslo",
-    "sandi",
-)  # also the ends of other words
+SHORT_FOREIGN = ("passe", "motdepasse", "mdp", "parola", "parolă")  # also the ends of other words
 #: "Key", "token" and "secret" in other languages, where the value is not a word.
-_FOREIGN_KEYS = (
-    "schlüssel", "schluessel", "geheimnis", "geheim", "clé", "jeton", "chave", "segredo", "llave", "secreto", "chiave", "segreto", "sleutel",
+FOREIGN_KEYS = (
+    "parole", "clave", "geslo", "sandi",
+    "schlüssel", "schluessel", "geheimnis", "geheim", "clé", "jeton", "chave", "segredo", "llave", "secreto", "secreta", "secrète", "chiave", "segreto", "sleutel",
     "klucz", "klíč", "nyckel", "hemlighet", "avain", "anahtar", "ключ", "токен", "секрет", "密钥", "密鑰", "令牌", "秘密鍵", "トークン", "키", "토큰",
 )  # fmt: skip
 _SECRET_ENDS = (
@@ -69,6 +63,7 @@ _PASS_OF = _set(
     "db database smtp mail user admin root ftp ssh redis mysql mariadb pg postgres postgresql mongo mongodb rabbitmq sql "
     "ldap proxy ssl tls cert keystore truststore sudo vpn http basic auth login account become"
 )
+_UNGLUED = tuple(word for word in FOREIGN_KEYS if not word.isascii())
 #: A pass over something, and no password.
 _PLAIN_PASS = _set(
     "forward backward first second third last next num n one two single multi low high band by all this test per max min epoch data train "
@@ -79,13 +74,13 @@ _NO_SECRET = _set(
     "expired not is was and or in of for the str string bytes int float bool any"
 )
 _PLACEHOLDER = regex(
-    r"\*+|x+|\.+|-+|<[\w .-]{0,40}>?|\[[\w .-]{0,40}\]?|\([\w .-]{0,40}\)?|\$\{?[A-Za-z_]\w*\}?|\$\{[a-z_.]{1,20}:[A-Za-z_.]{1,60}(?:,(?:null)?)?\}?|"
-    r"\$\(.*|%\(.*|%[sr]|\{\{.*|\{[A-Za-z_.]{0,40}\}?|your[_-][\w-]{1,40}|\d{0,3}",
+    r"(?:(?:bearer|basic|token) {1,4})?(?:\*+|x+|\.+|-+|<[\w .-]{0,40}>?|\[[\w .-]{0,40}\]?|\([\w .-]{0,40}\)?|\$\{?[A-Za-z_]\w*\}?|\$\{[a-z_.]{1,20}:[A-Za-z_.]{1,60}(?:,(?:null)?)?\}?|"
+    r"\$\(.*|%\(.*|%[sr]|\{\{.*|\{[A-Za-z_.]{0,40}\}?|your[_-][\w-]{1,40}|\d{0,3})",
     re.I,
 )
 #: A number with its unit, a path, or words joined by underscores and points: none is a password that somebody chose.
 _PLAIN = regex(
-    r"[-+~]?\d[\d.,:e+-]*[A-Za-z%/]{0,8}|[/~\\<(].*|[A-Za-z]:\\.*|[A-Za-z0-9]+(?:[_./-][A-Za-z0-9]+)+|[A-Za-z]+"
+    r"[\w.]+[(\[].*|\[.*|[-+~]?\d[\d.,:e+-]*[A-Za-z%/]{0,8}|[/~\\<(].*|[A-Za-z]:\\.*|[A-Za-z0-9]+(?:[_./-][A-Za-z0-9]+)+|[A-Za-z]+"
 )
 
 
@@ -101,6 +96,8 @@ class Strength(IntEnum):
 @lru_cache(maxsize=1024)
 def strength(name: str, *, in_query: bool = False) -> Strength:
     """Return what a name of at most `MAX_NAME` characters says of its value; `in_query`: it is a parameter of a URL."""
+    if not name.isascii() and (found := _foreign(name.lower())):
+        return found
     words = [word.lower() for word in _WORDS.findall(name if name.isascii() else name.lower())]
     if not words:
         return Strength.NOTHING
@@ -112,7 +109,7 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
     if name in ("PWD", "OLDPWD"):
         return Strength.LIKELY
     last = last.rstrip("0123456789")
-    if last.removesuffix("s").endswith(_SECRET_ENDS) or last.endswith(_SECRET_ENDS) or last in _SHORT_FOREIGN:
+    if last.removesuffix("s").endswith(_SECRET_ENDS) or last.endswith(_SECRET_ENDS) or last in SHORT_FOREIGN:
         return Strength.SECRET
     if last.endswith(("pass", "pw")) and last.removesuffix("pass").removesuffix("pw") in _PASS_OF:  # SSHPASS
         return Strength.SECRET
@@ -133,7 +130,7 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
         if _PLAIN_PASS & set(before):
             return Strength.MAYBE
         return Strength.SECRET if _PASS_OF & set(before) or is_variable else Strength.LIKELY
-    if last in _FOREIGN_KEYS:
+    if last in FOREIGN_KEYS or last == "creds":
         return Strength.LIKELY
     if last in ("signature", "sig", "auth", "code", "credential", "ticket"):
         marked = in_query or name.lower().startswith("x-")
@@ -141,11 +138,20 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
     return Strength.NOTHING
 
 
+def _foreign(name: str) -> Strength:
+    """Return what a name with letters beyond ASCII says, which may be glued to the word before it."""
+    if name.endswith(FOREIGN):
+        return Strength.SECRET
+    return Strength.LIKELY if name.endswith(_UNGLUED) else Strength.NOTHING
+
+
 def is_secret(value: str, how: Strength) -> bool:
     """Return whether a value whose name says `how` is to be hidden."""
     if how is Strength.NOTHING or value.lower() in _NO_SECRET or is_placeholder(value):
         return False
-    return how is Strength.SECRET or _looks_random(value) or (how is Strength.LIKELY and looks_chosen(value))
+    if how is Strength.SECRET or _looks_random(value):
+        return True
+    return looks_chosen(value) if how is Strength.LIKELY else len(value) >= _STRONG and looks_made(value)
 
 
 def is_placeholder(value: str, name: str = "") -> bool:
@@ -156,13 +162,26 @@ def is_placeholder(value: str, name: str = "") -> bool:
     return len(value) <= MAX_NAME and _PLACEHOLDER.fullmatch(value) is not None
 
 
+def looks_made(value: str) -> bool:
+    """Return whether a value is a password as machines make them: capitals, small letters and mostly digits in turn."""
+    part = value[:MAX_NAME]
+    digits = any(map(str.isdigit, part))
+    turns = _changes(part) >= _TURNS and {"u", "l"} <= set(map(_kind, part)) if digits else is_mixed(part)
+    return (
+        turns
+        and len(part) >= _SHORTEST
+        and "\\" not in part
+        and (not _PLAIN.fullmatch(part) or part.isalpha())
+    )
+
+
 def looks_chosen(value: str) -> bool:
     """Return whether a value is what somebody may choose as a password: of several kinds of characters, and no number, path or words."""
     part = value[:MAX_NAME]
-    if len(part) < 6 or _PLAIN.fullmatch(part):
+    if len(part) < _SHORTEST or (_PLAIN.fullmatch(part) and not (part.isalpha() and is_mixed(part))):
         return False
     kinds = (str.islower, str.isupper, str.isdigit, lambda c: not c.isalnum())
-    return sum(any(map(kind, part)) for kind in kinds) > 1
+    return sum(any(map(kind, part)) for kind in kinds) > 1 or is_mixed(part)
 
 
 def _looks_random(value: str) -> bool:

@@ -7,16 +7,21 @@ its characters starts, and what may repeat is bounded or ends the pattern.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from hangscope.model.regex import regex
 from hangscope.report.masking.command_arguments import hide_arguments
 from hangscope.report.masking.disguise import undisguised
 from hangscope.report.masking.key_names import (
     FOREIGN,
+    FOREIGN_KEYS,
     MAX_NAME,
+    SHORT_FOREIGN,
     Strength,
     is_placeholder,
     is_secret,
+    looks_chosen,
+    looks_made,
     strength,
 )
 from hangscope.report.masking.token_forms import hide_accounts, hide_blobs, hide_tokens
@@ -24,19 +29,19 @@ from hangscope.report.masking.token_forms import hide_accounts, hide_blobs, hide
 # Of names; searched in text without capitals, which takes a fifth of the time of ignoring case.
 _HINT = regex(
     r"key|token|secret|pass|dockerc|pwd|pw|psw|cred|auth|cookie|sess|sig|bearer|://|login|-u|hook|jwt|ticket|mysql|redis|mongo|ldap|zip -|"
-    r":\d{4,5}:|:\*:|munge:|basic |share |code |psk|\s-[a-z]|::|identified|api|private|eyj|eaa|cmvmd|mii|b3bl|atlas|sg\.|xapp|dt0c|:aa|q~|\$|sha|pat|-us\d|t1\.|[mno][\w-]{22,27}\.|oracle:|\w@|sqlplus|sqlldr|[ei][xm]pdp|mdp|parola|"
-    + "|".join(FOREIGN)
+    r":\d{4,5}:|:\*:|munge:|basic |share |code |psk|\s-[a-z]|::|identifi|zugangs|creden|api|private|eyj|eaa|cmvmd|mii|b3bl|atlas|sg\.|xapp|dt0c|:aa|q~|\$|sha|pat|-us\d|t1\.|[mno][\w-]{22,27}\.|oracle:|\w@|sqlplus|sqlldr|[ei][xm]pdp|mdp|parola|"
+    + "|".join((*FOREIGN, *SHORT_FOREIGN, *FOREIGN_KEYS))
 )
 # A name in or without quotes, what parts it from its value, and how the value is quoted; quotes may be escaped.
 _PAIR = regex(
-    r"(?<![\w.-])([\w.-]+)(\\*[\"'`]?)\]?(?:\s{0,40}|\s{1,4}\.{3,80}\s)(:=|[-=]{1,3}>|→|=|:|>|<<|(?<=\.\s)|%3[dDaA]|,(?=\s{0,4}b?\\*[\"']))\s{0,4}(?:\|(?:\s|\\n){1,8}|![!\w]{1,20}\s{1,4})?"
-    r"(?:- |[\w.]{0,40}[\[(]\s{0,4}(?=[bruf]?\\*[\"'`]))?(?:[bruf](?=\\*[\"'`]))?(\\*[\"'`]|)"
+    r"(?<![\w.-])([\w.-]+)(\\*[\"'`]?)\]?(?:\s{0,40}|\s{1,4}\.{3,80}\s)(:=|[-=]{1,3}>|→|=|:|>|<<|(?<=\.\s)|%3[dDaA]|,(?=\s{0,4}b?\\*[\"']))\s{0,4}(?:[|>]?[-+]?(?:\s|\\n){1,16}|![!\w]{1,20}\s{1,4})?"
+    r"(?:- |[\w.]{0,40}[\[(]\s{0,4}(?=[bruf]?\\*[\"'`]))?(?:[bruf](?=\\*[\"'`]))?(\"{3}|'{3}|\\*[\"'`]|)"
 )
 _OPTION = regex(r"(?<![\w-])--?([A-Za-z][\w-]{1,60})[ \t]{1,4}(\\*[\"']?)(?=[^\s-])")
 # A key-like word, with the word before it, and a value behind it that no sign parts from it: `the API key XXXX`, `ApiKey('XXXX')`.
 _SAID = regex(
     r"(?i)(?<![\w.-])((?:[a-z]{2,16} )?[\w-]{0,60}(?:key|token|secret|password|passwd|pwd|jwt|ticket))"
-    r"(?:[ \t]{1,3}(?:(?:is|was|of|to)[ \t]{1,3})?|\([\"']?)([\w+/=.~-]{16,512})"
+    r"(?:[ \t]{1,3}(?:(?:is|was|of|to)[ \t:=]{1,3})?|\([\"']?)([\w+/=.~-]{16,512})"
 )
 # The password of somebody: `Password for user bob: XXXX`, `passphrase for key '/x/id': XXXX`, `password 'XXXX' is wrong`.
 _PASSWORD = r"password|passwd|passphrase|passcode|pwd|passe|" + "|".join(FOREIGN)
@@ -46,13 +51,37 @@ _FOR = regex(
     + r"|secret|token|key)) {1,3}(?:for|of|pour|für|para) {1,3}[^\s:=][^\n:=]{0,79}[:=]\s{0,4}(\\*[\"'`]?)(?=\S)"
 )
 _QUOTED = regex(r"(?i)(?<![\w.-])(" + _PASSWORD + r") {1,3}(?:is |was )?(\\*[\"'`])(?=\S)")
-# Without quotes only what holds a digit: `password is XXXX1`, not `password is wrong`.
+# Without quotes what looks like a password, with words between that say nothing: `password for bob is now XXXX1`, not `password is wrong`.
+_GLUE = r"is|was|are|now|set|reset|changed|to|as|ist|ist nun|lautet|est|es|è|é|e|är|er|on|jest|je|:|=|~|\||—|–|\[[\w@.-]{1,40}\]="
 _IS = regex(
-    r"(?i)(?<![\w.-])(" + _PASSWORD + r") {1,3}(?:is|was|ist|es|:) {1,3}()(?=[^\s\d]{0,80}\d)(?=\S{6})"
+    r"(?i)(?<![A-Za-z])((?:"
+    + _PASSWORD
+    + r"|parola|clave|geslo|pass))(?:\s{0,3}(?:for|für|pour|para|per|of|von|de|do)\s{1,3}(?:user\s)?[\w.@-]{1,40})?"
+    r"((?:\s{0,3}(?:(?<!\w)(?:"
+    + _GLUE
+    + r")(?!\w)|[~|:=\[—–]))(?:\s{0,3}(?:"
+    + _GLUE
+    + r")(?=\s)){0,3}\s{1,3}|\s{1,3}|\[[\w@.-]{1,40}\]=)[\"']?([^\s\"'`|]{6,128})"
+)
+_SPOKEN = regex("pass|pwd|pw|secret|token|key|" + "|".join((*FOREIGN, *SHORT_FOREIGN)))
+_OF_A_LOGIN = regex(r"auth|log[io]n|sign.?in|cred|zugangsdaten|identifiants")
+# A variable of the environment and its value: `%env HF_TOKEN XXXX`, `set AWS_SECRET_ACCESS_KEY XXXX`.
+_VARIABLE = regex(r"(?<![\w.-])([A-Z][A-Z0-9_]{3,60})()[ \t]{1,3}[\"']?([^\s\"'`]{6,128})")
+# The second of a pair, of which the first is the user: `auth=('bob', 'XXXX')`, `smtp.login("bob", "XXXX")`.
+_AUTH = regex(
+    r"(?i)((?:auth|login|logon|sign_?in|authenticate|credentials?|creds)\s{0,3}[=:]?\s{0,3}[(\[]\s{0,4}[bruf]?([\"'])[^\"'\n]{1,80}\2\s{0,3},\s{0,3}[bruf]?[\"'])"
+    r"([^\"'\n]{4,128})"
+)
+# A user and a password beside each other: `credentials: admin / XXXX`.
+_BESIDE = regex(
+    r"(?i)(?<![A-Za-z])((?:credentials?|creds|logins?|zugangsdaten|identifiants|credenciales|credenziali)\W{1,4}[\w.@*-]{1,60})(\s{0,2}[/:|]\s{0,2})([^\s\"'`]{6,128})"
+)
+_FOREIGN_PAIR = regex(
+    r"(?i)(" + "|".join(word for word in FOREIGN if not word.isalpha()) + r")()\s{0,3}[:=]\s{0,3}(?=\S)"
 )
 # A key with a number, of several: `Unseal Key 3: XXXX`.
 _NUMBERED = regex(
-    r"(?i)(?<![\w.-])((?:[a-z]{2,16} ){0,2}(?:key|token|secret|share|shard|code|password)) {1,2}[#(]?\d{1,2}\)?\s{0,3}[:=]\s{1,4}([\w+/=.~-]{16,512})"
+    r"(?i)(?<![\w.-])((?:[a-z]{2,16} ){0,2}(?:key|token|secret|share|shard|code|password)) {1,2}[#(]?\d{1,2}\)?(?:\s?\([^()\n]{1,40}\))?\s{0,3}[:=]\s{1,4}([\w+/=.~-]{16,512})"
 )
 # An element of XML whose attribute names it: `<string name="password">XXXX</string>`.
 _ELEMENT = regex(r"(?:name|key|id)=[\"']([\w.-]{1,80})[\"']()[^<>\n]{0,80}>\s{0,8}(?=[^\s<])")
@@ -67,7 +96,7 @@ _INNER = ("value", "secret", "data", "content", "raw", "plain", "default")  # ke
 _NEARBY = 400  # characters in which such a key is looked for
 _DISGUISES = 3  # how many times text may be encoded
 _SCHEME = regex(r"(?i)(?:basic|bearer|token|digest|negotiate|apikey|ntlm|sharedkey|aws4-hmac-sha256)\s{1,4}")
-_BARE = regex(r"[^\s\"'`]*")
+_BARE = regex(r"[^\s\"'`]*(?:[\"'`](?=\w)[^\s\"'`]*)*")
 _NEXT = regex(r"[,;&<](?=[\w./-]{1,60}[=:>]|$)")
 _JUDGED = 128  # so many characters of a value decide whether it is a secret
 
@@ -94,14 +123,45 @@ def _without_named(text: str) -> str:
     text = _hide(_hide(text, _OPTION) if "-" in text else text, _PAIR)
     text = _hide(text, _CELL) if "|" in text or "│" in text else text
     text = _hide(text, _ELEMENT) if ">" in text else text
-    text = _NUMBERED.sub(_without_numbered, text)
-    return _SAID.sub(_without_said, _hide(_hide(_hide(text, _FOR), _QUOTED), _IS))
+    low = text.lower()
+    if _SPOKEN.search(low):
+        text = _hide(_hide(_hide(text, _FOR), _QUOTED), _FOREIGN_PAIR)
+        text = _IS.sub(_without_password, text)
+    if _OF_A_LOGIN.search(low):
+        text = _AUTH.sub(_if(looks_chosen), _BESIDE.sub(_if(looks_made), text))
+    text = _VARIABLE.sub(_without_variable, text)
+    return _SAID.sub(_without_said, _NUMBERED.sub(_without_numbered, text))
 
 
 def _without_said(match: re.Match[str]) -> str:
     name, value = match.groups()
     how = min(strength(name.replace(" ", "_")[-MAX_NAME:]), Strength.MAYBE)
     return match.group()[: -len(value)] + "***" if is_secret(value, how) else match.group()
+
+
+def _without_password(match: re.Match[str]) -> str:
+    """Hide what looks like a password; where only a blank precedes it, what a machine made."""
+    value = match.group(3).rstrip(".,;)]}")
+    found = looks_made(value) if not match.group(2).strip() else looks_chosen(value)
+    hidden = found and not is_placeholder(value) and (looks_made(value) or any(map(str.isdigit, value)))
+    return match.group().replace(value, "***") if hidden else match.group()
+
+
+def _without_variable(match: re.Match[str]) -> str:
+    name, value = match.group(1), match.group(3)
+    hidden = strength(name) is Strength.SECRET and looks_chosen(value) and not is_placeholder(value, name)
+    return match.group()[: -len(value)] + "***" if hidden else match.group()
+
+
+def _if(looks: Callable[[str], bool]) -> Callable[[re.Match[str]], str]:
+    """Return what replaces the third part of a match where it looks like a password."""
+
+    def replaced(match: re.Match[str]) -> str:
+        value = match.group(3)
+        hidden = looks(value) and not is_placeholder(value)
+        return match.group()[: -len(value)] + "***" if hidden else match.group()
+
+    return replaced
 
 
 def _without_numbered(match: re.Match[str]) -> str:

@@ -63,4 +63,18 @@ KNOWN: tuple[tuple[str, str, int], ...] = (
     ("SK", DIGIT + HEX, 32),
     ("secret_ ntn_ EZAK EZTK", DIGIT + ALNUM, 40),
     ("AGE-SECRET-KEY-1", UPPER, 40),
+    (
+        "figd_ nfp_ rnd_ ddp_ ddo_ dbtc_ dbtu_ jina_ bkua_ bkat_ zpka_ rpk_ pnb_ sb_secret_ CW-SECRET-",
+        DIGIT + WORD,
+        24,
+    ),
+    ("re_ npg_", r"(?=[A-Za-z]{0,40}\d)[A-Za-z0-9_]", 12),
+    ("e2b_ aio_", DIGIT + ALNUM, 26),
+    ("sk-lf- pk-lf-", "[0-9a-f-]", 30),
+    (
+        "CCIPAT_ BBDC- ATCTT3 ATSTT3 ghost_ SWMTKN-1- amzn.mws. amzn1.oa2-cs.v1. NRII- NRJS- NRBR- tk-us- GOOG1E",
+        DIGIT + r"[\w=+/-]",
+        20,
+    ),
+    ("oy2", "[a-z0-9]", 43),
 )
