@@ -44,6 +44,7 @@ def analyze(
     source: str | os.PathLike[str] | None = None,
     store: str | None = None,
     report_path: str | os.PathLike[str] | None = None,
+    completions: bool = False,
     executor: Executor | None = None,
     progress: Callable[[int, int, int, int], None] | None = None,
 ) -> Report:
@@ -56,7 +57,8 @@ def analyze(
     calls of the completed prefix of very large jobs; `redact` holds any of hosts, paths, users; `rules` is
     a TOML file of a site's own rules, or several (docs/knowledge.md), besides those of HANGSCOPE_RULES; `source` is a folder with
     the job's code, from which the page quotes the lines that matter; `store` is a file or a postgresql:// URL that remembers incidents
-    (docs/history.md; default: HANGSCOPE_STORE, "" for none), `report_path` where the report will be, for the store and the ticket; `executor` reads on any
+    (docs/history.md; default: HANGSCOPE_STORE, "" for none), `report_path` where the report will be, for the store and the ticket; `completions`
+    also reads when collectives completed, for a trace, which takes longer; `executor` reads on any
     `concurrent.futures.Executor` instead of children; `progress(files, of, bytes, of)` is called as reading goes on.
 
     Never raises for bad inputs: they become `report.warnings`. Raises NoInputError when nothing at all could be read,
@@ -72,7 +74,8 @@ def analyze(
     redact = [redact] if isinstance(redact, str) else redact
     _check(world_size, jobs, attempt, redact)
     notes: list[Note] = []
-    if len(wanted) == 1 and (run := read_evidence(wanted[0])) is not None:
+    run = read_evidence(wanted[0]) if len(wanted) == 1 else None
+    if run is not None:
         world_size = run.world_size if world_size is None else world_size
         notes += run.notes
     knowledge = knowledge_with(rules, notes)
@@ -84,6 +87,7 @@ def analyze(
                 files,
                 jobs=jobs,
                 max_bytes=max_bytes,
+                completions=completions,
                 executor=executor,
                 progress=progress,
                 meanwhile=_load_stages,
@@ -95,6 +99,8 @@ def analyze(
 
     _require_something(readings, wanted, notes)
     analysis = _analysed(readings, notes, knowledge, world_size, attempt)
+    if run is not None and run.torch:
+        analysis.incident.libraries += (f"torch {run.torch}",)
     folder = SourceFolder(Path(source)) if source is not None else None
     document = build_document(analysis, __version__, redacted=redact, source=folder)
     if report_path is not None:

@@ -41,7 +41,7 @@ def demo(scenario: str, output: str, keep: str | None, list_only: bool, force: b
             err=True,
         )
         frozen = demos.freeze(scenario, target)
-        report = api.analyze(frozen / "dumps")
+        report = api.analyze(frozen / "dumps", store="")
         click.echo(report.to_text(color=wants_color("auto")), nl=False, color=True)
         truth = demos.scenarios()[scenario]
         click.echo(

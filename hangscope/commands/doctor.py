@@ -6,17 +6,18 @@ import textwrap
 
 import click
 
-from hangscope.commands.options import paths_argument
+from hangscope.commands.options import paths_argument, store_option
 from hangscope.live.doctor import examine
 
 
 @click.command(short_help="List missing evidence and how to collect it.")
 @paths_argument
-def doctor(paths: tuple[str, ...]) -> None:
+@store_option
+def doctor(paths: tuple[str, ...], store: str | None) -> None:
     """Check what data is missing from PATH and how to collect it next time."""
     from hangscope import analyze
 
-    for finding in examine(analyze(list(paths)).document):
+    for finding in examine(analyze(list(paths), store=store).document):
         click.echo(f"{'ok  ' if finding.enough else 'LACK'} {finding.subject}: {finding.there}")
         if finding.advice:
             click.echo(

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from hangscope.commands.options import store_option
 from hangscope.errors import UsageError
 
 
@@ -40,6 +41,7 @@ from hangscope.errors import UsageError
     metavar="FILE",
     help="Also write the report's first 4 KB as Markdown, e.g. a termination message.",
 )
+@store_option
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr except the command's own output.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
@@ -48,6 +50,7 @@ def run(
     init_timeout: float,
     on_hang: str,
     summary: str | None,
+    store: str | None,
     quiet: bool,
     command: tuple[str, ...],
 ) -> None:
@@ -63,7 +66,7 @@ def run(
     from hangscope.live.watch.options import Options
     from hangscope.live.watch.supervisor import Supervisor
 
-    options = Options(directory, hang_timeout, init_timeout, on_hang, summary, quiet)
+    options = Options(directory, hang_timeout, init_timeout, on_hang, summary, quiet, store)
     try:
         code = Supervisor(command, options).run()
     except CannotStart as error:

@@ -80,7 +80,7 @@ class _Trace:
         moments = {(int((t.time or 0) * 1e9), t.rank, t.text, t.source) for t in found}
         self.moments = sorted(moments, key=lambda m: (m[0], m[2], m[3]))[:INSTANTS]
         created = [
-            (int(queue.created[queue.created > 0].min()), int(queue.created.max()))
+            (int(queue.created[queue.created > 0].min()), _last(queue))
             for track in self.tracks
             for queue in self._queues(track)
             if (queue.created > 0).any()
@@ -227,6 +227,12 @@ class _Trace:
             args = {"text": _shown(text), "source": _shown(source)} | ({} if rank is None else {"rank": rank})
             args |= {} if time else {"time": "not known; shown at the end"}
             yield _event("i", at, 0, self._at(time or self.end), _shown(cut(text, 80)), s=scope, args=args)
+
+
+def _last(queue: Queue) -> int:
+    """Return the last time of a queue, in ns."""
+    ended = int(queue.completed.max()) if queue.completed is not None else 0
+    return max(ended, int(queue.created.max()))
 
 
 def _event(phase: str, process: int, thread: int, at: float | None, name: str, **more: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import fields
 
 from hangscope.analysis import Analysis
@@ -18,6 +19,7 @@ from hangscope.report.words import clean
 
 #: Folders that say nothing about the job whose files are in them.
 _PLAIN = frozenset({"dumps", "logs", "stacks", "log", "output", "out", "recorder", "", ".", "-"})
+_MOST_VERSIONS = 8
 _FAULTS = frozenset({"hardware", "network"})
 
 
@@ -76,8 +78,10 @@ class Use:
     nics: str
 
 
-def entry_of(document: Document, paths: list[str], recorded: float, report: str = "") -> Entry:
-    """Return the entry of a report on the files at `paths`."""
+def entry_of(
+    document: Document, paths: list[str], recorded: float, report: str = "", libraries: Sequence[str] = ()
+) -> Entry:
+    """Return the entry of a report on the files at `paths`; `libraries` are the versions that they show."""
     verdict, page = document.verdict, document.page
     strip = page.strip if page is not None else None
     at = verdict.location if verdict is not None else None
@@ -115,7 +119,7 @@ def entry_of(document: Document, paths: list[str], recorded: float, report: str 
         waiting_function=waiting.name if waiting is not None else "",
         duration_s=(strip.stalled_s or 0.0) if strip is not None else 0.0,
         rank_hours=(strip.rank_hours or 0.0) if strip is not None else 0.0,
-        versions=f"hangscope {document.tool_version}",
+        versions=clean(mask_text(", ".join((*libraries[:_MOST_VERSIONS], f"hangscope {document.tool_version}")))),
         report=report,
     )  # fmt: skip
 

@@ -26,7 +26,11 @@ def remember(
     """
     try:
         entry = entry_of(
-            document, [] if "paths" in redacted else paths, time.time(), document.report_path or ""
+            document,
+            [] if "paths" in redacted else paths,
+            time.time(),
+            document.report_path or "",
+            analysis.incident.libraries,
         )
         with open_store(store) as opened:
             seen = seen_before(similar(entry, opened.entries()))

@@ -23,7 +23,7 @@ _EMPTY = "`hangscope analyze PATH --store FILE` begins one"
 WAIT = 10.0  # seconds for another writer, or for a server that does not answer
 _SCHEME = regex(r"([a-z][a-z0-9+]{1,30})://", 0)
 _TYPES = {"str": "TEXT", "int": "BIGINT", "float": "DOUBLE PRECISION"}
-_KEPT = ("id", "recorded", "note", "analyses")  # of an incident that is analyzed again
+_KEPT = ("id", "recorded", "note", "analyses", "report")  # of an incident that is analyzed again
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS hangscope_meta (name TEXT PRIMARY KEY, value BIGINT NOT NULL)",
@@ -39,6 +39,7 @@ _TABLES = (
 _ADD = (
     f"INSERT INTO hangscope_incidents ({', '.join(NAMES)}) VALUES ({', '.join(f':{n}' for n in NAMES)}) ON CONFLICT (id) DO UPDATE SET "
     + ", ".join(f"{n} = excluded.{n}" for n in NAMES if n not in _KEPT)
+    + ", report = CASE WHEN excluded.report = '' THEN hangscope_incidents.report ELSE excluded.report END"
     + ", analyses = hangscope_incidents.analyses + 1"
 )
 _USE = "INSERT INTO hangscope_uses VALUES (:incident, " + ", ".join(f":{f.name}" for f in fields(Use)) + ")"

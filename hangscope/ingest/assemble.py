@@ -67,6 +67,7 @@ def assemble(
             {c.file for c in stale},
         ),
         notes=notes,
+        libraries=_libraries(readings),
         size_stated=world_size is not None or size_in_content(readings) >= size,
         momentary=size == len(chosen)
         and (snapshots.of_one_moment(chosen.values(), readings) or snapshots.of_a_moving_job(chosen, claims)),
@@ -108,6 +109,13 @@ def _dumps(readings: Sequence[Reading], notes: list[Note]) -> list[Claim]:
                 if claim is not None:
                     claims.append(claim)
     return claims
+
+
+def _libraries(readings: Sequence[Reading]) -> tuple[str, ...]:
+    """Return the versions of NCCL that dumps and NCCL's own lines tell."""
+    told = {recording.library for reading in readings for recording in reading.recordings}
+    told |= {comm.version for reading in readings for comm in reading.communicators}
+    return tuple(f"NCCL {version}" for version in sorted(told) if version and version[0].isdigit())
 
 
 def _records(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import replace
 
-from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.recorder.recording import COLUMNS, Recording
 from hangscope.model.incident import State
 
 
@@ -42,7 +42,7 @@ def with_pending_checks(recording: Recording) -> Recording:
     longer = replace(
         recording,
         kinds=list(recording.kinds),
-        columns={name: array(column.typecode, column) for name, column in columns.items()},
+        columns={name: array(column.typecode, column) for name, column in columns.items() if name in COLUMNS},
         _kind_index={},
     )
     stack = recording.kinds[columns["kind"][check]][8]

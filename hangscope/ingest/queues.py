@@ -13,7 +13,7 @@ import numpy as np
 
 from hangscope.ingest.groups import GroupIndex
 from hangscope.ingest.kinds import KindTable
-from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.recorder.recording import COMPLETED, Recording
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Absence, Frontier, Queue, RankRecord, State
 
@@ -63,6 +63,8 @@ class QueueBuilder:
         ]
         split = self._split(recording, gids)
         created = np.frombuffer(recording.columns["created"], np.int64)
+        ended = recording.columns.get(COMPLETED)
+        completed = np.frombuffer(ended, np.int64) if ended is not None else None
         own = self.kinds.with_sizes(recording, self._mapping(recording)) if recording.own_sizes else None
         for gid, part in sorted(
             ((gids[p.place], p) for p in split.parts), key=lambda pair: (pair[0], pair[1].p2p)
@@ -73,6 +75,7 @@ class QueueBuilder:
                 seq=part.seq, kind=part.kind if own is None else own if part.rows is None else own[part.rows], state=part.state, created=created if part.rows is None else created[part.rows], order=part.order,
                 overwritten=part.starts_late and split.ring_wrapped, pending_only=split.pending_only,
                 tells_completion=recording.source != "nccl_log",
+                completed=completed if completed is None or part.rows is None else completed[part.rows],
             )  # fmt: skip
         for gid, frontier in self._frontiers(record.rank, recording).items():
             _set_frontier(record, gid, frontier)

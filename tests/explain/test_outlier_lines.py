@@ -70,3 +70,19 @@ def test_a_peer_that_printed_a_line_fewer_times_stopped_earlier() -> None:
 def test_what_a_rank_prints_after_it_gave_up_is_no_evidence() -> None:
     logs = {rank: [*ORDINARY, *(["handler: bye"] if rank == 1 else [])] for rank in range(4)}
     assert outlier_lines(_printed(logs), set(range(4)), {(1, "rank_1.log"): 3}) == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "torn"),
+    [
+        ("rank 2 saved the sha", True),
+        ("rank 2 saved the shard rank 2 saved the shard of the model", True),
+        ("rank 2 saved the shrd of the model", True),
+        ("rank 2 saved [0, 7] the shard of the model", True),
+        ("rank 2 skipped the shard of the model", False),
+        ("rank 2 saved the shard of the optimizer", False),
+    ],
+)
+def test_a_damaged_copy_counts_as_the_line_that_the_others_printed(line: str, torn: bool) -> None:
+    whole = {rank: [f"rank {rank} saved the shard of the model"] for rank in range(4)}
+    assert any(odd.telling for odd in _told({**whole, 2: [line]})) is not torn

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import pickle
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -110,3 +111,21 @@ def test_the_command_writes_a_trace(run: Run, hang: Path, tmp_path: Path) -> Non
     done = run("trace", hang, "-o", file)
     assert (done.returncode, done.stdout) == (0, "") and "events" in done.stderr
     assert is_trace(file) and run("trace", hang, "-o", file, "-q").stderr == ""
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_slice_ends_at_the_recorded_completion(tmp_path: Path, as_json: bool) -> None:
+    recorders = job(2)
+    for recorder in recorders:
+        recorder.call("all_reduce", times=3)
+        recorder.call("all_reduce", state="scheduled")
+    write_all(recorders, tmp_path)
+    if as_json:
+        for path in tmp_path.iterdir():
+            path.write_text(json.dumps(pickle.loads(path.read_bytes())))
+    slices = of(trace_of(analyze(tmp_path, completions=True)), "X", "all_reduce")
+    done = [event for event in slices if event["args"]["state"] == "done"]
+    assert len(done) == 6 and {event["dur"] for event in done} == {5.0}  # µs
+    assert all("end" not in event["args"] for event in done)
+    assumed = of(trace_of(analyze(tmp_path)), "X", "all_reduce")
+    assert sum("end" in event["args"] for event in assumed) == 6

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import shutil
@@ -18,6 +19,7 @@ from hangscope.history import store as stores
 from hangscope.history.entry import Entry, Use
 from hangscope.history.store import StoreError, open_store
 from tests.conftest import FIXTURES, Run, analyze
+from tests.dump_writer import job, write_all
 from tests.history.entries import entry
 
 
@@ -207,3 +209,33 @@ def test_a_changed_note_is_found_by_replacing_only_it(place: str) -> None:
         store.annotate("a", "one")
         assert store.annotate("a", "two").note == "one"
     assert entries(place) == [replace(entry("a1"), note="two")]
+
+
+def test_what_is_only_looked_at_later_keeps_the_place_of_the_report(place: str) -> None:
+    with open_store(place) as store:
+        store.add(entry("a1", report="/reports/1.html"), [])
+        store.add(entry("a1", report=""), [])
+    assert entries(place)[0].report == "/reports/1.html"
+
+
+def test_versions_are_kept_as_far_as_the_files_tell(tmp_path: Path) -> None:
+    recorders = job(3)
+    for recorder in recorders:
+        recorder.call("all_reduce", times=3)
+        recorder.call("all_reduce", state="scheduled") if recorder.rank else None
+    folder = write_all(recorders, tmp_path / "run")
+    told = {"schema": "hangscope.evidence/1", "world_size": 3, "files": {}, "torch": "2.13"}
+    (folder / "evidence.json").write_text(json.dumps(told))
+    analyze(folder, store=str(tmp_path / "store.db"))
+    (found,) = entries(str(tmp_path / "store.db"))
+    assert found.versions.startswith("NCCL 2.27.5, torch 2.13, hangscope ")
+
+
+@pytest.mark.parametrize("command", [["brief"], ["table"], ["trace", "-o", "t.json"], ["doctor"]])
+def test_every_command_that_analyzes_an_incident_remembers_it(
+    tmp_path: Path, run: Run, command: list[str]
+) -> None:
+    incident = FIXTURES / "rank_conditional_barrier"
+    done = run(command[0], incident, *command[1:], "--store", "s.db")
+    assert done.returncode == 0, done.stderr
+    assert "Rank 0 called barrier" in run("history", "list", "--store", "s.db").stdout

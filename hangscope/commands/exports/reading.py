@@ -15,6 +15,7 @@ from hangscope.commands.options import (
     max_unpacked_option,
     paths_argument,
     quiet_option,
+    store_option,
 )
 from hangscope.commands.terminal import ProgressBar, show, tell
 from hangscope.errors import UsageError
@@ -29,6 +30,7 @@ _OPTIONS = (
     click.option("--attempt", metavar="N|all", help="Which restart attempt to analyze (default: the last)."),
     jobs_option,
     max_unpacked_option,
+    store_option,
     quiet_option,
 )
 
@@ -48,7 +50,7 @@ def read(paths: tuple[str, ...], quiet: bool, options: dict[str, Any]) -> Report
     isolated.use_one_thread()
     bar = ProgressBar(quiet=quiet)
     try:
-        return api.analyze(list(paths), store="", progress=bar.advance, **given(options))
+        return api.analyze(list(paths), progress=bar.advance, **given(options))
     finally:
         bar.close()
 

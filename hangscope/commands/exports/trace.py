@@ -34,7 +34,7 @@ def trace(
     """
     from hangscope.export.trace import is_trace, write_trace
 
-    report = read(paths, quiet, options)
+    report = read(paths, quiet, {**options, "completions": True})
     analysis = report.analysis
     assert analysis is not None
     events = 0

@@ -5,7 +5,7 @@ A job goes on after its report, or is ended because of it: logs grow, stacks of 
 how many ranks the job had, and what the run itself noted:
 
     {"schema": "hangscope.evidence/1", "world_size": 8, "files": {"logs/restart_0/rank_0.err": [5120, 1795445195.2]},
-     "notes": [["not_watched", "rank 2 did not start here", ""]]}
+     "notes": [["not_watched", "rank 2 did not start here", ""]], "torch": "2.13"}
 
 Of the run's own folders only these files are read, and no more of them than there was; what else lies there has been added
 by somebody, and is read as ever.
@@ -51,11 +51,15 @@ _RANKS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class RunEvidence:
-    """The files of a report, by their paths below its folder: (size in bytes, time of the last change); what the run noted."""
+    """The files of a report, by their paths below its folder: (size in bytes, time of the last change); what the run noted.
+
+    `torch` is the version that the command was going to use, empty where it could not be told.
+    """
 
     files: Mapping[str, tuple[int, float]]
     world_size: int | None = None
     notes: tuple[Note, ...] = ()
+    torch: str = ""
 
     def covers(self, path: str) -> bool:
         """Return whether a path below the folder is the run's own, so that only what is listed counts."""
@@ -87,6 +91,7 @@ def read_evidence(folder: str) -> RunEvidence | None:
             {path: (_size(size), float(written)) for path, (size, written) in data["files"].items()},
             world if isinstance(world, int) and 0 < world <= _RANKS else None,
             tuple(_note(*words) for words in data.get("notes", [])[:_MOST_NOTES]),
+            str(data.get("torch", ""))[:40],
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -23,6 +23,8 @@ from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.torchcomms import as_torchs, is_torchcomms
 from hangscope.ingest.recorder.values import as_desc, as_int, as_text
 
+_VERSION = 40  # characters of a version
+
 
 def looks_like_dump(value: Any) -> bool:
     """Return whether a loaded value has the shape of a dump of any version."""
@@ -41,10 +43,14 @@ def is_entry(value: Any) -> bool:
     return isinstance(value, dict) and "profiling_name" in value and ("state" in value or "seq_id" in value)
 
 
-def reduce_dump(value: Any) -> Recording:
-    """Return a loaded dump as a Recording; what does not fit becomes a note of it, never an exception."""
+def reduce_dump(value: Any, *, completions: bool = False) -> Recording:
+    """Return a loaded dump as a Recording, if wanted with the times at which collectives completed.
+
+    What does not fit becomes a note of it, never an exception.
+    """
     top = {"entries": value} if isinstance(value, list) else value
     recording = Recording(source="flight_recorder", version=as_text(top.get("version", "")))
+    recording.library = as_text(top.get("comm_lib_version", top.get("nccl_version", "")))[:_VERSION]
     if is_torchcomms(top):
         top, notes = as_torchs(top)
         recording.notes += notes
@@ -63,7 +69,7 @@ def reduce_dump(value: Any) -> Recording:
     if not isinstance(entries, list):
         recording.notes.append(Note("malformed", f"`entries` is a {type(entries).__name__}, not a list"))
         entries = []
-    Entries(recording).reduce(entries)
+    Entries(recording).reduce(entries, completions=completions)
     return recording
 
 

@@ -43,9 +43,11 @@ COLUMNS = {
     "order": "q",  # the rank's running number over all its groups
 }
 #: Fields that cross over as they are.
-_PLAIN = ("source", "version", "rank", "host", "pid", "attempt", "local_rank", "task", "groups")
+_PLAIN = ("source", "version", "rank", "host", "pid", "attempt", "local_rank", "task", "library", "groups")
+#: ns when the recorder noticed the completion, 0 where it did not; a column of recordings that were read for it.
+COMPLETED = "completed"
 #: Columns that no two ranks have in common.
-_OWN_COLUMNS = frozenset({"created"})
+_OWN_COLUMNS = frozenset({"created", COMPLETED})
 
 
 @dataclass(slots=True)
@@ -55,7 +57,8 @@ class Recording:
     `groups`: (local pg id, name, desc) per local group; `config`: name -> (desc, member ranks or None);
     `status`: local pg id -> (last enqueued, started, completed), -1 for none yet. `rank` is global, None where the content
     does not say. `source` is flight_recorder, detail_log or nccl_log. `own_sizes`: of the calls whose members may legally
-    differ in them (`own_sizes.may_differ`), whose kinds then have none; None where kinds have them all.
+    differ in them (`own_sizes.may_differ`), whose kinds then have none; None where kinds have them all. `library` is the version of
+    the communication library, where a dump holds it.
     """
 
     source: str
@@ -74,6 +77,7 @@ class Recording:
     local_rank: int | None = None
     task: int | None = None
     own_sizes: OwnSizes | None = None
+    library: str = ""
     _kind_index: dict[Any, int] = field(default_factory=dict, repr=False)
     _stack_index: dict[StackRow, int] = field(default_factory=dict, repr=False)
     _group_index: dict[tuple[str, str, str], int] = field(default_factory=dict, repr=False)
@@ -142,7 +146,7 @@ class Recording:
         Columns, kinds and stacks of the result must not be changed.
         """
         interner = interner or Interner()
-        recording = cls(**{name: wire[name] for name in _PLAIN})
+        recording = cls(**{name: wire[name] for name in _PLAIN if name in wire or name != "library"})
         recording.config = {
             name: (desc, interner.members(runs) if runs else None)
             for name, (desc, runs) in wire["config"].items()
@@ -153,7 +157,7 @@ class Recording:
         recording.status = wire["status"]
         recording.kinds, recording.stacks = interner.table(wire["calls"])
         for name, data in wire["columns"].items():
-            code = COLUMNS[name]
+            code = "q" if name == COMPLETED else COLUMNS[name]
             recording.columns[name] = (
                 array(code, data) if name in _OWN_COLUMNS else interner.column(code, data)
             )

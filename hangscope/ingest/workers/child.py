@@ -29,9 +29,9 @@ def main() -> None:
         isolated.send(answers, pickle.dumps(message, protocol=5))
 
     while (request := isolated.receive(requests)) is not None:
-        path, shown, max_bytes, memory = json.loads(request)
+        path, shown, max_bytes, memory, completions = json.loads(request)
         isolated.limit_memory(memory)
-        send(reader.read_file(path, shown, max_bytes, known, send))
+        send(reader.read_file(path, shown, max_bytes, known, send, completions))
 
 
 def receive_answer(answers: IO[bytes], limit: int) -> Wire | None:

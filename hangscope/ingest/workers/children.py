@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
+from functools import partial
 
 from hangscope.errors import HangscopeError
 from hangscope.ingest.files import remote
@@ -28,19 +29,21 @@ def read_files(
     *,
     jobs: int | None = None,
     max_bytes: int = reader.DEFAULT_MAX_BYTES,
+    completions: bool = False,
     executor: Executor | None = None,
     progress: Progress | None = None,
     meanwhile: Callable[[], None] | None = None,
 ) -> Iterable[tuple[SourceFile, Wire]]:
     """Yield every file with what it says, in any order.
 
+    `completions`: also when collectives completed, as far as dumps hold it.
     `jobs` is the number of children (default: the processors that this process may use). `executor` replaces the
     children by any `concurrent.futures.Executor`; isolation is then the executor's. `progress` is called after each file,
     `meanwhile` once when the reading has begun.
     """
     meanwhile = meanwhile or (lambda: None)
     if executor is not None:
-        futures = {_submit(executor, file, max_bytes): file for file in files}
+        futures = {_submit(executor, file, max_bytes, completions): file for file in files}
         meanwhile()
         yield from _collect(futures, progress)
         return
@@ -51,7 +54,7 @@ def read_files(
     fetches = remote.FETCHES if any(remote.is_remote(file.path) for file in files) else 0
     threads = ThreadPoolExecutor(max(count, fetches), thread_name_prefix="hangscope-reader")
     try:
-        pool = Pool(count, max_bytes)
+        pool = Pool(count, max_bytes, completions)
     except RuntimeError as error:
         raise _no_threads(error) from None
     try:
@@ -74,10 +77,11 @@ def _no_threads(error: RuntimeError) -> HangscopeError:
     )
 
 
-def _submit(executor: Executor, file: SourceFile, max_bytes: int) -> Future[Wire]:
+def _submit(executor: Executor, file: SourceFile, max_bytes: int, completions: bool) -> Future[Wire]:
     """Return the future of one file; of a pool that takes no work (any more), one that holds its error."""
     try:
-        return executor.submit(reader.read_file, file.path, file.shown, max_bytes)
+        read = partial(reader.read_file, completions=True) if completions else reader.read_file
+        return executor.submit(read, file.path, file.shown, max_bytes)
     except Exception as error:
         lost: Future[Wire] = Future()
         lost.set_exception(error)

@@ -29,8 +29,8 @@ ANSWER_PER_BYTE = 64  # an answer is smaller than its file, but for packs, which
 class Pool:
     """At most `count` children. `read` is called from several threads, the rest from one."""
 
-    def __init__(self, count: int, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, count: int, max_bytes: int, completions: bool = False) -> None:
+        self._max_bytes, self._completions = max_bytes, completions
         self._places = threading.Semaphore(count)
         self._memory = Memory(count)
         self._lock = threading.Lock()
@@ -75,7 +75,10 @@ class Pool:
             self._deadlines[process] = time.monotonic() + seconds
         answer, end = None, ""
         try:
-            isolated.send(process.stdin, json.dumps((path, file.shown, self._max_bytes, memory)).encode())
+            isolated.send(
+                process.stdin,
+                json.dumps((path, file.shown, self._max_bytes, memory, self._completions)).encode(),
+            )
             answer = child.receive_answer(process.stdout, ANSWER_FLOOR + ANSWER_PER_BYTE * size)
         except isolated.TooLong as error:
             end = f"gave an answer of {error.length:,} bytes, more than any file of its size says"

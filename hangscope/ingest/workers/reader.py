@@ -56,12 +56,14 @@ def read_file(
     max_bytes: int = DEFAULT_MAX_BYTES,
     known: Known | None = None,
     hand_over: Callable[[Part], None] | None = None,
+    completions: bool = False,
 ) -> Wire:
     """Return what one file says, as builtins. Never raises for what the file holds.
 
     `path` is where it lies, `shown` how reports name it, `max_bytes` the largest dump that is loaded (logs are streamed
     and have no limit), `known` what is known of the dumps that this process read before. `hand_over` takes the files in a
-    pack one by one; without it they are in the answer, under `files`.
+    pack one by one; without it they are in the answer, under `files`. `completions`: also when collectives completed, which takes
+    the load of every dump.
     """
     kind = "unreadable"
     try:
@@ -72,7 +74,9 @@ def read_file(
                 return _STREAMED[kind](stream, shown)
             if kind == "pack":
                 return _read_pack(stream, shown, hand_over)
-            return _read_whole(kind, read_whole(stream, max_bytes), max_bytes, shown, known or Known())
+            return _read_whole(
+                kind, read_whole(stream, max_bytes), max_bytes, shown, known or Known(), completions
+            )
     except CompressionUnavailable as error:
         return failed("compressed", "compressed", str(error))
     except MemoryError:
@@ -93,20 +97,20 @@ def read_file(
         )
 
 
-def _read_whole(kind: str, data: bytes, max_bytes: int, shown: str, known: Known) -> Wire:
+def _read_whole(kind: str, data: bytes, max_bytes: int, shown: str, known: Known, completions: bool) -> Wire:
     """Return what a file says that is loaded as a whole: a dump, or another JSON."""
     if len(data) > max_bytes:
         what = f"is larger than the limit of {max_bytes:,} bytes and was not loaded"
         return failed(kind, "too_large", what, "raise --max-bytes if it is a dump")
     if kind == "pickle":
         with _collector_off():
-            return _read_pickle(data, known)
-    if kind == "json" and _DUMP_SIGN.search(data, 0, sniff.HEAD_BYTES):
+            return _read_pickle(data, known, completions)
+    if kind == "json" and not completions and _DUMP_SIGN.search(data, 0, sniff.HEAD_BYTES):
         with _collector_off():
             recording = known.json_forms().read(data)
         if recording is not None:
             return _recorded(recording)
-    return _read_json(data, shown)
+    return _read_json(data, shown, completions)
 
 
 @contextmanager
@@ -127,8 +131,8 @@ def _peek(stream: BinaryIO) -> bytes:
     return head
 
 
-def _read_pickle(data: bytes, known: Known) -> Wire:
-    recording = known.templates.read(data)
+def _read_pickle(data: bytes, known: Known, completions: bool) -> Wire:
+    recording = known.templates.read(data) if not completions else None
     if recording is not None:
         return _recorded(recording)
     try:
@@ -158,7 +162,7 @@ def _read_pickle(data: bytes, known: Known) -> Wire:
         )
     if not flight_recorder.looks_like_dump(value):
         return answer("pickle", "ignored", "a pickle file that is no Flight Recorder dump")
-    return _recorded(flight_recorder.reduce_dump(value))
+    return _recorded(flight_recorder.reduce_dump(value, completions=completions))
 
 
 def _recorded(recording: Recording) -> Wire:
@@ -196,7 +200,7 @@ def _read_pack(stream: BinaryIO, shown: str, hand_over: Callable[[Part], None] |
     return pack
 
 
-def _read_json(data: bytes, shown: str) -> Wire:
+def _read_json(data: bytes, shown: str, completions: bool) -> Wire:
     from hangscope.ingest.job_logs.launchers import failure_table
     from hangscope.ingest.nccl.ras import reading as ras
     from hangscope.ingest.stacks import dumps
@@ -225,7 +229,7 @@ def _read_json(data: bytes, shown: str) -> Wire:
             "the process died while writing it, or the copy was cut",
         )
     if flight_recorder.looks_like_dump(value):
-        return _recorded(flight_recorder.reduce_dump(value))
+        return _recorded(flight_recorder.reduce_dump(value, completions=completions))
     if isinstance(value, dict) and isinstance(value.get(_RAYS_EXCUSE), str):
         why = f"holds no dump: {value[_RAYS_EXCUSE]}"[:300]
         return failed("dump", "no_dump", why, "Ray Train's hang detector got none from this rank")

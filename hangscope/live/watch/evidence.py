@@ -13,7 +13,9 @@ from hangscope.ingest.files.run_evidence import NAME, SCHEMA, is_unfinished
 from hangscope.live.folder import leave
 
 
-def write_evidence(folder: Path, chosen: Iterable[Path], world_size: int, notes: Sequence[Note] = ()) -> None:
+def write_evidence(
+    folder: Path, chosen: Iterable[Path], world_size: int, notes: Sequence[Note] = (), torch: str = ""
+) -> None:
     """List the files at or below `chosen` as they are now, and what the run noted. Raises OSError."""
     files: dict[str, tuple[int, float]] = {}
     for top in chosen:
@@ -26,5 +28,6 @@ def write_evidence(folder: Path, chosen: Iterable[Path], world_size: int, notes:
         "world_size": world_size or None,
         "files": files,
         "notes": [[note.code, note.message, note.hint] for note in notes],
+        "torch": torch,
     }
     leave(folder / NAME, json.dumps(data).encode())

@@ -15,3 +15,4 @@ class Options:
     on_hang: str = "report"
     summary: str | None = None
     quiet: bool = False
+    store: str | None = None

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from hangscope.errors import Note
 from hangscope.live.folder import RunFolder, leave
@@ -21,9 +22,12 @@ _SUMMARY = 4000  # bytes; Kubernetes keeps 4,096 of a termination message
 class Reporting:
     """The reports of one run on one node; the last one stands."""
 
-    def __init__(self, folder: RunFolder, nodes: Nodes, summary: str | None, quiet: bool) -> None:
-        self.folder, self.nodes, self.summary, self.quiet = folder, nodes, summary, quiet
+    def __init__(
+        self, folder: RunFolder, nodes: Nodes, summary: str | None, quiet: bool, store: str | None = None
+    ) -> None:
+        self.folder, self.nodes, self.summary, self.quiet, self.store = folder, nodes, summary, quiet, store
         self.world_size = 0
+        self.torch = ""  # the version that the command uses
         self.here: set[int] = set()  # global ranks that were seen on this node
         self.missing: list[str] = []
         self.problems: list[str] = []  # what could not be watched
@@ -77,10 +81,11 @@ class Reporting:
         chosen = (self.folder.before_the_end() if ended else []) or [self.folder.path]
         try:
             notes = [*self._ranks_elsewhere(), *(Note("not_watched", text) for text in self.problems)]
-            write_evidence(self.folder.path, chosen, self.world_size, notes)
+            write_evidence(self.folder.path, chosen, self.world_size, notes, self.torch)
         except OSError as error:
             self.say(f"the list of the evidence cannot be written: {error.strerror or error}")
-        options = {"world_size": self.world_size} if self.world_size else {}
+        options: dict[str, Any] = {"world_size": self.world_size} if self.world_size else {}
+        options |= {"store": self.store, "report_path": str(self.folder.report)} if self.store else {}
         report = analyze_safely([self.folder.path], deadline=deadline, **options)
         self.status = report.status
         self.culprits = frozenset(report.verdict.culprit_ranks if report.verdict is not None else ())

@@ -48,7 +48,7 @@ class Watcher:
     def __init__(self, link: Link, options: Options, folder: RunFolder, run: int) -> None:
         self.link, self.options, self.folder = link, options, folder
         self.nodes = Nodes(folder.path, run)
-        self.reporting = Reporting(folder, self.nodes, options.summary, options.quiet)
+        self.reporting = Reporting(folder, self.nodes, options.summary, options.quiet, options.store)
         self.patience = Patience(options.hang_timeout or float("inf"), options.init_timeout)
         self.job = Job(folder, self.nodes, self.reporting, run)
         self.captures = Captures(folder, self.job, self.patience, self.reporting, self.is_hurried)
@@ -61,7 +61,9 @@ class Watcher:
 
     def environment(self, program: str) -> dict[str, str]:
         """Return what the environment of the command gets."""
-        added = additions(str(self.folder.path), torch_version([program]), os.environ)
+        version = torch_version([program])
+        self.reporting.torch = ".".join(map(str, version or ()))
+        added = additions(str(self.folder.path), version, os.environ)
         self.known |= {"program": os.path.basename(program), **added}
         python_path = os.pathsep.join(path for path in (_AGENT, os.environ.get("PYTHONPATH", "")) if path)
         folder = str(self.folder.path)

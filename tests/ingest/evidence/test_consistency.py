@@ -66,3 +66,41 @@ def test_a_copy_under_another_ranks_name_speaks_for_nobody(tmp_path: Path) -> No
     assert said == {files[2].name, files[3].name}
     assert report.verdict is not None and report.verdict.confidence == "low"
     assert set(report.verdict.culprit_ranks) <= {2, 3}
+
+
+@pytest.mark.parametrize(
+    ("lie", "message"), [("gap", "`record_id` 16 follows 14"), ("seq 0", "collective_seq_id")]
+)
+def test_a_gap_and_a_number_below_one_are_noticed_in_dumps_of_gloo(
+    tmp_path: Path, lie: str, message: str
+) -> None:
+    recorders = job(3, backend="gloo")
+    for recorder in recorders:
+        recorder.call("all_reduce", times=STEPS)
+    write_all(recorders, tmp_path)
+    file = next(tmp_path.glob("*_1"))
+    dump = pickle.loads(file.read_bytes())
+    if lie == "gap":
+        del dump["entries"][STEPS // 2]
+    else:
+        for entry in dump["entries"]:
+            entry["collective_seq_id"] -= 1
+    file.write_bytes(pickle.dumps(dump, protocol=2))
+    assert any(message in note.message for note in analyze(tmp_path).warnings)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[rank1]: RuntimeError:[rank1]:     main()", "two lines of rank 1 are glued together"),
+        (
+            "n1:77:78 [1] NCCL INFO comm 0x1a rank 32768 nranks 8 cudaDev 1 busId 43000 commId 0x8f - Init COMPLETE",
+            "of rank 32768 of 8",
+        ),
+    ],
+)
+def test_a_line_that_no_program_prints_is_noticed(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "rank1.log").write_text(
+        f'[rank1]: Traceback (most recent call last):\n[rank1]:   File "train.py", line 3, in main\n{line}\n'
+    )
+    assert message in str(analyze(tmp_path).warnings)

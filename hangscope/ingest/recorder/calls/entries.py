@@ -19,7 +19,7 @@ from hangscope.ingest.recorder.calls.own_sizes import OwnSizes, may_differ
 from hangscope.ingest.recorder.calls.rows import Call, Name, Row, SameCalls
 from hangscope.ingest.recorder.calls.stack_rows import StackRows, Stacks
 from hangscope.ingest.recorder.odd_values import Oddities, look_at_entry, look_at_numbers, look_at_seqs
-from hangscope.ingest.recorder.recording import COLUMNS, KindRow, Recording
+from hangscope.ingest.recorder.recording import COLUMNS, COMPLETED, KindRow, Recording
 from hangscope.ingest.recorder.values import (
     Tensors,
     as_desc,
@@ -58,8 +58,8 @@ class Entries:
         self.kept: Sequence[int] = ()  # which of the entries became calls
         self.oddities = Oddities()
 
-    def reduce(self, entries: list[Any]) -> None:
-        """Add the rows of a dump's entries, oldest first, to the recording."""
+    def reduce(self, entries: list[Any], *, completions: bool = False) -> None:
+        """Add the rows of a dump's entries, oldest first, to the recording, if wanted with the times of their completion."""
         same, calls, numbers, own = SameCalls(self.call), list[Call](), list[int](), list[int]()
         for position, entry in enumerate(entries):
             if not names_a_call(entry):
@@ -77,6 +77,10 @@ class Entries:
                 )
             )
         self.add(calls, numbers, own, bool(calls) and calls[-1].entry is not entries[-1])
+        if completions:
+            called = [entry for entry in entries if names_a_call(entry)]
+            times = (as_int(called[place].get("time_discovered_completed_ns")) for place in self.kept)
+            self.recording.columns[COMPLETED] = array("q", times)
 
     def add(
         self, calls: Sequence[Call], numbers: Sequence[int], own: Sequence[int], cut: bool = False
