@@ -104,7 +104,9 @@ def _join_torn(said: dict[str, dict[int, _Said]], printers: int) -> None:
         for original in map(whole.__getitem__, originals.of(forms[template])):
             who = said.get(original, {})
             own = who[rank].count if rank in who else 0
-            if original != template and any(theirs.count > own for other, theirs in who.items() if other != rank):
+            if original != template and any(
+                theirs.count > own for other, theirs in who.items() if other != rank
+            ):
                 who[rank] = replace(who.get(rank, copy), count=own + copy.count)
                 del said[template]
                 break
