@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import chain
-from operator import itemgetter
 from typing import Any, BinaryIO
 
 from hangscope.errors import Note
@@ -50,8 +49,8 @@ class Scan:
     windows: list[tuple[int, bytes]] = field(default_factory=list)
 
 
-def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser | type[LineParser]]) -> Scan:
-    """Return what the parsers find in the stream, read once and to its end; a class is made a parser at the first line for it.
+def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser]) -> Scan:
+    """Return what the parsers find in the stream, read once and to its end.
 
     A parser that raises loses that line and leaves a note. A stream that breaks off (damaged gz) leaves a
     note and what was read so far.
@@ -96,14 +95,14 @@ def _blocks(stream: BinaryIO, broken: list[str]) -> Iterator[bytes]:
 class _Run:
     """One pass: which parsers see which line."""
 
-    def __init__(self, file: str, parsers: Sequence[LineParser | type[LineParser]]) -> None:
+    def __init__(self, file: str, parsers: Sequence[LineParser]) -> None:
         self.file = file
-        self.by_bit = [(1 << i, p) for i, p in enumerate(parsers) if not isinstance(p, type)]
-        self.unmade = {1 << i: p for i, p in enumerate(parsers) if isinstance(p, type)}
+        self.by_bit = [(1 << i, p) for i, p in enumerate(parsers)]
         self.finder = finder_of(
             tuple((literal, 1 << i) for i, p in enumerate(parsers) for literal in p.literals)
         )
         self.in_bulk = {bit: parser for bit, parser in self.by_bit if isinstance(parser, BulkParser)}
+        self.fed: dict[int, LineParser] = dict(self.in_bulk)  # those that have seen a line, or may have
         self.notes: list[Note] = []
         self.kept = EventStore()
         self.bytes = 0
@@ -174,7 +173,7 @@ class _Run:
 
     def _wanted(self) -> int:
         mask = 0
-        for bit, parser in self.by_bit:
+        for bit, parser in self.fed.items():
             if parser.wants_more:
                 mask |= bit
         return mask
@@ -184,12 +183,9 @@ class _Run:
             self._piece(strip_prefix(piece, number, self.file), number, mask, block, start)
 
     def _piece(self, line: Line, number: int, mask: int, block: bytes, start: int) -> None:
-        if wanted := [bit for bit in self.unmade if mask & bit]:
-            self.by_bit = sorted(
-                [*self.by_bit, *((bit, self.unmade.pop(bit)()) for bit in wanted)], key=itemgetter(0)
-            )
         for bit, parser in self.by_bit:
             if mask & bit:
+                self.fed[bit] = parser
                 try:
                     events = list(parser.feed(line))
                 except Exception as error:  # a parser's own fault must not cost the rest of the log
@@ -223,7 +219,7 @@ class _Run:
             )
 
     def finish(self) -> Scan:
-        for _, parser in self.by_bit:
+        for _, parser in sorted(self.fed.items()):
             try:
                 self.kept.extend(parser.close())
             except Exception as error:

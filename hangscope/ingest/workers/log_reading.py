@@ -88,13 +88,13 @@ def read_log(
     `extra` are further parsers, asked after those here.
     """
     detail, table = DetailParser(file), FailureTableParser()
-    parsers: list[LineParser | type[LineParser]] = [
+    parsers: list[LineParser] = [
         *parsers_of(
             c10d, wrapper, store, endings, faults, abort, engines, starts, analyzer, desync, debug_pages, exit_codes, horovod,
             accelerate_check, activity, last_error,
         ),
-        messages.MessageParser(), HcclParser(), TracebackParser, table, PodParser, StoreBarrierParser,
-        AnalyzerTableParser, DeepSpeedParser, RayParser, KernelParser, detail, *extra,
+        messages.MessageParser(), HcclParser(), TracebackParser(), table, PodParser(), StoreBarrierParser(),
+        AnalyzerTableParser(), DeepSpeedParser(), RayParser(), KernelParser(), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
