@@ -3,14 +3,24 @@
 The process that prints "Connection closed by remote peer" or a retry-exceeded completion is a victim; a port
 error, a CUDA failure or a full /dev/shm is the printer's own. Wordings: src/misc/socket.cc, src/bootstrap.cc,
 src/transport/net_ib*.cc, src/misc/{ibvwrap,shmutils,cudawrap}.cc, src/include/{checks,alloc}.h of NCCL 2.4 to
-2.30.
+2.30. Torch quotes NCCL's last warning under an exception, which is often the only line of NCCL's in a paste:
+
+    ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.
+    Last error:
+    NET/IB : Got completion from peer 192.0.2.7<40112> with status=12 opcode=0 len=0 vendor err 129 (Recv)
+
+(torch/csrc/distributed/c10d/NCCLUtils.cpp; the quote is `ncclGetLastError`, on the same line or the next.) In copies the lines may
+be reordered or the mark may be missing: what only NCCL says is read without it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
+from hangscope.ingest.lines.blocks import Found, block
+from hangscope.ingest.lines.forms import says
 from hangscope.ingest.nccl.line import NcclLine
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -264,3 +274,20 @@ def _completion(fields: dict[str, Any], message: str) -> None:
         fields["tier"] = 3
     elif code in _LOCAL_STATUS:
         fields["tier"] = 1
+
+
+def _warning(found: Found) -> Iterator[Event]:
+    """Yield the payload as if NCCL's own warning stood there."""
+    fields = classify(NcclLine("WARN", (found.last("payload") or "").strip()))
+    if fields is not None and fields["fault"] != "other":
+        yield found.parts[-1][0].event(NcclWarn, **fields)
+
+
+LAST_ERROR = block(
+    says("Last error:"),
+    says(r"^(?!.*NCCL WARN).*Duplicate GPU detected :"),
+    says(r"^(?!.*NCCL WARN).*Got completion from peer "),
+    ends=regex(r"(?:Last error:|^(?!.*Last error:))\s*(?P<payload>\S.*)$"),
+    lines=6,
+    made=_warning,
+)

@@ -31,7 +31,7 @@ from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.blocks import parsers_of
 from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.scan import scan
-from hangscope.ingest.nccl import last_error
+from hangscope.ingest.nccl import warn
 from hangscope.ingest.nccl.hccl import HcclParser
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs import abort, analyzer, c10d, debug_pages, desync, store, wrapper
@@ -91,7 +91,7 @@ def read_log(
     parsers: list[LineParser] = [
         *parsers_of(
             c10d, wrapper, store, endings, faults, abort, engines, starts, analyzer, desync, debug_pages, exit_codes, horovod,
-            accelerate_check, activity, last_error,
+            accelerate_check, activity, warn,
         ),
         messages.MessageParser(), HcclParser(), TracebackParser(), table, PodParser(), StoreBarrierParser(),
         AnalyzerTableParser(), DeepSpeedParser(), RayParser(), KernelParser(), detail, *extra,
