@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from hangscope.api import Report
@@ -162,7 +163,11 @@ def no_slot_is_empty(document: Document) -> Iterator[str]:
     if document.page:
         texts += [c.standing for c in document.page.calls.classes] if document.page.calls else []
         texts += (
-            [m.text for m in document.page.strip.moments if m.kind not in ("end", "watchdog")]
+            [
+                m.text
+                for m in document.page.strip.moments
+                if m.kind not in ("end", "watchdog", "dump", "termination")
+            ]
             if document.page.strip
             else []
         )
@@ -327,11 +332,35 @@ def lengths_hold(document: Document) -> Iterator[str]:
     limits = [(document.headline, 240)]
     if verdict is not None:
         limits += [(verdict.title, 80), (verdict.summary, 240), (verdict.explanation, 900)]
+        if verdict.title.endswith("…"):
+            yield f"the title breaks off: {verdict.title!r}"
         if not verdict.explanation.endswith((".", "…", "!", "?", ".)")):
             yield f"the explanation ends in the middle: {verdict.explanation[-40:]!r}"
     for text, most in limits:
         if not 0 < len(text) <= most:
             yield f"{len(text)} characters of at most {most}: {text!r}"
+
+
+def confidence_and_its_reasons_agree(document: Document) -> Iterator[str]:
+    """The reasons never claim more than the level, nor a full account beside ranks that would stay blocked."""
+    verdict, why = document.verdict, " ".join(document.confidence_why)
+    if verdict is None:
+        return
+    if verdict.confidence == "low" and "identifies the cause" in why:
+        yield "low, and the evidence identifies the cause"
+    if "does not account for" in why and verdict.explains.ranks == verdict.explains.of:
+        yield f"accounts for all {verdict.explains.of} blocked ranks, and not for some of them"
+
+
+def the_timeline_runs_forward(document: Document) -> Iterator[str]:
+    """Moments are in order, to within the second that a log counts, and quote messages and not the prefixes of lines."""
+    strip = document.page.strip if document.page else None
+    for earlier, later in pairwise(strip.moments if strip else ()):
+        if int(earlier.at) // 10**9 > int(later.at) // 10**9:
+            yield f"{later.kind} after {earlier.kind}, and earlier by the clock"
+    for moment in strip.moments if strip else ():
+        if re.match(r"(?:rank \d+: )?\[rank\d+\]:\[", moment.text):
+            yield f"the timeline quotes a prefix: {moment.text!r}"
 
 
 def all_ranks_are_claimed_of_a_stated_size(document: Document) -> Iterator[str]:
@@ -351,7 +380,7 @@ NEVER = re.compile(
     r"\b0 (?:ranks|elements)\b(?! of)|\b(?:address|port|host) \?|whom\b|\bguilty\b|\binnocent\b|\bacquit|what was left|"
     r"\bno bug of the job|would decide|\bwaits behind\b|\bleft the loop\b|\bopen calls?\b|\bstands at\b|\bin a circle\b|\bodd one\b|"
     r"\ba guess\b|leads? to it\b|was not recorded|another an |while the others called (?:a|an unrecorded) collective|"
-    r"independent evidence agrees|[Cc]hain of waits|[Nn]ext: no |\bnone of rank\b(?! \d)"
+    r"text of 0 of|root cause is among rank \d|\bin a call\b|independent evidence agrees|[Cc]hain of waits|[Nn]ext: no |\bnone of rank\b(?! \d)"
 )
 
 
@@ -399,6 +428,8 @@ DOCUMENT_RULES: tuple[Callable[[Document], Iterator[str]], ...] = (
     the_ledger_agrees,
     possible_and_excluded_are_apart,
     lengths_hold,
+    confidence_and_its_reasons_agree,
+    the_timeline_runs_forward,
     all_ranks_are_claimed_of_a_stated_size,
     no_listed_phrase_appears,
 )

@@ -14,7 +14,7 @@ from hangscope.report.html.time_svg import draw_timeline
 from hangscope.report.schema.document import Document
 from hangscope.report.schema.page import PageData
 from hangscope.report.schema.pictures import CallDiff, Moment, RankMapData, StripData
-from hangscope.report.schema.stories import KnownStory
+from hangscope.report.schema.stories import KnownStory, OrderStory
 from tests.conftest import FIXTURES, analyze
 from tests.dump_writer import Recorder, write_all
 from tests.report.samples import document
@@ -187,3 +187,11 @@ def test_a_timeout_without_a_year_is_placed_behind_its_stall_in_any_time_zone(
     strip = page_of(judged(tmp_path, recorders, rank0=[line, signal])).strip
     assert strip is not None and [moment.kind for moment in strip.moments[-2:]] == ["watchdog", "dump"]
     assert all(abs(int(moment.at) / 1e9 - stalled - 600) < 2 for moment in strip.moments[-2:])
+
+
+def test_the_lines_of_an_order_mismatch_cross_where_each_side_is_in_a_group_of_its_own(tmp_path: Path) -> None:
+    story = page_of(simulated(tmp_path, "other_order", 6001)).story
+    assert isinstance(story, OrderStory)
+    left, right = ([call.key for call in side] for side in (story.left, story.right))
+    common = [key for key in left if key in right]
+    assert len(common) >= 2 and common != sorted(common, key=right.index)

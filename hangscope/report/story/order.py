@@ -47,17 +47,24 @@ def _open_keys(program: Program) -> list[tuple[int, int]]:
     ]
 
 
+def _purpose(subject: Subject, gid: int) -> str:
+    """Return what a group is for: both sides may be in groups of their own with the same purpose."""
+    group = subject.incident.groups[gid]
+    return group.role or group.desc or group.name
+
+
 def _last(subject: Subject, program: Program, other: Program) -> tuple[OrderedCall, ...]:
     """Return the last calls of one side, and the one that it would make next if the other's habit is its own."""
     calls = []
     made = set()
+    shared = {*program.gid.tolist()} & {*other.gid.tolist()}
     for row in range(max(0, len(program) - _CALLS), len(program)):
         gid, seq = int(program.gid[row]), int(program.seq[row])
         kind = subject.incident.kinds[int(program.kind[row])]
         made.add((gid, seq))
         calls.append(
             OrderedCall(
-                f"{gid} {seq}",
+                f"{gid if gid in shared else _purpose(subject, gid)} {seq}",
                 f"{kind.op} seq {seq} on group {subject.label(gid)}",
                 site_of(kind),
                 state_word(int(program.state[row])),
