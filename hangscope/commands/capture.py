@@ -121,7 +121,7 @@ def _folder(
 
 
 def _user(found: list[Process], job: str | None) -> User | None:
-    """Return the user whose job it is where root looks at it, None where this process is that user already."""
+    """Return the job's user if this process runs as root, None if it already runs as that user."""
     from hangscope.live.look.user import owner_of, user_of
 
     if os.geteuid() != 0:

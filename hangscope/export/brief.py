@@ -1,7 +1,6 @@
 """The brief: what an expert or a coding agent needs to check a verdict in one reading, in a bounded number of bytes.
 
-Sections come in the order in which they decide, each with the files and lines that it rests on. Where not all of it fits, every
-section keeps its first lines and says how many are left out. The same analysis gives the same bytes.
+The most decisive sections come first, each with its files and lines. If not everything fits, every section keeps its first lines and says how many are missing. The same analysis gives the same bytes.
 """
 
 from __future__ import annotations
@@ -98,10 +97,7 @@ def _short(line: str) -> str:
 
 
 def _shares(sizes: list[int], total: int) -> list[int]:
-    """Return how many bytes each section gets: as many as it needs, or an equal share of what the smaller ones leave.
-
-    Where that would be less than LEAST, the last ones get none.
-    """
+    """Return how many bytes each section gets: as many as it needs, or an equal share of what the smaller ones do not need. If that is less than LEAST, the last sections get none."""
     kept = len(sizes)
     while True:
         shares, left = [0] * len(sizes), max(0, total - (_LAST if kept < len(sizes) else 0))

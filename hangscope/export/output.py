@@ -1,4 +1,4 @@
-"""The files that hangscope writes: whole or not at all, never over a file of someone else, never in place of a device.
+"""The files that hangscope writes: completely or not at all, never over another program's file, never in place of a device.
 
 Only a regular file or a new name is replaced. What is written to by a name but is no file (a pipe, a terminal,
 `/dev/null`, `/dev/stdout`) is written into, as a shell would; what cannot be is refused with one sentence.

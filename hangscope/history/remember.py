@@ -21,8 +21,7 @@ def remember(
 ) -> Document:
     """Return the document with what the store knows of its bug, and add the incident to the store.
 
-    Whatever is wrong with the store costs one warning and never the analysis. Of what was redacted nothing goes into the
-    store, and nothing comes out of it.
+    A problem with the store causes one warning and never stops the analysis. Redacted texts are neither stored nor read from the store.
     """
     try:
         entry = entry_of(

@@ -75,14 +75,14 @@ def _is_installed(frame: Frame) -> bool:
 
 
 def user_frame(stack: Stack) -> Frame | None:
-    """Return the deepest user frame, or None: the first of `user_frames`, without a look at the others."""
+    """Return the deepest user frame, or None: the first of `user_frames`, without computing the others."""
     users = next(filter(is_user, stack), None)
     return next(filter(_is_installed, stack), None) if users is None else users
 
 
 @lru_cache(maxsize=65536)
 def runs_backward(kind: CallKind) -> bool:
-    """Return whether autograd's backward pass made a call by itself, and no function of the user's that it runs."""
+    """Return whether autograd's backward pass itself issued a collective, and not a user's function that it runs."""
     inner = next((f for f in kind.stack if is_user(f) or _BACKWARD.match(f.name)), None)
     return inner is not None and not is_user(inner)
 
@@ -100,7 +100,7 @@ def is_gradient(kind: CallKind, frames_recorded: bool) -> bool:
 
 
 def calls_collectives(frame: Frame) -> bool:
-    """Return whether the innermost frame of a stack is one of torch's that is inside of collectives which C++ makes."""
+    """Return whether the innermost frame of a stack is a torch function in which C++ issues collectives."""
     return frame.name in _INTO_CPP and not is_user(frame)
 
 
@@ -158,11 +158,7 @@ def loop_lines(function: Frame, history: Iterable[Stack]) -> list[int]:
 
 
 def position_to_loop(odd: Stack, peer: Stack, history: list[Stack]) -> tuple[str, Frame] | None:
-    """Return (`inside`, `beyond` or `before`, the odd side's frame) relative to the loop that the peers are in.
-
-    None where the stacks share no function or the shared one holds no repeated line, or the peers are past the odd side, which is
-    past those.
-    """
+    """Return (`inside`, `beyond` or `before`, the outlier's frame) relative to the loop that the peers are in. None if the stacks share no function, if the shared one has no repeated line, or if the peers are past the outlier and it is past the loop."""
     shared = shared_line(odd, peer)
     if shared is None:
         return None

@@ -46,7 +46,7 @@ class Reading:
 
     @property
     def owns_loader(self) -> bool:
-        """Whether a library on the stack makes the loader and its sampler, so that the user's own are no remedy."""
+        """Whether a library on the stack creates the loader and its sampler, so that advice on the user's own sampler would not help."""
         return any(rule.owns_loader for rule in self.rules)
 
 
@@ -123,10 +123,7 @@ class Knowledge:
 
 
 def off_the_step(a: Stack, b: Stack, knowledge: Knowledge) -> int | None:
-    """Return which of two stacks (0 or 1) is the odd one, where the other is in what every training step does; else None.
-
-    A step is what ranks have in common. Who makes a call of its own, or is where a loop's batches are over, has left it.
-    """
+    """Return which of two stacks (0 or 1) is the outlier if the other one is in the normal part of a training step, else None. A rank that issues a collective alone, or whose loop has run out of batches, is outside the step."""
     readings = knowledge.read(a), knowledge.read(b)
     steps = [_in_a_step(reading) for reading in readings]
     if steps[0] == steps[1]:

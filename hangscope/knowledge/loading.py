@@ -149,7 +149,7 @@ def read_rules(path: str | Path, notes: list[Note]) -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=1)
 def own_rules() -> tuple[Rule, ...]:
-    """Return the rules that come with hangscope. A broken one among them is an error of ours."""
+    """Return the rules that come with hangscope. A broken one is a bug in hangscope."""
     notes: list[Note] = []
     rules: list[Rule] = []
     for file in sorted(files("hangscope.knowledge").iterdir(), key=lambda f: f.name):

@@ -70,7 +70,7 @@ class Rule:
 
     @property
     def built_in(self) -> bool:
-        """Whether the rule comes with hangscope, and is no site's own."""
+        """Whether the rule comes with hangscope and not from a site."""
         return not self.origin
 
     @property

@@ -17,8 +17,7 @@ Rules = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 def knowledge_with(rules: Rules | None, notes: list[Note]) -> Knowledge:
     """Return hangscope's knowledge with a site's own rules in front of it.
 
-    `rules` is one file or several; those that HANGSCOPE_RULES names (separated like PATH) come after. What cannot be used
-    becomes a note; a file that was asked for and does not exist raises UsageError.
+    `rules` is one file or several; those that HANGSCOPE_RULES names (separated like PATH) come after. An unusable rule becomes a warning; a requested file that does not exist raises UsageError.
     """
     wanted = [rules] if isinstance(rules, (str, os.PathLike)) else list(rules or ())
     if not all(isinstance(path, (str, os.PathLike)) for path in wanted):

@@ -123,7 +123,7 @@ def _reader(kind: Any, limited: bool) -> Reader:
 
 
 def _own_reader(kind: Any) -> Reader:
-    """Return what reads a class that has a form of its own, which it checks by itself."""
+    """Return the reader of a class with its own serialized form, which checks it itself."""
 
     def read(value: Any) -> Any:
         try:

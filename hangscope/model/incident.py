@@ -32,7 +32,7 @@ ASSUMED = "(assumed)"
 
 
 class State(int, Enum):
-    """How far one rank's call is known to have come. On gloo a retired last call is UNKNOWN."""
+    """The known state of one rank's collective. On gloo, a retired last collective is UNKNOWN."""
 
     PENDING = 0
     STARTED = 1
@@ -99,7 +99,7 @@ class CallKind:
 
     @property
     def of_a_thread(self) -> bool:
-        """Whether a thread that Python started made the call, and not the one that runs the script."""
+        """Whether a thread that Python started issued the collective, and not the main thread."""
         return (
             bool(self.stack)
             and self.stack[-1].name == "_bootstrap"

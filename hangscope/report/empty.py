@@ -6,7 +6,7 @@ from hangscope.report.schema.document import SCHEMA, Document, Partial, WarningP
 
 
 def empty_document(message: str, hint: str, tool_version: str) -> Document:
-    """Return a whole document that claims nothing."""
+    """Return a complete document without any claim."""
     return Document(
         schema=SCHEMA,
         status="inconclusive",

@@ -1,7 +1,6 @@
 """Why this cause and not another: the facts that every output leads with.
 
-The verdict says which of its evidence decides. Where it does not, the facts that name a culprit come first, and one of
-another kind after them; a verdict whose evidence names no culprit gets its own title.
+The verdict says which evidence decides. If it does not, a fact that names a culprit comes first, then one of another kind; if no evidence names a culprit, the verdict's title does.
 """
 
 from __future__ import annotations

@@ -121,8 +121,7 @@ class Report:
     def write_html(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the HTML page to `path`.
 
-        The file appears whole or not at all. A file that is not a report of hangscope is not overwritten without
-        `force`; a device or a pipe is written into. Raises UsageError for what is refused, OSError where it cannot be
+        The file is complete or not written at all. A file that is not a report of hangscope is not overwritten without `force`; a device or a pipe is written to. Raises UsageError if it refuses, OSError where it cannot be
         written.
         """
         from hangscope.export.output import write_report

@@ -63,7 +63,7 @@ def _call(call: CallRef | None) -> CallRef | None:
 
 
 def verdict_of(part: VerdictPart | None) -> Verdict | None:
-    """Return the verdict that a document holds, for reports that were made in another process; None where it has none."""
+    """Return the verdict of a document from another process; None if it has none."""
     if part is None:
         return None
     group = part.group

@@ -95,7 +95,7 @@ def build_document(
 
 
 def _pictures(subject: Subject, source: SourceFolder | None) -> PageData | None:
-    """Return what only the page shows, or None with a note: a picture that cannot be drawn costs nobody the verdict."""
+    """Return what only the page shows, or None with a note: without its pictures the report still has its verdict."""
     try:
         return page_data(subject, source)
     except Exception as error:

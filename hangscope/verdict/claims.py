@@ -116,7 +116,7 @@ def act(case: Case, match: Match) -> Act:
 
 
 def blocked(case: Case, waiting: Sequence[int], in_call: Sequence[int], left: bool) -> Blocked:
-    """Return who is blocked where; `left`: those `in_call` have left the collective that their peers' device is still in."""
+    """Return which ranks are blocked where; `left`: those in `in_call` have left the collective in which a peer's device still is."""
     stuck = case.finding.stuck
     group = stuck.group.label if stuck.group is not None else ""
     op = stuck.kind.op if stuck.kind is not None else ""

@@ -170,10 +170,7 @@ def of_one_moment(case: Case, match: Match) -> Doubts:
 
 
 def died_beside(case: Case, match: Match) -> Doubts:
-    """Another rank died of its own fault: its peers wait for it, or abort their communicators, which finishes calls unevenly.
-
-    Or who is said to lag had nothing overdue when the others timed out: its dump is older than that.
-    """
+    """Another rank died independently: its peers wait for it, or abort their communicators, which completes collectives unevenly. Or the rank that seems to lag had nothing overdue when the others timed out, so its dump is older."""
     died = {death.rank for death in case.statements.deaths} - set(match.culprits)
     if match.cause == "stuck_rank" and isinstance(case.finding, Absent) and died:
         yield LOW, f"{ranks_phrase(died)} died independently"
@@ -187,10 +184,7 @@ def died_beside(case: Case, match: Match) -> Doubts:
 
 
 def others_unseen(case: Case, match: Match) -> Doubts:
-    """Other ranks that calls wait for left no usable dump, or half of the group's members, or nobody recorded its members.
-
-    Where a device is said to lag, any of them: one may have broken the call.
-    """
+    """Other awaited ranks left no usable dump, or half of the group's members did not, or its members are not recorded. If a device seems to lag, one such member is enough, because it may have broken the collective."""
     finding, view, ranks = case.finding, case.finding.stuck.view, case.incident.ranks
     if not _by_calls(case, match):
         return
@@ -219,7 +213,7 @@ def text_alone(case: Case, match: Match) -> Doubts:
 
 
 def computing(case: Case, match: Match) -> Doubts:
-    """Doubt that a rank is stuck which used a processor between two looks at it: it may come yet."""
+    """Doubt that a rank is stuck if it used the CPU between two captures: it may still arrive."""
     busy = [r for r in match.culprits if case.statements.of(r, Computing)]
     if match.cause in ("stuck_rank", "slow_rank") and busy:
         yield (

@@ -1,7 +1,7 @@
-"""A verdict in plain sentences: its title, its summary and its explanation, each within the length that the contract gives it.
+"""A verdict in plain sentences: its title, its summary and its explanation, each within its maximal length.
 
-Who makes a verdict states facts (`claims.py`); the sentences are put together here. A part that does not fit is left out
-whole, the last first, so that no sentence ends in the middle. Helpers for new sentences: `rankset.ranks_phrase` and
+A verdict consists of facts (`claims.py`); this module puts the sentences together. A part that does not fit is dropped
+completely, the last first, so that no sentence ends in the middle. Helpers for new sentences: `rankset.ranks_phrase` and
 `rankset.agree` for ranks and their verbs, `as_sentence` for the capital and the full stop, `fitting` for a limit.
 
 `worded(verdict, act, blocked)` makes all three texts. To say more in an explanation, put the fact first among the verdict's
@@ -79,7 +79,7 @@ def title(verdict: Verdict, act: Act) -> str:
 
 
 def retitled(verdict: Verdict) -> Verdict:
-    """Return a verdict whose title is a whole clause: one that breaks off, or quotes a long line, gives way to what is known."""
+    """Return a verdict whose title is a complete clause: a title that breaks off or quotes a long line is replaced."""
     if not (verdict.title.endswith("…") or _broken(verdict.title) or _QUOTING.search(verdict.title)):
         return verdict
     known = CATALOG[verdict.cause].title
@@ -126,7 +126,7 @@ def _adds(text: str, known: set[str]) -> bool:
 
 
 def suspects(verdict: Verdict) -> list[str]:
-    """Return who to look at where nobody is named for certain, as a sentence, or nothing."""
+    """Return the suspects as a sentence if no rank is named for certain, else nothing."""
     others = [r for r in verdict.suspect_ranks if r not in verdict.culprit_ranks]
     if len(verdict.suspect_ranks) == 1 and others:
         return [f"The only suspect is rank {others[0]}"]
@@ -145,7 +145,7 @@ def cited(fact: Evidence) -> str:
 
 
 def fitting(parts: Iterable[str], limit: int, joint: str = "; ") -> str:
-    """Return the parts joined, without those that no longer fit; of the first as many clauses as fit."""
+    """Return the parts joined, without those that no longer fit; the first is shortened to the clauses that fit."""
     found = ""
     for part in filter(None, parts):
         longer = f"{found}{joint}{part}" if found else clauses(part, limit)
@@ -165,7 +165,7 @@ def clauses(text: str, limit: int) -> str:
 
 
 def condensed(text: str, limit: int) -> str:
-    """Return a text, or its first sentence, without as many details as it takes to fit; empty where it does not."""
+    """Return a text, or its first clause, with as few details dropped as possible so that it fits; empty if it does not."""
     head = text.partition("; ")[0]
     shorter = [text, text if _broken(head) else head]
     for detail in _LESS:

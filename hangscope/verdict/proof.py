@@ -1,4 +1,4 @@
-"""What proves who is to blame, or why: a kind of proof, and not the absence of doubts, earns `high`.
+"""What proves which rank is at fault, or why: `high` needs a kind of proof, not only the absence of doubts.
 
 Ranks of one role are compared at one collective, with the user's lines on both sides; or two independent sources name the same
 ranks; or a line that these ranks alone printed agrees with what their collectives show.

@@ -1,4 +1,4 @@
-"""Whether a job hangs at all: proof that nothing does, and signs that it still moved while its dumps were made."""
+"""Whether a job hangs at all: proof that it does not, and signs that it was still moving while its dumps were written."""
 
 from __future__ import annotations
 
@@ -118,7 +118,8 @@ def _is_the_end_of_all(case: Case, end: WorkersEnded) -> bool:
 def _all_processes_ended(case: Case) -> bool:
     """Return whether a launcher reports that all the processes it started ended well.
 
-    Where the text holds their ends alone, those are as many as hosts have devices, and as the job has ranks, and follow each other.
+    If the log contains only their ends, they must be as many as a host has devices and as the job has ranks, with consecutive
+    process ids.
     """
     ends = [e for e in case.statements.all(ExitOk) if e.pid is not None]
     ended = sorted({e.pid for e in ends if e.pid is not None})

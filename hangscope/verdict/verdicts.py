@@ -155,7 +155,7 @@ def named(case: Case, match: Match, sure: tuple[str, str], wanted: Sequence[Coll
 
 
 def _suspects(case: Case, match: Match, confidence: str) -> tuple[int, ...]:
-    """Return the named ranks, with all others that may be at fault where they are a guess or nobody is named."""
+    """Return the named ranks, and all others that may be at fault if the named ones are uncertain or nobody is named."""
     culprits = set(match.culprits)
     others = () if culprits and confidence != "low" else match.suspects or case.explanation.suspects
     return tuple(sorted({*culprits, *others}))

@@ -26,7 +26,7 @@ class Run:
 class DiffList:
     """A call diff with its rows in runs. `cut` rows before them, with `cut_differences`, are not listed.
 
-    `silent`: the ranks of columns of which no call is known.
+    `silent`: the ranks of columns without any known collective.
     """
 
     diff: CallDiff

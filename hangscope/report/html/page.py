@@ -133,7 +133,7 @@ def _mesh(topology: TopologyData | None) -> str:
 
 
 def _steps(document: Document) -> list[str]:
-    """Return what to do next; of an inconclusive report what to collect comes first."""
+    """Return what to do next; for an inconclusive report, what to collect comes first."""
     advice = list(document.verdict.advice) if document.verdict is not None else []
     if document.status != "inconclusive":
         return advice

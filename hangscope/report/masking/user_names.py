@@ -33,7 +33,7 @@ _NOBODY = frozenset({"user", "root", "name", "login", "username"})
 
 
 class UserNames:
-    """Hides the names of users in texts: where something says that they are, and those that it learned also in paths and sentences."""
+    """Hides user names in texts: where the context marks them as user names, and then the same names in paths and sentences."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         names = {m.group(2) for text in texts for p in _PATTERNS for m in p.finditer(text)} - _NOBODY

@@ -49,7 +49,7 @@ def detail(
 
 
 def _rank(subject: Subject, steps: dict[Drawn, Drawn], ranks: Sequence[int], label: str) -> RankDetail:
-    """Return what is known of one rank, or of the first of a class, of which only what all have in common is shown."""
+    """Return what is known of one rank, or what all ranks of a class have in common."""
     rank, alone = ranks[0], len(ranks) == 1
     record = subject.incident.ranks[rank]
     stack = record.threads[0][1] if record.threads else ()

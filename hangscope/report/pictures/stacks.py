@@ -15,10 +15,7 @@ from hangscope.report.words import call_words, sizes_words
 
 
 def sides(subject: Subject) -> tuple[SidePart, ...]:
-    """Return the culprit's side and the waiting side; of which nothing is known is left out.
-
-    Of the culprit a traceback of its own comes first, then a stack that was taken of it, then its call.
-    """
+    """Return the culprit's side and the waiting side, without a side of which nothing is known. For the culprit, its own traceback is preferred, then its stack, then its collective."""
     verdict = subject.verdict
     if verdict is None:
         return ()

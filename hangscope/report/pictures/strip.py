@@ -1,7 +1,6 @@
 """The incident strip: when the job made its last progress, stalled, was noticed and ended, and what that cost.
 
-Times are wall-clock nanoseconds. Dumps and logs may come from different clocks; the strip says so and orders nothing by them
-that it could not place.
+Times are wall-clock nanoseconds. Dumps and logs may come from different clocks; the strip says so and does not order moments that it cannot place.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def strip(subject: Subject) -> StripData | None:
 
 
 def _latest(at: int) -> int:
-    """Return until when (ns) a moment may have been: a log that counts whole seconds says no more than the second."""
+    """Return the latest time (ns) that a moment may have: a log with whole seconds gives only the second."""
     return at if at % _SECOND else at + _SECOND - 1
 
 

@@ -110,7 +110,7 @@ class VerdictPart:
 
 @dataclass(frozen=True, slots=True)
 class CandidatePart:
-    """Ranks that looked guilty and were set aside."""
+    """Ranks that were considered as culprits and ruled out."""
 
     ranks: str
     cause: str

@@ -73,7 +73,7 @@ class OrderStory:
 
 @dataclass(frozen=True, slots=True)
 class HalfPart:
-    """One half of a send and its receive."""
+    """A send, or its matching recv."""
 
     rank: int
     verb: str
@@ -84,7 +84,7 @@ class HalfPart:
 
 @dataclass(frozen=True, slots=True)
 class PairStory:
-    """A send and its receive, of which one half is missing or different."""
+    """A send and its matching recv, one of which is missing or different."""
 
     pair: str
     send: HalfPart

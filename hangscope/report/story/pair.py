@@ -37,7 +37,7 @@ def pair(subject: Subject, classes: Sequence[Behaviour]) -> PairStory | None:
 
 
 def _missing(subject: Subject, node: PairInstance) -> int | None:
-    """Return the rank that did not issue its half of a pair, None where both are there."""
+    """Return the rank that did not issue its send or recv of a pair, None if both are there."""
     found = subject.graph.pairs[node]
     return node.destination if found.recv is None else node.source if found.send is None else None
 

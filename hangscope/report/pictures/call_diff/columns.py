@@ -66,7 +66,7 @@ def _is_in(subject: Subject, behaviour: Behaviour, node: Node) -> bool:
 
 
 def meet(one: Behaviour, other: Behaviour) -> bool:
-    """Return whether what was kept of two classes holds a call that both made: dumps of other moments hold other calls."""
+    """Return whether the retained windows of two classes share a collective: dumps of different moments may not."""
     mine, theirs = (
         set(zip(b.program.purpose.tolist(), b.program.seq.tolist(), strict=True)) for b in (one, other)
     )
@@ -74,6 +74,6 @@ def meet(one: Behaviour, other: Behaviour) -> bool:
 
 
 def likeness(one: Behaviour, other: Behaviour) -> float:
-    """Return how much two classes are made of the same calls, 0 to 1: stages of a pipeline are not, replicas are."""
+    """Return how similar the collectives of two classes are, 0 to 1: replicas are similar, pipeline stages are not."""
     mine, theirs = set(one.program.tokens), set(other.program.tokens)
     return len(mine & theirs) / max(1, len(mine | theirs))

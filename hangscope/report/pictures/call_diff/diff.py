@@ -141,7 +141,7 @@ def _against(
 
 
 def _has_part(subject: Subject, behaviour: Behaviour, base: Program, row: int) -> bool:
-    """Return whether a class is in a group of the purpose that a row of the base is for."""
+    """Return whether a class has a group with the purpose of a base row's group."""
     if int(base.purpose[row]) in behaviour.purposes:
         return True
     group = subject.incident.groups[int(base.gid[row])]
@@ -235,7 +235,7 @@ def _is_open(row: DiffRow) -> bool:
 
 
 def _made_last(subject: Subject, behaviour: Behaviour) -> str:
-    """Return the last call that the ranks of a class made, on any group."""
+    """Return the last collective that the ranks of a class issued, on any group."""
     program = behaviour.program
     kind, gid = subject.incident.kinds[int(program.kind[-1])], int(program.gid[-1])
     group = subject.incident.groups[gid]
