@@ -20,6 +20,7 @@ from hangscope.report.reasons import (
     weighed,
 )
 from hangscope.report.schema.document import Document, VerdictPart
+from hangscope.verdict.claims import Accounts
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "ok": "1;32", "label": "1;36", "dim": "2", "bold": "1"}
 MIN_WIDTH, MAX_WIDTH = 60, 110
@@ -107,7 +108,7 @@ class _Screen:
     def standing(self, verdict: VerdictPart) -> None:
         explains = verdict.explains
         if explains.ranks:
-            self.labelled("accounts for", f"{explains.ranks} of {counted(explains.of, 'blocked rank')}")
+            self.labelled("accounts for", Accounts(explains.ranks, explains.of).phrase())
         if since := standstill(verdict):
             self.labelled("when", f"no progress since {since}")
 

@@ -17,6 +17,7 @@ from hangscope.report.reasons import (
 )
 from hangscope.report.schema.document import CulpritPart, Document, VerdictPart
 from hangscope.report.words import duration
+from hangscope.verdict.claims import Accounts
 
 _CULPRITS, _FACTS, _AGAINST, _WARNINGS, _WEIGHED, _HOSTS = 8, 6, 6, 6, 3, 4
 
@@ -128,7 +129,7 @@ def _pairs(verdict: VerdictPart, document: Document) -> list[tuple[str, Line]]:
                 plain(
                     ranks_phrase(verdict.waiting_ranks)
                     + (
-                        f"; the root cause accounts for {explains.ranks} of {explains.of}"
+                        f"; the root cause accounts for {Accounts(explains.ranks, explains.of).phrase()}"
                         if explains.ranks
                         else ""
                     )

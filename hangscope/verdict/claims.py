@@ -57,6 +57,33 @@ class Blocked:
 
 
 @dataclass(frozen=True, slots=True)
+class Pending:
+    """Ranks (as text, and how many) that are in one collective; `call` is its op with its seq, `where` its group."""
+
+    ranks: str
+    count: int
+    call: str
+    where: str = ""
+
+    def phrase(self) -> str:
+        """Return `Ranks 0-2 are in all_reduce seq 11 on group 0 (default_pg)`."""
+        who = f"Rank {self.ranks} is" if self.count == 1 else f"Ranks {self.ranks} are"
+        return f"{who} in {self.call}{self.where}"
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """How many of the blocked ranks a root cause accounts for."""
+
+    ranks: int
+    of: int
+
+    def phrase(self) -> str:
+        """Return `15 of 16 blocked ranks`."""
+        return f"{self.ranks:,} of {self.of:,} blocked {'rank' if self.of == 1 else 'ranks'}"
+
+
+@dataclass(frozen=True, slots=True)
 class Issued:
     """The same collective of several ranks: `call` is its op with its arguments, `place` the line that issued it."""
 

@@ -285,7 +285,7 @@ def outputs_agree(report: Report) -> Iterator[str]:
     text = " ".join(report.to_text(width=110, verbose=True).split())
     markdown = " ".join(report.to_markdown().replace("\\", "").split())
     if verdict is not None and verdict.explains.ranks and verdict.waiting_ranks:
-        told = f"{verdict.explains.ranks} of {verdict.explains.of}"
+        told = f"{verdict.explains.ranks:,} of {verdict.explains.of:,} blocked"
         for name, shown in (("text", text), ("Markdown", markdown)):
             if told not in shown:
                 yield f"{name} does not say {told}"

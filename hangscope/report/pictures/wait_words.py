@@ -6,6 +6,7 @@ from hangscope.model.rankset import counted, ranks_phrase
 from hangscope.report.schema.pictures import WaitEdge, WaitNode
 from hangscope.report.subject import Subject
 from hangscope.report.words import cut, some_ranks
+from hangscope.verdict.claims import Accounts, Pending
 
 _LINES = 16
 
@@ -32,21 +33,16 @@ def sentences(
         )
         word = "waits for " if for_whom else ""
         where = f" on {node.group}" if node.group else ""
-        who = f"{_who_is(node)} in " if node.ranks else ""
+        call = f"{node.label}{where}"
+        if node.ranks:
+            call = Pending(cut(node.ranks, 80), node.count, node.label, where).phrase()
         lines.append(
-            f"{who}{node.label}{where}, which {word}{tail}."
-            if tail
-            else f"{who}{node.label}{where}; no member is known that has not issued it."
+            f"{call}, which {word}{tail}." if tail else f"{call}; no member is known that has not issued it."
         )
     left_out = len(lines) - _LINES
     lines = lines[:_LINES] + ([f"{counted(left_out, 'more collective')}."] if left_out > 0 else [])
     verdict = subject.verdict
     if verdict is not None and verdict.culprit_ranks and verdict.explained:
-        explained = f"{verdict.explained} of {counted(len(verdict.waiting_ranks), 'blocked rank')}"
+        explained = Accounts(verdict.explained, len(verdict.waiting_ranks)).phrase()
         lines.append(f"Root cause: {ranks_phrase(verdict.culprit_ranks)}, which accounts for {explained}.")
     return tuple(lines)
-
-
-def _who_is(node: WaitNode) -> str:
-    """Return `Rank 3 is` or `Ranks 0-2 are`."""
-    return f"Rank {node.ranks} is" if node.count == 1 else f"Ranks {cut(node.ranks, 80)} are"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hangscope.model.rankset import compress, ranks_phrase
+from hangscope.model.rankset import compress, counted, ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.report import quotes
 from hangscope.report.pictures.call_diff.behaviour import Behaviour
@@ -28,6 +28,7 @@ from hangscope.report.story.order import order
 from hangscope.report.story.pair import pair
 from hangscope.report.subject import Subject
 from hangscope.report.words import cut
+from hangscope.verdict.claims import Pending
 
 _LINES, _WIDTH = 6, 240
 _SAID, _SIDES = 12, 4
@@ -109,14 +110,14 @@ def known(subject: Subject, classes: Sequence[Behaviour]) -> KnownStory | None:
     """Return what is known where no cause is."""
     awaited = []
     picture = subject.graph.open_calls
-    by_call: dict[str, list[int]] = {}
+    by_call: dict[tuple[str, str], list[int]] = {}
     for rank in sorted(picture):
         call = subject.first_open(rank)
         if call is not None:
-            where = f"{subject.call_name(call.node, rank)}{subject.on_group(call.gid)}"
+            where = (subject.call_name(call.node, rank), subject.on_group(call.gid))
             by_call.setdefault(where, []).append(rank)
     for where, ranks in list(by_call.items())[:_LINES]:
-        awaited.append(f"{ranks_phrase(ranks).capitalize()}: in {where}")
+        awaited.append(Pending(compress(ranks), len(ranks), *where).phrase())
     if len(by_call) > _LINES:
         awaited.append(f"{len(by_call) - _LINES} more collectives are pending")
     awaited += _apart(subject) if not by_call else []
@@ -145,13 +146,16 @@ def _apart(subject: Subject) -> list[str]:
             if member.enqueued is not None:
                 reached.setdefault(member.enqueued, []).append(rank)
         if len(reached) > 1:
-            sides = [f"{ranks_phrase(ranks)} made {seq:,} calls" for seq, ranks in sorted(reached.items())]
+            sides = [
+                f"{ranks_phrase(ranks)} issued {counted(seq, 'collective')}"
+                for seq, ranks in sorted(reached.items())
+            ]
             lines.append(
-                f"On group {view.group.label} nobody is seen to wait, and {', '.join(sides[:_SIDES])}"
+                f"No rank is seen waiting on group {view.group.label}; {', '.join(sides[:_SIDES])}"
                 + (f" and {len(sides) - _SIDES} more" if len(sides) > _SIDES else "")
             )
     return lines[:_LINES] + (
-        [f"{len(lines) - _LINES} more groups are as uneven"] if len(lines) > _LINES else []
+        [f"{len(lines) - _LINES} more groups are uneven as well"] if len(lines) > _LINES else []
     )
 
 
