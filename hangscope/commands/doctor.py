@@ -18,10 +18,13 @@ def doctor(paths: tuple[str, ...], store: str | None) -> None:
     from hangscope import analyze
 
     for finding in examine(analyze(list(paths), store=store).document):
-        click.echo(f"{'ok  ' if finding.enough else 'LACK'} {finding.subject}: {finding.there}")
+        click.echo(f"{'ok     ' if finding.enough else 'MISSING'} {finding.subject}: {finding.there}")
         if finding.advice:
             click.echo(
                 textwrap.fill(
-                    finding.advice, 100, initial_indent="       next time: ", subsequent_indent="         "
+                    finding.advice,
+                    100,
+                    initial_indent="          next time: ",
+                    subsequent_indent="            ",
                 )
             )

@@ -1,4 +1,4 @@
-"""What an incident lacks for a sure verdict, and what gives it next time."""
+"""What data is missing from an incident, and how to collect it next time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One kind of evidence: what there is of it, and what to do where that is not enough (empty where it is)."""
+    """One kind of evidence: how much of it there is, and what to do if that is not enough (else empty)."""
 
     subject: str
     there: str
@@ -21,38 +21,38 @@ class Finding:
 
     @property
     def enough(self) -> bool:
-        """Whether nothing is lacking."""
+        """Whether nothing is missing."""
         return not self.advice
 
 
 def examine(report: Document) -> list[Finding]:
-    """Return what a report says of its evidence, the most decisive kind first."""
+    """Return the state of each kind of evidence in a report, the most decisive kind first."""
     return [check(report) for check in _CHECKS]
 
 
 def _dumps(report: Document) -> Finding:
     world, count = report.world_size, report.sources.get("dump", 0)
-    there = f"of {count} of {world} ranks" if world else f"{count}"
+    there = f"{count} of {world} ranks" if world else f"{count}"
     if count and count >= world:
         return Finding("recorder dumps", there)
     missing = report.partial.missing_ranks
     who = f" (missing: {missing})" if count and missing else ""
     return Finding(
         "recorder dumps", there + who,
-        "`hangscope run` gets them from live ranks of any backend; without it TORCH_FR_BUFFER_SIZE=10000,"
-        " TORCH_FR_DUMP_TEMP_FILE on a disk that all nodes see, and TORCH_NCCL_DUMP_ON_TIMEOUT=1",
+        "`hangscope run` takes them from running ranks of any backend; without it, set TORCH_FR_BUFFER_SIZE=10000,"
+        " TORCH_FR_DUMP_TEMP_FILE to a path on a shared disk, and TORCH_NCCL_DUMP_ON_TIMEOUT=1",
     )  # fmt: skip
 
 
 def _history(report: Document) -> Finding:
     if not report.sources.get("dump"):
-        return Finding("history of calls", "none", "dumps, see above")
+        return Finding("history of collectives", "none", "recorder dumps, see above")
     first = next((window for window in report.coverage.windows if window.from_seq > 1), None)
     if first is None:
-        return Finding("history of calls", "from the first call")
+        return Finding("history of collectives", "from the first collective")
     return Finding(
-        "history of calls", f"of ranks {first.ranks} from seq {first.from_seq} on group {first.group}",
-        "a larger TORCH_FR_BUFFER_SIZE (20000; some 800 bytes per call): what was overwritten may be where ranks parted",
+        "history of collectives", f"starts at seq {first.from_seq} on group {first.group} for ranks {first.ranks}",
+        "a larger TORCH_FR_BUFFER_SIZE (20000; about 800 bytes per collective): the overwritten part may hold the first difference",
     )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def _lines(report: Document) -> Finding:
     frameless = as_json and report.sources.get("dump")
     return Finding(
         "source line",
-        "none" + (" (JSON dumps hold no frames: take the pickled ones)" if frameless else ""),
+        "none" + (" (JSON dumps contain no frames: use the pickled ones)" if frameless else ""),
         "stacks of the frozen job: `hangscope run`, or `hangscope capture PID` on each node",
     )
 
@@ -72,7 +72,7 @@ def _lines(report: Document) -> Finding:
 def _stacks(report: Document) -> Finding:
     return _of_ranks(
         "stacks", report.sources.get("stack", 0), report.world_size,
-        "`hangscope capture PID` on each node before the job is ended, or `hangscope run`, which does it by itself",
+        "`hangscope capture PID` on each node before the job is terminated, or `hangscope run`, which does it automatically",
     )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def _logs(report: Document) -> Finding:
 
 
 def _of_ranks(subject: str, count: int, world: int, advice: str) -> Finding:
-    there = f"of {count} of {world} ranks" if world or count else "none"
+    there = f"{count} of {world} ranks" if count else "none"
     return Finding(subject, there, "" if count and count >= world else advice)
 
 
@@ -94,19 +94,19 @@ def _twice(report: Document) -> Finding:
     files = (item.file for item in report.inputs)
     folders = {file.partition("/")[0] for file in files if file.startswith("capture_")}
     if len(folders) > 1:
-        return Finding("two looks at it", f"{len(folders)} captures")
+        return Finding("several captures", f"{len(folders)}")
     return Finding(
-        "two looks at it",
-        "one",
-        "`hangscope capture` looks twice: what has not moved is frozen, and not merely busy",
+        "several captures",
+        "only one",
+        "`hangscope capture` captures twice: a rank that has not moved in between is frozen and not only busy",
     )
 
 
 def _decision(report: Document) -> Finding:
     verdict = report.verdict
     if verdict is None:
-        lacking = "" if report.status == "no_hang" else "; ".join(report.missing) or "see above"
-        return Finding("verdict", report.status, lacking)
+        needed = "" if report.status == "no_hang" else "; ".join(report.missing) or "see above"
+        return Finding("verdict", report.status, needed)
     word = f"{verdict.cause}, {verdict.confidence}"
     if verdict.confidence == "high":
         return Finding("verdict", word)

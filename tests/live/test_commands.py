@@ -56,15 +56,15 @@ def test_what_is_set_under_another_name_is_not_set_again() -> None:
     assert added["TORCH_FR_BUFFER_SIZE"] == added["TORCH_NCCL_TRACE_BUFFER_SIZE"] == "10000"
 
 
-def test_doctor_says_what_is_lacking_and_what_gives_it(run: Run, tmp_path: Path) -> None:
+def test_doctor_says_what_is_missing_and_how_to_get_it(run: Run, tmp_path: Path) -> None:
     whole = run("doctor", FIXTURE).stdout
     assert (
-        "ok   recorder dumps: of 4 of 4 ranks" in whole
-        and "ok   a log of each rank: of 4 of 4 ranks" in whole
+        "ok      recorder dumps: 4 of 4 ranks" in whole
+        and "ok      a log of each rank: 4 of 4 ranks" in whole
     )
     logs = run("doctor", FIXTURE / "logs").stdout
-    assert re.search(r"LACK recorder dumps: of 0 .*\n +next time: `hangscope run`", logs)
-    assert "LACK stacks" in logs
+    assert re.search(r"MISSING recorder dumps: 0 of .*\n +next time: `hangscope run`", logs)
+    assert "MISSING stacks" in logs
     assert run("doctor", tmp_path / "nothing").returncode == 3
 
 
