@@ -1,6 +1,6 @@
 """What `hangscope run` costs a healthy job, on a machine that need not be quiet.
 
-    python benchmarks/overhead.py [--ranks 2] [--starts 20] [--pairs 15] [--steps 12]
+    python benchmarks/overhead.py [--ranks 2] [--starts 20] [--pairs 15] [--steps 12] [--lines 0]
 
 The same gloo job runs twice at once, alone and under `hangscope run`, and the two take turns: while one computes a block
 of steps the other waits, for both blocks of a pair in random order. What disturbs the machine so falls on both alike, and
@@ -32,7 +32,7 @@ import os, socket, sys, threading, time, torch, torch.distributed as dist
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-weights, steps = torch.randn(384, 384), int(sys.argv[1])
+weights, steps, lines = torch.randn(384, 384), int(sys.argv[1]), int(sys.argv[2])
 agents = [thread.native_id for thread in threading.enumerate() if thread.name == "hangscope"]
 
 def agent_seconds():
@@ -43,6 +43,8 @@ def block():
     for step in range(steps):
         for _ in range(4):  # buckets of gradients
             dist.all_reduce(weights @ weights / 384)
+        for line in range(lines):
+            print("line", line, 90 * "-")
     print("step", step, flush=True)
     return [time.process_time() - cpu, time.perf_counter() - wall, agent_seconds() - agent]
 
@@ -83,7 +85,7 @@ Rows = Sequence[tuple[Block, Block]]
 class Job:
     """One of the two jobs; it computes when it is asked to."""
 
-    def __init__(self, watched: bool, ranks: int, steps: int, cleanup: ExitStack) -> None:
+    def __init__(self, watched: bool, ranks: int, steps: int, lines: int, cleanup: ExitStack) -> None:
         folder = cleanup.enter_context(tempfile.TemporaryDirectory())
         Path(folder, "train.py").write_text(TRAIN)
         listener = cleanup.enter_context(socket.socket(socket.AF_UNIX))
@@ -94,7 +96,7 @@ class Job:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}"]
-        command += ["--master-addr=127.0.0.1", f"--master-port={port}", "train.py", str(steps)]
+        command += ["--master-addr=127.0.0.1", f"--master-port={port}", "train.py", str(steps), str(lines)]
         if watched:
             command = [sys.executable, "-m", "hangscope", "run", "--hang-timeout", "600", "--", *command]
         self._process = cleanup.enter_context(
@@ -163,11 +165,13 @@ def agent_share(rows: Rows) -> float:
     return 100 * sum(under.agent for _, under in rows) / sum(under.wall for _, under in rows)
 
 
-def measured(ranks: int, steps: int, pairs: int, chance: random.Random) -> tuple[Rows, float, float]:
+def measured(
+    ranks: int, steps: int, lines: int, pairs: int, chance: random.Random
+) -> tuple[Rows, float, float]:
     """Start both jobs once; return their blocks, the CPU seconds of hangscope's processes, and the memory (MB) more of a rank."""
     rows: list[tuple[Block, Block]] = []
     with ExitStack() as cleanup:
-        alone, under = (Job(watched, ranks, steps, cleanup) for watched in (False, True))
+        alone, under = (Job(watched, ranks, steps, lines, cleanup) for watched in (False, True))
         runner = 0.0
         for _ in range(pairs):
             taken: dict[Job, Block] = {}
@@ -190,9 +194,14 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=20, help="of both jobs")
     parser.add_argument("--pairs", type=int, default=15, help="of blocks, for each start")
     parser.add_argument("--steps", type=int, default=12, help="of a block of some tenths of a second")
+    parser.add_argument(
+        "--lines", type=int, default=0, help="of 100 characters that each rank prints in a step"
+    )
     asked = parser.parse_args()
     chance = random.Random(0)
-    found = [measured(asked.ranks, asked.steps, asked.pairs, chance) for _ in range(asked.starts)]
+    found = [
+        measured(asked.ranks, asked.steps, asked.lines, asked.pairs, chance) for _ in range(asked.starts)
+    ]
     starts = [rows for rows, _, _ in found]
     wall = sum(under.wall for rows in starts for _, under in rows)
     runner, memory = sum(each[1] for each in found), statistics.mean(each[2] for each in found)
@@ -211,7 +220,9 @@ def main() -> None:
     print(
         f"| CPU time of `hangscope run` and its watcher, by their own clocks | {100 * runner / wall:+.2f}% | |"
     )
-    print(f"| memory of a rank after {asked.pairs * asked.steps * 4} collectives | {memory:+.1f} MB | |")
+    steps = asked.pairs * asked.steps
+    printed = f" and {steps * asked.lines / 1e4:.0f} MB of output" if asked.lines else ""
+    print(f"| memory of a rank after {steps * 4} collectives{printed} | {memory:+.1f} MB | |")
 
 
 if __name__ == "__main__":

@@ -191,6 +191,8 @@ def _check(
 
 
 def _require_something(readings: list[Reading], paths: list[str], notes: list[Note]) -> None:
+    from hangscope.ingest.files.run_evidence import is_of_the_watcher
+
     if any(_is_evidence(r) for r in readings):
         return
     where = ", ".join(paths[:3])
@@ -205,9 +207,16 @@ def _require_something(readings: list[Reading], paths: list[str], notes: list[No
     ]
     found += [str(n) for n in notes[:2]]
     more = f" and {len(readings) - 4} more" if len(readings) > 4 else ""
+    hint = (
+        "dumps are written to TORCH_FR_DUMP_TEMP_FILE (older: TORCH_NCCL_DEBUG_INFO_TEMP_FILE) plus the rank"
+    )
+    if readings and all(is_of_the_watcher(r.file) for r in readings):
+        hint = (
+            "a capture takes stacks with py-spy: pip install 'hangscope[capture]', then capture the job again"
+        )
     raise NoInputError(
         f"nothing in {where} could be used: looked for Flight Recorder dumps, logs and stacks, found {'; '.join(found)}{more}",
-        "dumps are written to TORCH_FR_DUMP_TEMP_FILE (older: TORCH_NCCL_DEBUG_INFO_TEMP_FILE) plus the rank",
+        hint,
     )
 
 

@@ -53,12 +53,13 @@ def assemble(
     queues = QueueBuilder(index, [chosen[rank].recording for rank in sorted(chosen)])
     ranks = _records(size, chosen, unchanged, queues)
     _tell_absence(ranks, stale, readings)
-    text.attach(ranks, index.groups)
+    kinds = queues.kinds.kinds()
+    text.attach(ranks, index.groups, [kind.stack for kind in kinds])
     return Incident(
         world_size=size,
         ranks=ranks,
         groups=roles(index.groups, size),
-        kinds=queues.kinds.kinds(),
+        kinds=kinds,
         events=text.events,
         inputs=_inputs(
             readings,

@@ -6,7 +6,8 @@ launcher/HOST.{out,err}        what the command and its ranks printed, if they p
 launcher/HOST.PID.{out,err}    what a Python launcher printed
 logs/restart_N/rank_R.{out,err}    what each rank printed
 dumps/                         what torch's watchdog writes by itself
-capture_NN/                    one snapshot of the job while it was alive: stacks and recorders
+capture_NN/                    one snapshot of the job while it was alive: stacks and recorders, which ranks computed,
+                               and which store each rank reaches that is starting
 stall/ at_end/                 what ranks wrote unasked: when they stalled, and at an uncaught exception
 stalls.txt                     stalls that resolved themselves
 stalls/N/                      the captures of such a stall
@@ -24,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hangscope.export.output import replace_file
-from hangscope.ingest.files.run_evidence import RESOLVED
+from hangscope.ingest.files.run_evidence import LATER, RESOLVED
 from hangscope.model.dataclass import dataclass
 
 _MOST_ATTEMPTS = 10_000
@@ -61,7 +62,7 @@ class RunFolder:
                 (place / "nodes").mkdir(0o700)
             except FileExistsError:
                 if not join:
-                    place = self.path / f"attempt-{number}"
+                    place = self.path / f"{LATER}{number}"
                     continue
             break
         for name in ("launcher", "dumps"):
@@ -70,8 +71,8 @@ class RunFolder:
 
     def latest(self) -> RunFolder:
         """Return the folder of the last run that used this one."""
-        numbers = [int(n) for p in self.path.glob("attempt-*") if (n := p.name[8:]).isdecimal()]
-        return RunFolder(self.path / f"attempt-{max(numbers)}") if numbers else self
+        numbers = [int(n) for p in self.path.glob(f"{LATER}*") if (n := p.name[len(LATER) :]).isdecimal()]
+        return RunFolder(self.path / f"{LATER}{max(numbers)}") if numbers else self
 
     def is_run_of(self, uid: int) -> bool:
         """Return whether it is there as the folder of a run, itself and not by a link, and belongs to a user."""

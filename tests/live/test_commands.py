@@ -87,10 +87,12 @@ def test_a_wrong_call_is_a_sentence_and_leaves_nothing(
 
 def test_a_rank_that_tells_nothing_is_no_input(run: Run) -> None:
     with subprocess.Popen(["sleep", "60"], env={"RANK": "3", "PATH": os.environ["PATH"]}) as silent:
-        done = run("capture", silent.pid)
+        done = run("capture", silent.pid, "--dir", "left")
         silent.kill()
     assert (done.returncode, done.stdout) == (3, "")
     assert "hangscope: neither stacks nor recorders could be had: no Python stacks of rank 3" in done.stderr
+    done = run("analyze", "left")
+    assert done.returncode == 3 and "pip install 'hangscope[capture]'" in done.stderr
 
 
 def test_hook_lists_and_prints_the_files(run: Run) -> None:

@@ -74,6 +74,11 @@ def has_stepped(folder: Path) -> bool:
     return printed.exists() and "step 9" in printed.read_text()
 
 
+def has_stalled(folder: Path) -> bool:
+    """Return whether all ranks have left what they leave when they stall."""
+    return len(list((folder / "stall").glob("stack_rank_*"))) == 3
+
+
 def reported(folder: Path) -> dict[str, Any]:
     """Return the verdict of a run's report, which its folder gives again."""
     told: dict[str, Any] = json.loads((folder / "report.json").read_text())["verdict"]
@@ -89,7 +94,7 @@ def test_a_frozen_batch_job_leaves_its_report(
     limit = ["--time=2", "--signal=B:TERM@30"] if end == "time-limit" else ["--time=30"]
     job, settings = submitted("sleeping", cluster, environment, tmp_path, *limit)
     left = tmp_path / f"hangscope-{job}"
-    until(lambda: len(list((left / "stall").glob("stack_rank_*"))) == 3, 60)
+    until(lambda: has_stalled(left), 60)
     if end == "usr1":  # the end is announced to a job that stands still, in a way that no rank expects
         until(lambda: time.time() - (left / "logs/restart_0/rank_1.out").stat().st_mtime > 12)
     if ENDS[end]:
@@ -118,16 +123,19 @@ def test_nobody_is_to_blame_for_the_end_of_a_job_that_makes_progress(
     assert (told["culprit_ranks"], told["category"]) == ([], "external")
 
 
-def test_a_requeued_job_starts_again(
+def test_a_frozen_job_that_is_requeued_is_reported_and_starts_again(
     cluster: dict[str, str], environment: dict[str, str], tmp_path: Path
 ) -> None:
-    job, settings = submitted("healthy", cluster, environment, tmp_path, "--time=30", "--requeue")
+    job, settings = submitted("sleeping", cluster, environment, tmp_path, "--time=30", "--requeue")
     left = tmp_path / f"hangscope-{job}"
-    until(lambda: has_stepped(left), 90)
+    until(lambda: has_stalled(left), 60)
     subprocess.run(["scontrol", "requeue", job], env=settings, timeout=30, check=True)
     subprocess.run(
         ["scontrol", "update", f"JobId={job}", "StartTime=now"], env=settings, timeout=30, check=False
     )
-    until(lambda: has_stepped(left / "attempt-2"), 240)
+    until(lambda: has_stalled(left / "attempt-2"), 240)
     subprocess.run(["scancel", job], env=settings, timeout=30, check=True)
     until(lambda: not slurm.running(settings), 150)
+    for told in map(reported, (left, left / "attempt-2")):
+        assert (told["cause"], told["culprit_ranks"]) == ("stuck_rank", [1])
+        assert told["location"]["line"] == line_of("sleeping")

@@ -7,7 +7,7 @@ calls that logs recorded (DETAIL's running collectives, NCCL's COLL lines) stand
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 
 from hangscope.errors import Note
@@ -25,6 +25,7 @@ from hangscope.ingest.nccl.unmade import unmade_events
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.stacks.working_thread import issuers, trains
 from hangscope.ingest.workers.identity import merge_repeats
 from hangscope.ingest.workers.reading import Reading, Thread
 from hangscope.model.dataclass import dataclass
@@ -88,17 +89,20 @@ class TextEvidence:
         self.unchanged[rank] = self.unchanged.get(rank, 0) + 1 if same else 0
         self.threads[rank] = (file, threads)
 
-    def attach(self, ranks: dict[int, RankRecord], groups: Sequence[Group]) -> None:
-        """Put threads, hosts, files and events to their ranks, and mark the text recordings whose end may be missing."""
+    def attach(self, ranks: dict[int, RankRecord], groups: Sequence[Group], calls: Iterable[Stack]) -> None:
+        """Put threads, hosts, files and events to their ranks, and mark the text recordings whose end may be missing.
+
+        `calls` are the stacks of the recorded collectives: the thread that issues them comes first, else the main thread.
+        """
+        training = issuers(calls)
         names = {group.gid: group.name for group in groups}
         for rank, record in ranks.items():
             for gid, queue in record.queues.items():
                 queue.cut = (rank, names[gid]) in self.cut
         for rank, (file, threads) in self.threads.items():
             if rank in ranks:
-                ranks[rank].threads = [
-                    (t.name, t.stack) for t in sorted(threads, key=lambda t: not t.is_main)
-                ]
+                order = sorted(threads, key=lambda t: (not trains(t.stack, training), not t.is_main))
+                ranks[rank].threads = [(t.name, t.stack) for t in order]
                 ranks[rank].stack_file = file
                 ranks[rank].unchanged_stacks = self.unchanged[rank]
                 ranks[rank].files.append(file)

@@ -16,7 +16,8 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from hangscope.errors import Note
@@ -29,6 +30,7 @@ _OF_THE_WATCHER = regex(
     r"(?:^|/)(?:launcher/[^/]{1,200}\.run|capture_\d{2,9}/(?:kernel|activity|start)_rank_\d{1,7}\.txt|stalls\.txt)$"
 )
 RESOLVED = "stalls"  # the folder in a run's of what it captured before it went on: evidence only if it is given itself
+LATER = "attempt-"  # the folders of later runs, such as those of a requeued job: each has its own report
 _MOST = 64 << 20  # bytes of the list
 _MOST_NOTES, _LONGEST = 100, 1000  # notes, and characters of one
 _OWN = frozenset(
@@ -65,6 +67,18 @@ class RunEvidence:
         """Return whether a path below the folder is the run's own, so that only what is listed counts."""
         top = path.partition("/")[0]
         return top in _OWN or top.startswith("capture_")
+
+
+def passed_over(base: str, folders: Sequence[str]) -> set[str]:
+    """Return the folders of a run that are no evidence of it: what its nodes say to each other, stalls that resolved themselves, later runs."""
+    if "nodes" not in folders:
+        return set()
+    said: list[str] = []
+    with suppress(OSError):
+        said = os.listdir(os.path.join(base, "nodes"))
+    if not any(name.endswith(".here") for name in said):
+        return {RESOLVED}
+    return {RESOLVED, "nodes", *(name for name in folders if name.startswith(LATER))}
 
 
 def is_unfinished(name: str) -> bool:

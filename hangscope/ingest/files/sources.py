@@ -108,7 +108,12 @@ class _Search:
                     folders.clear()
                     continue
                 visited.add(real)
-                passed = {".git", "__pycache__"} | ({run_evidence.RESOLVED} if "nodes" in folders else set())
+                passed = {".git", "__pycache__"} | run_evidence.passed_over(base, folders)
+                for later in sorted(f for f in passed & {*folders} if f.startswith(run_evidence.LATER)):
+                    where = prefix + os.path.relpath(os.path.join(base, later), folder)
+                    self._note(
+                        "later_run", "a later run of the job, with a report of its own, is not read", where
+                    )
                 folders[:] = sorted(f for f in folders if f not in passed)
                 if run_evidence.NAME in names and (listed := run_evidence.read_evidence(base)) is not None:
                     runs[base] = listed

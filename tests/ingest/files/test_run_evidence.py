@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+from hangscope.errors import Note
 from hangscope.ingest.files.run_evidence import NAME, read_evidence
 from hangscope.ingest.files.sources import find_files
 from hangscope.live.folder import RunFolder
@@ -75,3 +76,15 @@ def test_the_folder_of_a_run_gives_its_verdict_again(tmp_path: Path) -> None:
     assert again["warnings"] == first["warnings"]
     printed = [path for path in (tmp_path / "logs").glob("*.out") if path.stat().st_size]
     assert first["sources"]["log"] == len(printed), "what the watcher noted is no log of the job"
+
+
+def test_the_folder_of_a_requeued_job_is_that_of_its_first_run(tmp_path: Path) -> None:
+    for _ in range(2):
+        run = RunFolder(tmp_path / "run").make().path
+        Nodes(run)  # what they say to each other is no evidence
+        (run / "launcher" / "node.err").write_text(f"{run.name}\n")
+    notes: list[Note] = []
+    with find_files([tmp_path / "run"], notes) as files:
+        assert [Path(file.path).read_text() for file in files] == ["run\n"]
+    assert [(note.code, note.file) for note in notes] == [("later_run", "attempt-2")]
+    assert found(tmp_path / "run" / "attempt-2") == {"launcher/node.err": b"attempt-2\n"}
