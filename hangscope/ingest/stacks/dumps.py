@@ -32,7 +32,6 @@ from hangscope.ingest.stacks.open_threads import (
     Thread,
     finished,
     function_name,
-    looks_like_spy_json,
     spy_json,
 )
 from hangscope.model.dataclass import dataclass
@@ -63,15 +62,6 @@ _SECTION = regex(r"^=== Rank (\d{1,7})(?:: (\S{1,300}))? ===\s*$")
 _TOLD = 2  # ranks at least, before what they leave tells another's
 _DIGITS = regex(r"\d+")
 _BELOW_A_TITLE = 3  # lines that may stand between it and the dump, empty ones and fences apart
-_ANY = regex(
-    rb"^(?:\[[\w:.-]{1,60}\]:? ?){0,2}(?:(?:Current thread|Thread) 0x[0-9a-fA-F]+(?: \[[^\]]{0,80}\])? \(most"
-    rb" recent call first\):"
-    rb"|# Thread \d{1,19}[ \t\r]{0,8}\n{1,8}  File \""
-    rb"|Thread (?:0x[0-9A-Fa-f]+|\d+) \((?:idle|active)[a-z+]{0,20}\)|Thread \d+ \((?:Thread 0x[0-9a-f]+ "
-    rb")?\(?LWP \d+|#0 +0x[0-9a-f]+ in )",
-    re.MULTILINE,
-)
-
 #: (global rank, local rank, task, process id, what else tells the writers of lines apart) of a process, as far as they are told
 _Who = tuple["int | None", "int | None", "int | None", "int | None", str]
 
@@ -90,11 +80,6 @@ class ProcessStacks:
     local_rank: int | None = None
     task: int | None = None
     threads: list[Thread] = field(default_factory=list)
-
-
-def sniff(head: bytes) -> bool:
-    """Return whether the first bytes of a file hold a stack dump of a kind that is known here."""
-    return bool(_ANY.search(head)) or looks_like_spy_json(head)
 
 
 def read_processes(stream: BinaryIO, file: str) -> list[ProcessStacks]:

@@ -203,11 +203,11 @@ def _read_pack(stream: BinaryIO, shown: str, hand_over: Callable[[Part], None] |
 def _read_json(data: bytes, shown: str, completions: bool) -> Wire:
     from hangscope.ingest.job_logs.launchers import failure_table
     from hangscope.ingest.nccl.ras import reading as ras
-    from hangscope.ingest.stacks import dumps
+    from hangscope.ingest.stacks.open_threads import looks_like_spy_json
     from hangscope.ingest.workers import text_files
 
     head = data[: sniff.HEAD_BYTES]
-    if dumps.sniff(head):
+    if looks_like_spy_json(head):
         return text_files.read_stacks(BytesIO(data), shown)
     dump = bool(_DUMP_SIGN.search(head))
     if not dump and ras.sniff(data):

@@ -9,7 +9,9 @@ from typing import IO
 
 import pytest
 
-from hangscope.ingest.stacks.dumps import read_processes, sniff
+from hangscope.ingest.files.sniff import sniff
+from hangscope.ingest.stacks.dumps import read_processes
+from hangscope.ingest.stacks.open_threads import looks_like_spy_json
 from hangscope.model.incident import Stack
 
 FAULT = """Current thread 0x00007f4b7d1296c0 (most recent call first):
@@ -47,7 +49,7 @@ def _first(stream: IO[bytes]) -> list[tuple[str, Stack, bool]]:
 
 
 def names(text: str) -> list[tuple[str, list[str], bool]]:
-    assert sniff(text.encode()[:8192])
+    assert sniff(text.encode()[:8192]) in ("stacks", "json")
     return [
         (name, [str(frame) for frame in stack], main)
         for name, stack, main in _first(io.BytesIO(text.encode()))
@@ -158,7 +160,7 @@ def test_one_file_for_all_ranks() -> None:
     ],
 )
 def test_other_files_are_no_stacks(data: bytes) -> None:
-    assert not sniff(data)
+    assert not looks_like_spy_json(data)
     assert _first(io.BytesIO(data)) == []
 
 
