@@ -108,7 +108,7 @@ def _with_peers(found: Sequence[Finding | None], deviation: Finding | None) -> l
         if (
             isinstance(other, Different | Unpaired)
             and other.culprits == deviation.culprits
-            and not deviation.change.swapped
+            and not (deviation.change.swapped or isinstance(deviation, Unpaired))
         ):
             change = replace(other.change, votes=votes, matched=matched)
             return [replace(other, change=change), *found[:place], *found[place + 1 :]]
