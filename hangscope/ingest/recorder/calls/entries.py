@@ -70,12 +70,8 @@ class Entries:
             if call.own:
                 own.append(self.own(entry.get("input_sizes"), entry.get("output_sizes")))
         if len(calls) < len(entries):
-            self.recording.notes.append(
-                Note(
-                    "malformed_entries",
-                    f"{len(entries) - len(calls)} of {len(entries)} entries are not recorder entries and were skipped",
-                )
-            )
+            what = f"{len(entries) - len(calls)} of {len(entries)} entries are not recorder entries and were skipped"
+            self.recording.notes.append(Note("malformed_entries", what))
         self.add(calls, numbers, own, bool(calls) and calls[-1].entry is not entries[-1])
         if completions:
             called = [entry for entry in entries if names_a_call(entry)]
