@@ -76,6 +76,7 @@ def test_what_a_rank_prints_after_it_gave_up_is_no_evidence() -> None:
     ("line", "torn"),
     [
         ("rank 2 saved the sha", True),
+        ("rank 2", True),
         ("rank 2 saved the shard rank 2 saved the shard of the model", True),
         ("rank 2 saved the shrd of the model", True),
         ("rank 2 saved [0, 7] the shard of the model", True),

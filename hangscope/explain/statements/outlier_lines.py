@@ -81,7 +81,7 @@ def outlier_lines(
             before = said[template].get(event.rank)
             if line < last and (before is None or before.count < count):
                 said[template][event.rank] = _Said(count, behind, text, event.file, line)
-    for printers in (2, 1) if len(ranks) == 2 else (2,):
+    for printers in (2, 1):
         _join_torn(said, printers)
     speakers = set[int]().union(*said.values())
     reporters = {0} | (speakers if len(speakers) == 1 else set())  # who prints for all

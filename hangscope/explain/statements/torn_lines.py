@@ -47,6 +47,8 @@ def _is_copy(line: str, original: str, near: Iterable[str]) -> bool:
     short = min(len(line), len(original))
     head = _shared(line, original)
     tail = min(_shared(line[::-1], original[::-1]), short - head)
+    if head + tail == len(line) >= _SIDE and (not head or not tail):
+        return True  # its beginning or its end alone
     if head + tail < max(_LEAST, short / 2):
         return False
     rest, lost = line[head : len(line) - tail], original[head : len(original) - tail]

@@ -51,7 +51,9 @@ _OF_ONE = regex(
 )  # of several, one ended so
 _LAUNCHER = regex(r"\b(?:torchrun|srun|mpirun|mpiexec|deepspeed|accelerate)\b")
 _LOAD = regex(r"Avg generation throughput: (\d{1,9}(?:\.\d{1,9})?) tokens/s, Running: (\d{1,9}) req")
-_DECODED = regex(r"Decode batch.{0,300}gen throughput \(token/s\): (\d{1,9}(?:\.\d{1,9})?)")
+_DECODED = regex(
+    r"Decode batch.{0,300}gen throughput \(token/s\): (\d{1,9}(?:\.\d{1,9})?)[^\"]{0,200}$"
+)  # whole: no server prints quotes
 _WAITS = regex(r"No available shared memory broadcast block|(?i:\bno progress (?:for|in|within|since)\b)")
 _ANSWERED = regex(r"\"POST /\S{1,200} HTTP/1\.\d\" 200\b")
 #: what people write of a job that stands
