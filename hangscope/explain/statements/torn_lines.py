@@ -30,7 +30,8 @@ class Originals:
     def of(self, line: str) -> list[str]:
         """Return the lines of which a line is a damaged copy."""
         near = dict.fromkeys(found for key in _ends(line) for found in self._by_end.get(key, ()))
-        return [original for original in near if original != line and _is_copy(line, original, near)]
+        near.pop(line, None)
+        return [original for original in near if _is_copy(line, original, near)]
 
 
 def _ends(line: str) -> tuple[tuple[bool, str], tuple[bool, str]]:
