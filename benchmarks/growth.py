@@ -62,11 +62,20 @@ def counters(folder: Path, size: int) -> None:
     path.write_bytes(pickle.dumps(dump, protocol=2))
 
 
+def sparse_log(folder: Path, size: int) -> None:
+    """A log with a hole of `size` gigabytes between its lines."""
+    with (folder / "rank0.log").open("wb") as log:
+        log.write(b"[rank0]: step 1\n")
+        log.seek(size << 30)
+        log.write(b"\n[rank0]: step 2\n")
+
+
 KINDS: dict[str, tuple[Callable[[Path, int], None], int]] = {
     "links of a folder to itself": (links_to_itself, 2000),
     "ranks with a watchdog timeout in one log": (watchdogs, 4000),
     "ranks in torchrun's failure table": (failure_table, 4000),
     "thousands that a counter is ahead": (counters, 250),
+    "gigabytes of a hole in a log": (sparse_log, 2),
 }
 
 

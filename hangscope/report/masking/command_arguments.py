@@ -38,7 +38,7 @@ PLACES: tuple[str, ...] = (
     r"(?:sqlplus|sqlldr|expdp|impdp) (?:-\w{1,4} ){0,3}[\w.$-]{1,60}/(?=[^\s@]{3,200}@)",
     r"mc (?:alias set|config host add) VALUE VALUE VALUE ", r"(?:wandb|vault) login (?:--?\S{1,80} ){0,4}(?=[\w.-]{20})",
     r"vault operator (?:unseal|rekey|generate-root)(?: --?\S{1,80}){0,4} (?=[\w+/=]{20})", r"htpasswd -\w{0,8}b\w{0,8} VALUE VALUE ",
-    r"net use VALUE VALUE (?!/)", r"isql VALUE VALUE ", r"user set password \d{1,4} ", r"\"?AUTH\"? \"?default\"? \"?", r"rclone obscure ", r"wpa_passphrase VALUE ", r"(?:--)?(?:requirepass|masterauth|rootpw|bindpw|rocommunity|rwcommunity)[ =]",
+    r"net use VALUE VALUE (?!/)", r"isql VALUE VALUE ", r"user set password \d{1,4} ", r"\"?AUTH\"? \"?default\"? \"?", r"net user VALUE (?!/)", r"ConvertTo-SecureString ", r"rclone obscure ", r"wpa_passphrase VALUE ", r"(?:--)?(?:requirepass|masterauth|rootpw|bindpw|rocommunity|rwcommunity)[ =]",
     r"::add-mask::", r"(?i:identified (?:with \w{1,40} )?by (?:values )?(?=['\"]))", r"nmcli SOME password ", r"iscsiadm SOME -v ",
     r"kubeadm join VALUE --token ", r"swarm join --token ", r"(?:chpasswd|passwd --stdin) <<< ?['\"]?(?:[\w.-]{1,40}:)?",
     r"(?:rclone|restic|borg|duplicity) SOME (?:--password|pass|--passphrase)[ =]",
@@ -70,7 +70,7 @@ _COMMANDS = regex(
     + r") "
 )
 _IN_PLACE = regex(
-    r"(?i)sshpass|login|unzip|lftp|sqlplus|sqlldr|[ei][xm]pdp|alias set|host add|vault|htpasswd|isql|set password|auth|net use|obscure|passphrase|requirepass|masterauth|rootpw|"
+    r"(?i)sshpass|login|unzip|lftp|sqlplus|sqlldr|[ei][xm]pdp|alias set|host add|net user|securestring|vault|htpasswd|isql|set password|auth|net use|obscure|passphrase|requirepass|masterauth|rootpw|"
     r"bindpw|community|add-mask|identified|nmcli|iscsiadm|kubeadm|swarm join|chpasswd|passwd|rclone|restic|borg|duplicity|echo "
 )
 

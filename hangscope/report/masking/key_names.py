@@ -52,7 +52,7 @@ _SECRET_KEYS = _set(
 )
 _PLAIN_KEYS = _set(
     "public sort primary foreign partition cache store hash dict map group unique index lookup row column config param "
-    "state barrier metric tag label json join query value key object table routing order region data model id name"
+    "state barrier metric tag label json join query value key object table order region data model id name"
 )
 _PLAIN_TOKENS = _set(
     "pad eos bos unk sep cls mask max min num next special last first image per prompt stop end start new n total audio "
@@ -61,6 +61,7 @@ _PLAIN_TOKENS = _set(
 )
 _PASS_OF = _set(
     "db database smtp mail user admin root ftp ssh redis mysql mariadb pg postgres postgresql mongo mongodb rabbitmq sql "
+    "bind ipmi bmc idrac ilo snmp smb wifi vnc rdp repo registry git svn jenkins grafana minio s3 kafka nats consul etcd sys svc service storage krb "
     "ldap proxy ssl tls cert keystore truststore sudo vpn http basic auth login account become"
 )
 _UNGLUED = tuple(word for word in FOREIGN_KEYS if not word.isascii())

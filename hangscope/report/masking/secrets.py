@@ -95,7 +95,9 @@ _NESTED = regex(
 _INNER = ("value", "secret", "data", "content", "raw", "plain", "default")  # keys within `"token": {...}`
 _NEARBY = 400  # characters in which such a key is looked for
 _DISGUISES = 3  # how many times text may be encoded
-_SCHEME = regex(r"(?i)(?:basic|bearer|token|digest|negotiate|apikey|ntlm|sharedkey|aws4-hmac-sha256)\s{1,4}")
+_SCHEME = regex(
+    r"(?i)(?:basic|bearer|token|digest|negotiate|ntlm|aws4-hmac-sha256|[a-z][a-z0-9-]{2,30}(?=\s{1,4}[^\s,;]{8}))\s{1,4}"
+)
 _BARE = regex(r"[^\s\"'`]*(?:[\"'`](?=\w)[^\s\"'`]*)*")
 _NEXT = regex(r"[,;&<](?=[\w./-]{1,60}[=:>]|$)")
 _JUDGED = 128  # so many characters of a value decide whether it is a secret

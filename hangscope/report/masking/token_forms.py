@@ -59,7 +59,8 @@ _SHORTEST_PAIR = 37  # characters of an ID and its secret
 # What precedes the secret stays.
 _AFTER = regex(
     r"((?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)|discord(?:app)?\.com/api/webhooks|"
-    r"webhook\.office\.com/webhookb2|chat\.googleapis\.com/v1/spaces|api\.telegram\.org/bot)/?)[\w/@?=&%.:+-]{10,}|"
+    r"webhook\.office\.com/webhookb2|chat\.googleapis\.com/v1/spaces|open\.(?:feishu|larksuite)\.c\w{1,2}/open-apis/bot/v2/hook|maker\.ifttt\.com/trigger/\w{1,60}/with/key|"
+    r"events\.pagerduty\.com/integration|hc-ping\.com|api\.telegram\.org/bot)/?)[\w/@?=&%.:+-]{10,}|"
     r"((?<![A-Za-z])(?i:bearer)\s{1,4})(?=[A-Za-z._~+/=-]{0,40}\d)[\w.~+/=-]{12,}|"
     r"(-pass(?:in|out)? pass:)\S{3,}|(jdbc:oracle:\w{1,10}:[\w.$-]{1,60}/)[^\s@]{3,200}(?=@)|"
     r"((?<![\w.+:/@-])[\w.+-]{2,40}:)(?=[^\s:@/\"']{0,40}\d)[^\s:@/\"'\d]{0,40}[^\s:@/\"']{6,80}(?=@[\w-]{1,60}\.[\w.-]{2,80})|"  # user:password@host
