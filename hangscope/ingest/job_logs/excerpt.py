@@ -17,6 +17,7 @@ from importlib.resources import files
 from itertools import pairwise
 
 from hangscope.ingest.job_logs.line_groups import TROUBLE, LineGroup, line_groups
+from hangscope.ingest.job_logs.sections import Side, sides
 from hangscope.ingest.lines.prefixes import Line, clean, quote
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
@@ -95,7 +96,8 @@ class Excerpt(Event, by_launcher=True, calm=True):
     the whole job. `complaint`: a line of a reporter's that says that it hangs. `logged`: some lines are a program's, or tell of a failure.
     `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count
     of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer. `exhibits`: what else was pasted, such as a
-    kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together.
+    kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
+    `sides`: its labelled parts, those that show the same together.
     """
 
     stage: str = ""
@@ -109,6 +111,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     exhibits: tuple[str, ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
     groups: tuple[LineGroup, ...] = ()
+    sides: tuple[Side, ...] = ()
 
 
 @cache
@@ -150,6 +153,7 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
         broken=_broken([text for _, text in ours]), moves=_moves([text for _, text in ours]), pace=_pace([text for _, text in ours]),
         exhibits=tuple(name for name, shape in _EXHIBITS.items() if sum(bool(shape.search(text)) for _, text in lines) > 1),
         versions=tuple((m[1], m[2]) for _, text in lines if (m := _VERSION.match(text.strip()))), groups=line_groups(ours, _NOISE),
+        sides=sides([text for _, text in lines]),
     )  # fmt: skip
 
 

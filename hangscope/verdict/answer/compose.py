@@ -14,7 +14,18 @@ from hangscope.causes.case import Case
 from hangscope.explain.text.stop import find_stop
 from hangscope.model.conclusion import Collect, Verdict
 from hangscope.model.regex import regex
-from hangscope.verdict.answer import checks, counters, course, ends, named, places, telling, waits, watchers
+from hangscope.verdict.answer import (
+    checks,
+    counters,
+    course,
+    ends,
+    named,
+    places,
+    sides,
+    telling,
+    waits,
+    watchers,
+)
 from hangscope.verdict.answer.messages import messages
 from hangscope.verdict.answer.observation import Observation
 from hangscope.verdict.phrasing import EXPLANATION, SUMMARY, TITLE, as_sentence, fitting, sentence_case
@@ -23,7 +34,7 @@ Reader = Callable[[Case], Observation | None]
 
 #: What is read, the most telling first.
 READERS: tuple[Reader, ...] = (
-    ends.process, ends.crash, course.unfinished, ends.outside, places.stacks, named.barrier, named.horovod, checks.mismatch, checks.analyzer, counters.desync, counters.counters,
+    ends.process, ends.crash, course.unfinished, ends.outside, places.stacks, sides.sides, named.barrier, named.horovod, checks.mismatch, checks.analyzer, counters.desync, counters.counters,
     waits.timeouts, watchers.dump_signals, watchers.observed_only, watchers.heartbeats, watchers.engines, named.hccl, checks.warnings, waits.failed,
     named.store, named.announced,
 )  # fmt: skip

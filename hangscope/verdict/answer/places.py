@@ -6,6 +6,7 @@ from collections import defaultdict
 
 from hangscope.causes.case import Case
 from hangscope.ingest.evidence.stack_owners import OF_NO_RANK, STANDS, library_call
+from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Collect
 from hangscope.model.rankset import agree, ranks_phrase
@@ -55,7 +56,7 @@ def _alone(case: Case) -> Observation | None:
 def of_no_rank(case: Case) -> Observation | None:
     """Read where a process is of which nothing says which rank it is."""
     notes = [note for note in case.incident.notes if note.code == OF_NO_RANK and STANDS in note.message]
-    if not notes or case.stacks:
+    if not notes or case.stacks or any(e.sides for e in case.statements.all(Excerpt)):
         return None
     place = notes[0].message.partition(STANDS)[2]
     means = "Nothing says which rank this is, and one stack does not tell whether it waits for the others or they for it."
