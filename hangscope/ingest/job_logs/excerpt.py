@@ -67,10 +67,16 @@ _RATE = regex(
     r"(?i)(\d{1,9}(?:\.\d{1,6})?) ?(ms|s|sec)/(?:it|iter|iteration|step|batch)\b|\b(?:time|elapsed)\b[^:=]{0,40}\((ms|s)\)[:= ]{1,3}(\d{1,9}(?:\.\d{1,6})?)"
     r"|(\d{1,9}(?:\.\d{1,6})?) ?(?:it|iter|step|sample|example|tok(?:en)?)s?/s(?:ec)?\b"
 )
+_KERNEL_FRAME = regex(
+    r"^\s*\[[ \d.]{3,20}\]\s{1,8}(?:\? )?([A-Za-z_][\w.]{2,80})\+0x[0-9a-f]{1,8}/0x[0-9a-f]{1,8}(?: \[(\w{2,40})\])?"
+)
+_WAITS_ANYHOW = regex(
+    r"_{0,3}(?:schedule|mutex|rwsem|down_|io_schedule|wait_|bit_wait|out_of_line|rt_mutex|futex|x64_sys|do_syscall|entry_|ret_from|kthread|prepare_to)"
+)
 _SLOWER, _RATES = 2.0, 4
 #: What a reporter writes of a job that stands.
 _COMPLAINS = regex(
-    r"(?i)\b(?:hangs?|hanging|hung|stuck|fr[eo]ezes?|froze|frozen|stall(?:s|ed)|deadlock|unresponsive|please help|any (?:idea|help|thoughts)|nothing (?:for|happens|else|more|moves|after)|no (?:more )?(?:output|progress|response)|forever|never (?:returns|finishes|ends|starts|comes back))\b|\?$|卡住|卡在|一直卡|不动"
+    r"(?i)\b(?:hangs?|hanging|hung|stuck|fr[eo]ezes?|froze|frozen|stall(?:s|ed)|deadlock|unresponsive|please help|any (?:idea|help|thoughts)|nothing (?:for|happens|else|more|moves|after)|no (?:more )?(?:output|progress|response)|forever|never (?:returns|finishes|ends|starts|comes back|gets? past|completes))\b|\?$|卡住|卡在|一直卡|不动"
 )
 _NOISE = regex(
     r"^(?:frame #\d|\s*at |#\d|\s*File \"|\s*$|[-=*~^_+|\s]+$|\s{0,4}[|+].{0,300}[|+]\s{0,4}$|\.{2,}$|Extension modules:|```)|(?i:warnings?\.warn|deprecat)"
@@ -97,7 +103,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count
     of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
-    `sides`: its labelled parts, those that show the same together.
+    `sides`: its labelled parts, those that show the same together. `kernel_wait`: the function that a trace of the kernel waits in.
     """
 
     stage: str = ""
@@ -112,6 +118,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     versions: tuple[tuple[str, str], ...] = ()
     groups: tuple[LineGroup, ...] = ()
     sides: tuple[Side, ...] = ()
+    kernel_wait: str = ""
 
 
 @cache
@@ -153,7 +160,7 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
         broken=_broken([text for _, text in ours]), moves=_moves([text for _, text in ours]), pace=_pace([text for _, text in ours]),
         exhibits=tuple(name for name, shape in _EXHIBITS.items() if sum(bool(shape.search(text)) for _, text in lines) > 1),
         versions=tuple((m[1], m[2]) for _, text in lines if (m := _VERSION.match(text.strip()))), groups=line_groups(ours, _NOISE),
-        sides=sides([text for _, text in lines]),
+        sides=sides([text for _, text in lines]), kernel_wait=_kernel_wait([text for _, text in lines]),
     )  # fmt: skip
 
 
@@ -167,6 +174,13 @@ def _lines(data: bytes) -> Iterator[tuple[int, str]]:
     for number, raw in enumerate(data.split(b"\n"), 1):
         shown = raw.rstrip(b"\r").rpartition(b"\r")[2][: 4 * _CUT]
         yield number, clean(shown.decode("utf-8", "replace"))[:_CUT].rstrip()
+
+
+def _kernel_wait(lines: Sequence[str]) -> str:
+    """Return the innermost function of a kernel's trace that belongs to a driver or a file system, empty where there is none."""
+    frames = [m for text in lines if (m := _KERNEL_FRAME.search(text)) and not _WAITS_ANYHOW.match(m[1])]
+    frame = next((m for m in frames if m[2]), frames[0] if frames else None)
+    return "" if frame is None else frame[1] + (f" [{frame[2]}]" if frame[2] else "")
 
 
 def _broken(lines: Sequence[str]) -> str:

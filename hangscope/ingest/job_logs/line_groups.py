@@ -25,7 +25,7 @@ _LAYERS = 3  # that loggers put in front of each other's lines
 ERROR, WAIT, BAR, OTHER = "error", "wait", "bar", "other"
 TROUBLE = regex(
     r"(?i)\w(?:error|exception)\b|\berrors?\b|\bfail(?:ed|ure|s)?\b|\btim(?:ed|e)[ -]?out\b|\bfatal\b|\babort|\bkilled\b|\bdied\b|\blost\b"
-    r"|\bunreachable\b|\brefused\b|\bcannot\b|\bunable\b|keyboardinterrupt|\bnot (?:found|enough|available|supported)\b|\bno such\b|\binvalid\b"
+    r"|\bunreachable\b|\bno route to\b|= -1 E[A-Z]{3,16}\b|\brefused\b|\bcannot\b|\bunable\b|keyboardinterrupt|\bnot (?:found|enough|available|supported)\b|\bno such\b|\binvalid\b"
     r"|\bundefined symbol\b|\bexceeds\b|\bsegmentation\b|\bsignal \(?\d|\bcorrupt|\bdenied\b|\bmismatch|\bdead\b|\bunhealthy\b|\bWARN\b|\breset b(?:y|egin)"
 )
 _NO_TROUBLE = regex(

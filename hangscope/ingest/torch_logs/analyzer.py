@@ -74,6 +74,7 @@ class AnalyzerReport(
 REPORT = block(
     says(r"Not all ranks joining collective[,:] sequence number: (?P<seq>\d{1,18})", what="absent"),
     says(r"Collective sequence number: (?P<seq>\d{1,18}) has errors", what="unlike"),
+    says(r"Collective (?P<seq>\d{1,18}) at entry \d{1,18} errors", what="unlike"),
     says(r"Input/output mismatch in the collective sequence number: (?P<seq>\d{1,18})", what="unlike"),
     regex(r"^\s*group info: (?P<group_name>[^\s:]{1,200})(?::(?P<group_desc>.{1,200}))?$"),
     regex(r"^\s*collective: (?:[\w.-]{1,40}:)?(?P<op>[\w ><?-]{1,80})$"),

@@ -150,15 +150,32 @@ def analyzer(case: Case) -> Observation | None:
     if told:
         e = told[0]
         named, other = sorted(e.named), sorted(set(e.expected) - set(e.named))
-        what = "did not join" if e.what == "absent" else "differs in"
+        what = (
+            "did not join"
+            if e.what == "absent"
+            else f"{agree(named, 'differs', 'differ')} from the others in"
+        )
         rest = f", which {ranks_phrase(other)} scheduled" if other else ""
+        own = f": {listed(dict.fromkeys(e.found))} instead of {e.wanted}" if e.found and e.wanted else ""
         parts.append(
-            f"torch's analyzer: {ranks_phrase(named)} {what} {e.op or 'the collective'} number {e.seq}{rest}"
+            f"torch's analyzer: {ranks_phrase(named)} {what} {e.op or 'the collective'} number {e.seq}{own or rest}"
         )
     named = named or sorted({r for e in (counts or lost) if (r := _number(e)) is not None})
     parts += [_counted(counts, named)] if counts else []
     means = "A rank that is behind is alive but stuck before the call, or on another path."
     where = _place(counts or lost)
+    if told and told[0].found:
+        means = f"They made the same call with other arguments, so nobody is late: what {ranks_phrase(named)} put in is not what the others did."
+        text = f"where that tensor comes from on {ranks_phrase(named)} and one other rank: its configuration, its batch, its branch"
+        return Observation(
+            "; ".join(parts),
+            means,
+            Collect(tuple(named), "log", text),
+            tuple(named),
+            True,
+            True,
+            (*told, *counts),
+        )
     text = f"a stack with native frames of {who(named, 'the rank with the smaller count')}{where} (py-spy dump --native)"
     if not counts and not told:
         parts = [

@@ -34,7 +34,7 @@ Reader = Callable[[Case], Observation | None]
 
 #: What is read, the most telling first.
 READERS: tuple[Reader, ...] = (
-    ends.process, ends.crash, course.unfinished, ends.outside, places.stacks, sides.sides, named.barrier, named.horovod, checks.mismatch, checks.analyzer, counters.desync, counters.counters,
+    ends.process, ends.crash, course.unfinished, ends.outside, places.stacks, sides.sides, places.held, named.barrier, named.horovod, checks.mismatch, checks.analyzer, counters.desync, counters.counters,
     waits.timeouts, watchers.dump_signals, watchers.observed_only, watchers.heartbeats, watchers.engines, named.hccl, checks.warnings, waits.failed,
     named.store, named.announced,
 )  # fmt: skip

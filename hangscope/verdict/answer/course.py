@@ -27,6 +27,9 @@ _BUILT = "communicator"  # a stage that says more where nothing failed
 _STARTED = "server_started"  # of knowledge/messages
 _PLACE = regex(r"^\[(?:[^\s\]]{1,200}/)?[\w.]{1,60}\.(?:cc|cpp|h|hpp):\d{1,5}\] ")
 _INTERRUPT = "KeyboardInterrupt"
+_OWN_INTERRUPT = regex(
+    r"KeyboardInterrupt(?:: |\(['\"])\w"
+)  # a handler raised it on a signal, and nobody pressed Ctrl-C
 
 
 def _short(text: str) -> str:
@@ -122,7 +125,8 @@ def interrupted(case: Case) -> Observation | None:
     """Read an interrupt by hand."""
     told = next((e for e in case.statements.all(Excerpt) if _INTERRUPT in e.text or "^C" in e.text), None)
     raised = [e for e in case.statements.all(RankException) if e.type == _INTERRUPT]
-    if told is None and not raised:
+    by_a_program = any(_OWN_INTERRUPT.search(e.text) for e in (*raised, *((told and (told,)) or ())))
+    if by_a_program or (told is None and not raised):
         return None
     frame = next((f for e in raised if (f := user_frame(e.frames)) is not None), None)
     if frame is not None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from hangscope.causes.case import Case
+from hangscope.explain.text.known_messages import listed
 from hangscope.ingest.evidence.stack_owners import OF_NO_RANK, STANDS, library_call
+from hangscope.ingest.job_logs.activity import Held
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Collect
@@ -66,3 +68,18 @@ def of_no_rank(case: Case) -> Observation | None:
     return Observation(
         f"the main thread of the process that is shown is at {place}", means, Collect((), "stack", text)
     )
+
+
+def held(case: Case) -> Observation | None:
+    """Read which processes the kernel reports as blocked, and what they wait for by its trace."""
+    told = [e for e in case.statements.all(Held) if e.by == "kernel"]
+    if not told:
+        return None
+    pids = list(dict.fromkeys(e.victim_pid for e in told if e.victim_pid is not None))
+    first = f"process {pids[0]}" if len(pids) == 1 else f"processes {listed(map(str, pids))}"
+    trace = next((e.kernel_wait for e in case.statements.all(Excerpt) if e.kernel_wait), "")
+    where = f", in {trace}" if trace else ""
+    shows = f"the kernel reports that {first} did not run for minutes (uninterruptible sleep, state D){where}"
+    means = "It is inside a system call that neither a signal nor kill -9 ends: the file system, the disk or the driver at the top of that trace does not answer, and its rank comes to no collective."
+    text = "the earliest such report on that host with its full trace, other errors of that driver or file system before it (Xid, NFS, Lustre), and which rank the process is; only its server, its driver or a reboot ends it"
+    return Observation(shows, means, Collect((), "log", text), (), True, False, tuple(told))

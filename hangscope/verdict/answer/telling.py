@@ -37,6 +37,10 @@ _BUILD = regex(r"[-_]cu\d{1,3}$")
 _JOINTS = regex(r"(; |, and |, | and |\. )")
 _LOOSE = regex(r"^(?:[;,. ]|and )+|(?:[;, ]| and)+$")
 _WORDS = regex(r"\w[\w.:]{2,80}\w")
+#: What a message says of its possible reasons: no fact, and no hint that others are excluded.
+_HEDGED = regex(
+    r"(?i)\b(?:likely|possibly|probably|perhaps|maybe|may be|might be|could be|can be|e\.g\.|for example|such as|please (?:check|make sure|ensure)|make sure|if (?:you|the|this|it))(?:\b|(?<=\.))(?:[^.;\n]|\.(?! [A-Z]|$)){0,200}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +62,9 @@ def topics() -> tuple[Topic, ...]:
 
 
 def topic_of(text: str) -> Topic | None:
-    """Return what a line is about, None where none of its words is known."""
-    return next((topic for topic in topics() if topic.words.search(text)), None)
+    """Return what a line is about by what it states, None where none of its words is known; what it calls possible is no statement."""
+    said = _HEDGED.sub("", text)
+    return next((topic for topic in topics() if topic.words.search(said)), None)
 
 
 def groups(case: Case, *kinds: str) -> list[tuple[str, LineGroup]]:
