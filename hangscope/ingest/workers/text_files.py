@@ -111,7 +111,7 @@ def _with_log(told: Wire, log: Wire, reading: LogReading) -> Wire:
     log["threads"], told = [], {**told, "threads": told["threads"] or log["threads"]}
     # gdb's Python frames look like those of a traceback without an end
     log["log"]["events"] = to_row([e for e in reading.events if not getattr(e, "truncated", False)])
-    sides = reading.excerpt is not None and reading.excerpt.sides
+    sides = getattr(reading.excerpt, "sides", ())
     if not tells(log) and not sides:
         return told
     recordings = told["recordings"] or log["recordings"]
