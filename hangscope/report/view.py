@@ -127,7 +127,7 @@ def _headline(analysis: Analysis) -> str:
     if judgement.status == "no_hang":
         dumped = [record.dump_file is not None for record in analysis.incident.ranks.values()]
         if any(dumped) and ended_well(analysis.case):
-            return "No hang: the launcher reports that the job ended without an error; the dumps were written shortly before."
+            return "No hang: the job ended without an error after these dumps were written."
         if serves(analysis.case):
             answer = clauses(last_answer(analysis.case), 110)
             return f"No hang: the last lines show the server answering requests ('{answer}'), so its earlier waits have ended."

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case
 from hangscope.explain.finding import Lagging
+from hangscope.explain.text.steps import last_output
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, JobCompleted, WorkersEnded
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import NoProgress
@@ -19,7 +20,7 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.store import StoreUnreachable
-from hangscope.model.events import Event
+from hangscope.model.events import Event, since_new_year
 from hangscope.model.regex import regex
 from hangscope.verdict.damage import damaged_files
 
@@ -32,6 +33,7 @@ _UNRECORDED = frozenset(
 _QUEUED = regex(
     r"(?i)#[\w-]{0,20}(?:queue|prealloc|transfer)-req: [1-9]|\b(?:waiting|pending|queued): [1-9]\d{0,8} req"
 )
+_LATER, _ZONE = 3.0, 900.0  # s: more than clocks differ, and what time zones differ by
 _PER_HOST = frozenset({2, 4, 8, 16})  # devices
 
 
@@ -72,6 +74,8 @@ def ended_well(case: Case) -> bool:
         return False
     everywhere = {e.everywhere for e in statements.all(WorkersEnded) if not e.of_a_script}
     if statements.all(JobCompleted) or len(everywhere) == 2:
+        return True
+    if _finished_after_the_dumps(case):
         return True
     if not case.graph.waiting:
         ends = any(_is_the_end_of_all(case, e) for e in statements.all(WorkersEnded))
@@ -140,6 +144,29 @@ def _all_took_their_leave(case: Case) -> bool:
         if record.threads or not (isinstance(last, Progress) and last.over):
             return False
     return len(records) > 1
+
+
+def _finished_after_the_dumps(case: Case) -> bool:
+    """Return whether every rank printed that it was finished after the newest call in all dumps: these were written during a pause.
+
+    A log's clock may be that of any time zone, all of which differ by quarters of an hour: what is later counts up to half of one.
+    """
+    queues = [
+        queue
+        for record in case.incident.ranks.values()
+        for queue in (*record.queues.values(), *record.p2p.values())
+    ]
+    newest = max((int(queue.created[-1]) for queue in queues if len(queue)), default=0)
+    if not newest:
+        return False
+    called = since_new_year(newest / 1e9)
+    for rank, record in case.incident.ranks.items():
+        last = last_output(case.statements, rank)
+        if last is None or not (last.over or last.done) or last.in_the_year is None or record.threads:
+            return False
+        if not _LATER < (last.in_the_year - called) % _ZONE < _ZONE / 2:
+            return False
+    return True
 
 
 def harmless_at_an_end(event: Event) -> bool:

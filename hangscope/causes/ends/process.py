@@ -164,7 +164,7 @@ _REMEDIES = {
     "oom_cuda": "Lower rank {rank}'s peak memory{where}: its longest batch, activations, or fragmentation (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True).",
     "oom_host": "Rank {rank}'s host ran out of memory: fewer loader workers, smaller prefetch, or a larger memory request.",
     "loader_worker_death": "Find what killed rank {rank}'s data loader worker: host memory, or /dev/shm (a larger --shm-size, fewer workers).",
-    "exception": "Fix the {what} that rank {rank} raised{where}; issue no collective in an except or finally block.",
+    "exception": "Fix the {what} that rank {rank} raised{where}.",
 }
 _LOOK = "Find what ended rank {rank}: the kernel log of its host (out-of-memory killer), a segmentation fault, or an operator."
 

@@ -11,9 +11,10 @@ from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.statements.statements import INTERRUPTS
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, WorkersSwept
+from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.launchers.ray import WorkerDied
-from hangscope.ingest.job_logs.messages import Message, table
+from hangscope.ingest.job_logs.messages import Message, Notice, table
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.exception_meaning import is_symptom
 from hangscope.ingest.torch_logs.store import FsdpOrder
@@ -33,7 +34,8 @@ def fault_without_rank(case: Case) -> Match | None:
 
 def end_without_rank(case: Case) -> Match | None:
     """An end of a process, or a call that did not fit, by a line that names no rank."""
-    rules = (_halves, _ended, _exception, _swept) if _nothing_else(case) else ()
+    went_on = any(e.moves for e in case.statements.all(Excerpt)) and case.statements.all(Notice)
+    rules = (_halves, _ended, _exception, _swept) if _nothing_else(case) and not went_on else ()
     return next((match for rule in rules if (match := rule(case)) is not None), None)
 
 

@@ -44,6 +44,7 @@ _LEAVING = regex(
 _OVER = regex(
     r"(?i)\b(?:(?:training|job|run|all(?: \w{1,20}){0,2}) (?:is |has |are |were )?(?:done|finished|processed|completed?|over|ended)|(?:finished|completed|done with|end of) (?:the )?(?:training|run|job)"
     r"|\brank \d{1,7}:? (?:has |is )?(?:finished|done|completed?)(?: (?:after|in) [\d,]{1,12} (?:steps|iterations|batches|epochs))?"
+    r"|(?:finished|done|completed) (?:after|in) [\d,]{1,12} (?:steps|iterations|batches|epochs)"
     r"|exit(?:ed|s|ing) (?:cleanly|normally)|(?:exit(?:ed|s|ing)?|return(?:ed|s)?|rc|code)[ =:]{1,3}(?:(?:with|code|status|retour)[ =:]{1,3}){0,3}0"
     r"|(?:good)?bye|exiting)\b[\s.!)]*$"
 )

@@ -20,7 +20,7 @@ _SENTENCE = 160  # characters of a line that may be a title
 _TITLE_LIMIT = 80
 _MOST = 4096  # ranks that one stack is told to be of
 _OF_A_DUMP = (
-    "the|global|py-?spy|cuda-?gdb|gdb|p|faulthandler|stacks?|stack-?traces?|traces?|back-?traces?|dumps?|output|main|threads?"
+    "the|begin|global|py-?spy|cuda-?gdb|gdb|p|faulthandler|stacks?|stack-?traces?|traces?|back-?traces?|dumps?|output|main|threads?"
     "|process|processes|pid|logs?|last|tail|lines?|std(?:err|out)|file"
 )
 _SOME = r"\d{1,7}(?:(?:-|–|\.{2,3}|, ?| ?& ?| and | to | und | et | bis )\d{1,7}){0,15}"

@@ -65,7 +65,13 @@ def observations(case: Case) -> list[Observation]:
     found += [seen for entry, seen in known if entry.follows]
     found += [seen for entry, seen in known if entry.benign and seen.means]
     moving = course.moving(case)
-    return [*found, moving] if moving is not None else found
+    return (
+        found
+        if moving is None
+        else [moving, *found]
+        if not any(s.proves for s in found)
+        else [*found, moving]
+    )
 
 
 def answered(case: Case, verdict: Verdict) -> Verdict:
