@@ -32,6 +32,15 @@ else:  # the same parser, before it was part of Python
 _MOST = 1 << 15  # bytes of a text that is read so
 _CUT = 600  # characters of a line that are looked at
 _SHOWN = 160
+_EXAMINES = regex(
+    r"^(?:[\w@.:~/()-]{0,60}[$#] )(?:sudo )?(?:strace|py-spy|gdb|pstack|nvidia-smi|rocm-smi|npu-smi|dmesg|ps|top|kubectl|squeue|sacct|scontrol|ray|ibstat|ibv_\w+|journalctl|lsof|ss)\b"
+)
+_PROSE = 8  # words
+_SENTENCE = regex(r"[a-z]{2}[.,!?;](?: |$)")
+_CJK = regex(r"[\u4e00-\u9fff]{4}")
+_MAY = regex(
+    r"(?i)\b(?:may|might|can|could)\b.{0,30}\b(?:hang|deadlock|stall)|lead to .{0,30}\bhang|\bhang detect"
+)
 _TURNS_LOOKED_AT = 400  # lines
 _TURNS = 5
 _DIGITS = regex(r"\d[\d.,:]*")
@@ -139,21 +148,21 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
     lines = [(n, text) for n, text in _lines(data) if text.strip()]
     if not lines:
         return None
-    last, stage, stage_line, complaint = lines[-1], "", "", ""
+    last, stage, stage_line = lines[-1], "", ""
+    told = [text for _, text in lines if _of_a_reporter(text)]
     for _, text in lines:
-        found = _stage(text)
+        found = _stage(text) if text not in told else None
         if found is not None and found.name == _STEPS and stage in _BETWEEN:
             continue  # what goes on between steps, of which a bar is printed on
         if found is not None and not _NOISE.search(text):
             stage, stage_line = found.name, "" if TROUBLE.search(text) else quote(text, _SHOWN)
-        elif _COMPLAINS.search(text) and not _LOGGED.search(text):
-            complaint = complaint or quote(text, _SHOWN)
     written = [(n, text) for n, text in lines if not _NOISE.search(text)]
-    ours = [(n, text) for n, text in written if quote(text, _SHOWN) != complaint]
+    complaint = quote(" ".join(told), _SHOWN)
+    ours = [(n, text) for n, text in written if text not in told]
     telling = [(n, text) for n, text in ours if TROUBLE.search(text)]
     number, text = (telling or ours or written or [last])[-1]
     line = Line(file, number, text, text)
-    logged = bool(telling) or any(_LOGGED.search(text) for _, text in ours)
+    logged = bool(telling) or any(_LOGGED.search(text) or _EXAMINES.match(text) for _, text in ours)
     sizes = tuple(sorted({n for n in _sizes(lines) if 1 < n <= MAX_RANKS}))
     return line.event(
         Excerpt, stage=stage, stage_line=stage_line, sizes=sizes, complaint=complaint, logged=logged,
@@ -162,6 +171,17 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
         versions=tuple((m[1], m[2]) for _, text in lines if (m := _VERSION.match(text.strip()))), groups=line_groups(ours, _NOISE),
         sides=sides([text for _, text in lines]), kernel_wait=_kernel_wait([text for _, text in lines]),
     )  # fmt: skip
+
+
+def _of_a_reporter(text: str) -> bool:
+    """Return whether a line is what somebody writes of the job, by its words or as prose, and none of a program's."""
+    if _LOGGED.search(text) or _MAY.search(text):
+        return False
+    words = len(text.split())
+    prose = _CJK.search(text) or (words >= _PROSE and _SENTENCE.search(text) and not text[:1].isspace())
+    return (bool(_COMPLAINS.search(text)) and (bool(prose) or _stage(text) is None)) or bool(
+        _CJK.search(text)
+    )
 
 
 def tells_of_trouble(text: str) -> bool:

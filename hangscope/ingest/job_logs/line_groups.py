@@ -12,7 +12,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 
+from hangscope.ingest.job_logs.engines import process_of
 from hangscope.ingest.job_logs.own_rank import by_itself
+from hangscope.ingest.job_logs.progress import LOADS
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import since_new_year
@@ -42,10 +44,11 @@ _WORD_WITH_DIGIT = regex(r"[\w.:]*\d[\w.:]*|\(nil\)")
 _BLANKS = regex(r"\s{2,}")
 _OF_RANK = regex(r"\b[Rr]ank(?:[ :=]{1,3}|\[)(\d{1,6})\b")
 _CLOCK, _HEAD = regex(r"\b(\d\d):(\d\d):(\d\d)\b"), 70
+_WORKER = regex(r"(TP|PP|DP|EP)(\d{1,5})")  # of an inference engine, by one coordinate
 _OF_SIZE = regex(r"\b[Rr]ank[ :=]{1,3}\d{1,6}(?:/| of | nranks )(\d{1,6})\b")
 #: What a program's line begins with that its reader does not need, where no layer of prefixes is known.
 _LOGGED = regex(
-    r"^(?:[\w.-]{1,80}:)?\d{1,9}:\d{1,9} \[-?\d{1,4}\] (?:[\w/.]{1,60}:\d{1,5} )?(?:(?:NCCL|CCOM) (?:INFO|WARN) )?|^\[ {0,6}\d{1,9}\.\d{6}\] |^(?:\[?\d{4}-\w{2,3}-\d\d[T ]?|\[?\d\d/\d\d/\d{4}-)[\d:.,+Z]{0,24}\]?[ |]{1,3}|^.{0,90}?\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b[\]:|\s-]{1,8}(?:[\d-]{4,10} [\d:.,]{8,15} )?(?:\[?[\w/.-]{1,60}\.(?:py|cc|cpp|h):\d{1,5}\]?:? )?"
+    r"^\(\w{1,30}(?: \w{1,8}=\w{1,30}){0,3}\) |^\[[\d-]{10} [\d:.,]{8,15} [A-Z](?: \d{1,9}){1,2}\] |^(?:[\w.-]{1,80}:)?\d{1,9}:\d{1,9} \[-?\d{1,4}\] (?:[\w/.]{1,60}:\d{1,5} )?(?:(?:NCCL|CCOM) (?:INFO|WARN) )?|^\[ {0,6}\d{1,9}\.\d{6}\] |^(?:\[?\d{4}-\w{2,3}-\d\d[T ]?|\[?\d\d/\d\d/\d{4}-)[\d:.,+Z]{0,24}\]?[ |]{1,3}|^.{0,90}?\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b[\]:|\s-]{1,8}(?:[\d-]{4,10} [\d:.,]{8,15} )?(?:\[?[\w/.-]{1,60}\.(?:py|cc|cpp|h):\d{1,5}\]?:? )?"
 )
 
 
@@ -53,8 +56,8 @@ _LOGGED = regex(
 class LineGroup:
     """Lines that are alike but for their numbers: `text` is the last one and `first` the first one, without what a logger puts in front.
 
-    `kind` is error, wait, bar (a progress bar that counts no steps) or other; `ranks` printed them, of `size` where they state it. `began` and
-    `ended` are seconds since 1 January.
+    `kind` is error, wait, bar (a progress bar that counts no steps) or other; `ranks` printed them, of `size` where they state it. `unit`: they are the workers of an
+    engine by that coordinate (TP), and no ranks. `began` and `ended` are seconds since 1 January.
     """
 
     kind: str
@@ -66,6 +69,7 @@ class LineGroup:
     size: int | None = None
     began: float | None = None
     ended: float | None = None
+    unit: str = ""
 
 
 @dataclass(slots=True)
@@ -78,13 +82,14 @@ class _Open:
     size: int | None = None
     began: float | None = None
     ended: float | None = None
+    unit: str = ""
 
 
 def line_groups(lines: Iterable[tuple[int, str]], noise: re.Pattern[str]) -> tuple[LineGroup, ...]:
     """Return the groups of lines (number, text) in the order of their first lines: errors, waits and bars, and what several ranks printed."""
     found: dict[tuple[str, str], _Open] = {}
     for number, raw in lines:
-        for bar in _BAR.finditer(raw):
+        for bar in (b for b in _BAR.finditer(raw) if LOADS.search(b["label"])):
             _add(
                 found,
                 BAR,
@@ -112,6 +117,9 @@ def _add(found: dict[tuple[str, str], _Open], kind: str, form: str, line: Line) 
     group.numbers.append(line.number)
     ranks = _OF_RANK.findall(line.text)
     rank = line.rank if line.rank is not None else int(ranks[0]) if len(ranks) == 1 else None
+    worker = _WORKER.fullmatch(process_of(line.raw) or "") if rank is None else None
+    if worker is not None:
+        rank, group.unit = int(worker[2]), worker[1]
     if rank is not None and len(group.ranks) < _RANKS:
         group.ranks.add(rank)
     if size := _OF_SIZE.search(line.text):
@@ -142,7 +150,7 @@ def _closed(group: _Open) -> LineGroup:
     numbers = group.numbers if len(group.numbers) <= _KEPT else [group.numbers[0], group.numbers[-1]]
     return LineGroup(
         group.kind, group.text, group.first, tuple(numbers), len(group.numbers), tuple(sorted(group.ranks)),
-        group.size, group.began, group.ended,
+        group.size, group.began, group.ended, group.unit,
     )  # fmt: skip
 
 

@@ -64,7 +64,7 @@ _EPOCH = regex(r"(?i)\bepoch\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,9})")
 _OF = regex(r"\s{0,3}(?:/|of)\s{0,3}(\d{1,12})\b")
 _BAR = regex(r"(?:\||\b)\s{0,4}(\d{1,12})/(\d{1,12}|\?) \[\d{1,3}:\d\d")
 #: what a bar counts that is no step of a loop, by the word before it: files, shards, records of a data set
-_LOADS = regex(
+LOADS = regex(
     r"(?i)\b(?:(?:down)?load(?:ing|ed|s)?|fetching|map(?:ping)?(?: \(.{1,40}\))?|filter(?:ing)?|flattening|concatenating|casting|grouping|packing|generating|creating|building"
     r"|preparing|resolving|extracting|unpacking|tokeni[sz](?:ing|er)|pre-?processing|reading|parsing|caching|sav(?:ing|e)|writing|uploading|copying|moving|convert(?:ing)?"
     r"|quantizing|sharding|merging|initiali[sz]ing|capturing|compiling|comput(?:ing|e) checksums?|verifying|applying|adding|truncating|dropping|shuffling|sorting|indexing|counting"
@@ -178,7 +178,7 @@ def _progress(line: Line) -> Progress | LoopLength | None:
     bar = _BAR.search(line.text)
     if line.text[:1].isspace() and not bar:
         return None  # a line of a traceback or of a report
-    if bar and _LOADS.search(line.text, 0, bar.start()):
+    if bar and LOADS.search(line.text, 0, bar.start()):
         return None
     if not bar and (length := _LENGTH.match(line.text)):
         return line.event(LoopLength, total=int(length[1] or length[2]))

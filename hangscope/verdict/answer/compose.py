@@ -45,12 +45,14 @@ LATER: tuple[Reader, ...] = (
     course.waiting_exceptions,
     course.interrupted,
     course.over,
+    course.apart,
     watchers.gpus,
 )
 _DEFAULT = " of group 0 (default_pg)"  # is meant where a title names no group
 _MOST = 3  # observations of one answer
 _ENDS = frozenset({"crashed_rank", "init_hang", "gpu_stall"})  # of which no recorder tells more
 _LEAST_ROOM = 60
+_KNOWN_BY = 30  # characters at the end of a line
 _WORDS = regex(r"\w[\w.:]{2,80}\w")
 
 
@@ -137,10 +139,9 @@ def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ver
     shown = [main.shows, *(s.shows for s in (*its, *seen) if s is not main)]
     facts = [*claim, *_new(shown, " ".join(claim))][: _MOST + 1]
     nexts, means = _nexts(case, its), main.means
-    vague = bool(main.next) or (
-        not means and verdict.cause == "crashed_rank"
-    )  # of which the advice is that of any exception
-    if not nexts and vague and (topic := telling.cause(case)) is not None:
+    vague = bool(main.next) or (not means and "".join(verdict.advice[:1]).startswith("Fix the "))
+    topic = (telling.cause(case) or telling.topic_of(main.shows)) if not nexts and vague else None
+    if topic is not None and topic.name != telling.PROGRAM:
         means, nexts = means or topic.means, [Collect(culprits, "log", topic.collect)]
     step = f"Next: {nexts[0].text}" if nexts else "".join(verdict.advice[:1])
     steps = [sentence_case(nexts[0].text)] if nexts else [*verdict.advice[:2]]
@@ -181,7 +182,7 @@ def _pasted(case: Case) -> bool:
 def _course(case: Case, facts: Sequence[str]) -> str:
     """Return how far the job was, unless a fact quotes the same line."""
     told = course.course(case)
-    quoted = told.partition("'")[2].rstrip("'…")
+    quoted = told.partition("'")[2].rstrip("'…")[-_KNOWN_BY:]
     return "" if quoted and any(quoted in fact for fact in facts) else told
 
 

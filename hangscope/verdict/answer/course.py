@@ -10,11 +10,14 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Collect
+from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, who
 from hangscope.verdict.status import harmless_at_an_end, trouble
 
 _SHOWN = 110
+_SAME = 60  # characters by which a line is known again
+_APART = 3  # ranks whose steps are compared
 _TELLING = frozenset({"saving", "validation", "warming up", "serving"})  # stages that say more than a step
 #: What an error says whose process timed out or lost a peer; other errors that several ranks raise are no waits.
 _OF_A_WAIT = regex(
@@ -99,10 +102,26 @@ def over(case: Case) -> Observation | None:
     return Observation(shows, means, Collect((), "stack", text), events=(started,))
 
 
+def apart(case: Case) -> Observation | None:
+    """Read the last step of each rank, where a few are behind the others."""
+    told = [e for e in case.statements.all(Progress) if e.rank is not None and e.step is not None]
+    steps = {e.rank: e.step or 0 for e in told if e.rank is not None}
+    few = sorted(rank for rank, step in steps.items() if step == min(steps.values()))
+    if len(steps) < _APART or 2 * len(few) >= len(steps) or len({e.total for e in told}) > 1:
+        return None
+    most = max(steps.values())
+    shows = (
+        f"the last step of {ranks_phrase(few)} is {min(steps.values())}, and the others are at up to {most}"
+    )
+    means = f"{ranks_phrase(few).capitalize()} {agree(few, 'is', 'are')} behind by what was printed last; output may be late by a step, so it is where to look first and no proof."
+    text = f"a stack of {ranks_phrase(few)} and of one other rank (py-spy dump)"
+    return Observation(shows, means, Collect(tuple(few), "stack", text), tuple(few), events=tuple(told))
+
+
 def moving(case: Case) -> Observation | None:
     """Read steps that go on to the end of the text, where no line tells of trouble."""
     told = _excerpt(case)
-    if told is None or not (told.moves or told.pace) or _harmful(case):
+    if told is None or not (told.pace or (told.moves and not told.complaint)) or _harmful(case):
         return None
     shows = f"the steps go on to the end of the text ({told.moves})"
     if told.pace:
@@ -205,16 +224,19 @@ def last_line(case: Case) -> Observation | None:
     where = f", where the job was {stage.phrase}" if stage is not None else ""
     line = _short(_LOGGED.sub("", told.text))
     said = f" The reporter writes: '{_short(complaint)}'." if complaint else ""
-    if tells_of_trouble(told.text):
+    alone = bool(complaint) and told.text.startswith(complaint[:_SAME])
+    if tells_of_trouble(told.text) and not alone:
         shows = f"the last line that tells of trouble is '{line}'{where}"
-        means = f"It is no message that hangscope knows, and no line tells of a rank that ended or timed out.{said}"
+        means = f"hangscope does not know that message, so it cannot say whether it is the cause or a consequence.{said}"
         text = "the lines before it, of that process and of the others: the first error of any of them, and the last line of each"
         return Observation(shows, means, Collect((), "log", text))
     shows = f"the last line is '{line}'{where}"
     means = f"Nothing here shows a stop by itself: no timeout, and no error of a rank.{said}"
+    if complaint:
+        means = f"That it stands is the reporter's word: '{_short(complaint)}'. No line of the job gives a timeout, an error or a rank."
     if silent := case.statements.all(NoProgress):
         means = f"A watcher reports the silence: '{_short(silent[-1].text)}'. It names no rank and no collective.{said}"
-    if _short(told.text) == _short(complaint):
+    if alone:
         shows = f"there is the reporter's description alone: '{_short(complaint)}'"
         means = "It holds no line of the job itself, so it shows neither where it stands nor who is missing."
     text = "a stack of every process (py-spy dump --pid PID), twice, a minute apart, and how long nothing was printed"

@@ -26,9 +26,10 @@ if sys.version_info >= (3, 11):
 else:  # the same parser, before it was part of Python
     import tomli as tomllib
 
-_PROGRAM = "program"  # the topic of errors whose tracebacks say more
+PROGRAM = "program"  # the topic of errors whose tracebacks say more
 _QUOTED = 150  # characters of a line
 _MOST = 2  # lines that are added to another answer
+_NAMED = 8  # workers
 _FEW_WORDS = 40  # characters of a line by which it is known again
 _FEW = 2  # times that are not worth a word
 _LONG = 30  # seconds between the first and the last of lines that are alike
@@ -103,7 +104,7 @@ def _weight(topic: Topic | None) -> int:
 
 def _said(group: LineGroup) -> str:
     """Return a line with who printed it, how often, and from when to when."""
-    whose = f" of {ranks_phrase(group.ranks)}" if group.ranks else ""
+    whose = f" of {ranks_phrase(group.ranks)}" if group.ranks and not group.unit else ""
     return f"'{_short(group.text, _QUOTED)}'{whose}{often(group)}"
 
 
@@ -128,7 +129,8 @@ def often(group: LineGroup) -> str:
 
 def roll(case: Case, told: str) -> str:
     """Return, beside what is told, which ranks printed the last line that several did, and which of them did not, in a sentence; empty where none did."""
-    called = [g for _, g in groups(case, OTHER, WAIT, ERROR) if len(g.ranks) > 1]
+    found = [g for _, g in groups(case, OTHER, WAIT, ERROR) if len(g.ranks) > 1]
+    called = [g for g in found if g.unit == found[-1].unit]
     if not called:
         return ""
     sizes = [g.size for g in called if g.size] + [
@@ -137,7 +139,10 @@ def roll(case: Case, told: str) -> str:
     size, heard = max(sizes, default=None), {r for g in called for r in g.ranks}
     last = called[-1]
     silent = sorted(heard - set(last.ranks))
+    gaps = sorted(set(range(max(heard))) - heard)
     absent = others_of(size, heard)
+    if last.unit:
+        return _workers(called, last)
     whose = ranks_phrase(last.ranks) + (f" of {size}" if size else "")
     what = "that" if _short(last.text, _QUOTED) in told else f"'{_short(last.text, 80)}'"
     text = f"{whose} printed {what}"
@@ -145,7 +150,19 @@ def roll(case: Case, told: str) -> str:
         return f"{text}; {ranks_phrase(absent)} {agree(absent, 'is', 'are')} not in this text"
     if silent:
         return f"{text}; {ranks_phrase(silent)}, which {agree(silent, 'is', 'are')} heard before, did not"
+    if 0 < len(gaps) < len(last.ranks):
+        return (
+            f"{text}; {ranks_phrase(gaps)}, by number among them, {agree(gaps, 'is', 'are')} not in this text"
+        )
     return f"{text}, so none of the {size} is missing at that point" if size and len(heard) == size else ""
+
+
+def _workers(called: Sequence[LineGroup], last: LineGroup) -> str:
+    """Return which workers of an engine printed a line, and which number among them did not."""
+    heard = {n for g in called for n in g.ranks}
+    absent = sorted(set(range(max(heard))) - set(last.ranks))
+    names = [", ".join(f"{last.unit}{n}" for n in numbers[:_NAMED]) for numbers in (last.ranks, absent)]
+    return f"{names[0]} printed '{_short(last.text, 80)}'" + (f"; {names[1]} did not" if absent else "")
 
 
 def unsaid(case: Case, told: str, lines: Collection[tuple[str, int]]) -> Iterator[str]:
@@ -170,14 +187,14 @@ def unsaid(case: Case, told: str, lines: Collection[tuple[str, int]]) -> Iterato
             yield f"the text also has {_said(group)}"
     if complaint := next((e.complaint for e in case.statements.all(Excerpt) if e.complaint), ""):
         quoted = any(complaint[:_FEW_WORDS] in e.text for e in trouble(case))
-        if complaint not in told and not quoted:
+        if complaint[:_FEW_WORDS] not in told and not quoted:
             yield f"the reporter writes: '{_short(complaint, _QUOTED)}'"
 
 
 def cause(case: Case) -> Topic | None:
     """Return what the errors of a text are about, the cause before what others notice of it; None of witnesses alone."""
     known = [topic for _, g in groups(case, ERROR) if (topic := topic_of(g.text)) is not None]
-    return min((t for t in known if not t.witness and t.name != _PROGRAM), key=topics().index, default=None)
+    return min((t for t in known if not t.witness and t.name != PROGRAM), key=topics().index, default=None)
 
 
 def versions(case: Case) -> str:

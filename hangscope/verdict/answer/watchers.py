@@ -9,11 +9,14 @@ from hangscope.causes.case import Case
 from hangscope.explain.text.known_messages import listed
 from hangscope.ingest.job_logs.activity import GpuUse
 from hangscope.ingest.job_logs.engines import EngineTimeout
+from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogTimeout
 from hangscope.model.conclusion import Collect
 from hangscope.model.rankset import agree, compress, ranks_phrase
+from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, clock, who
 
+_USED = regex(r"(?i)\bgpu ?#?(\d{1,3})\b[^.,;%\d]{0,20}(\d{1,3}) ?%")
 _IDLE, _BUSY = 5, 90  # percent
 _NATIVE = "native stacks of all threads of {} (py-spy dump --native, or gdb -p PID) while it stands, and the kernel log there (Xid)"
 
@@ -142,7 +145,7 @@ def _schedulers(told: list[EngineTimeout], writers: str, seconds: str) -> Observ
 
 def gpus(case: Case) -> Observation | None:
     """Read nvidia-smi's table: who spins in a kernel, and who is idle beside them."""
-    told = sorted(case.statements.all(GpuUse), key=lambda e: e.gpu)
+    told = sorted(case.statements.all(GpuUse) or _described(case), key=lambda e: e.gpu)
     if len({e.gpu for e in told}) < 2:
         return None
     idle, busy = ([e for e in told if test(e.percent)] for test in (_IDLE.__ge__, _BUSY.__le__))
@@ -153,8 +156,12 @@ def gpus(case: Case) -> Observation | None:
         for some in (busy, idle)
         if some
     ]
-    shows = f"nvidia-smi: {'; '.join(parts)}"
-    if idle and len(idle) < len(busy):
+    whose = "nvidia-smi" if case.statements.all(GpuUse) else "by the reporter's description"
+    shows = f"{whose}: {'; '.join(parts)}"
+    if idle and busy and len(idle) > len(busy):
+        means = f"Only {_cards(busy)} {agree([e.gpu for e in busy], 'runs', 'run')} a kernel; the other processes are on the CPU or have ended, so it works alone there or waits for them in a collective."
+        text = "a stack of every process (py-spy dump --pid PID): what the idle ones do, and which collective the busy one is in"
+    elif idle and busy:
         means = f"A busy GPU that draws far less than its limit spins in a collective and waits. The process on {_cards(idle)} is in none: it is stuck on the CPU, has ended, or has not come to that call; it holds the others up."
         text = f"a stack of the process on {_cards(idle)} (its pid is in nvidia-smi's list; py-spy dump --pid PID), and its log"
     elif busy:
@@ -164,6 +171,16 @@ def gpus(case: Case) -> Observation | None:
         means = "None of them computes: their processes are on the CPU (data, a lock, the rendezvous), or have ended."
         text = "a stack of every process (py-spy dump --pid PID): what each of them waits for"
     return Observation(shows, means, Collect((), "stack", text), events=tuple(told))
+
+
+def _described(case: Case) -> list[GpuUse]:
+    """Return how busy GPUs are by what the reporter writes: `GPU 0 is at 100%, GPU 1 at 0%`."""
+    told = case.statements.all(Excerpt)
+    return [
+        GpuUse(e.file, e.line, e.complaint, gpu=int(m[1]), percent=int(m[2]), mib=0)
+        for e in told
+        for m in _USED.finditer(e.complaint)
+    ]
 
 
 def _cards(told: Sequence[GpuUse]) -> str:
