@@ -32,7 +32,7 @@ TROUBLE = regex(
 )
 _NO_TROUBLE = regex(
     r"(?i)\b(?:no|0|without|ignor\w{1,4}) (?:errors?|failures?|trouble)\b|error_?handling|errors?=(?:0|none)\b|(?:_|\b)timeout ?[=:]|if you believe"
-    r"|^\s*raise\b|Setting OMP_NUM_THREADS|leaked semaphore|exception raised from|FutureWarning|DeprecationWarning"
+    r"|may now hang|^\s*raise\b|Setting OMP_NUM_THREADS|leaked semaphore|exception raised from|FutureWarning|DeprecationWarning"
 )
 _WAITS = regex(
     r"(?i)\b(?:wait(?:s|ing|ed)?|retry(?:ing)?|not (?:yet )?ready|still (?:not|pending|running)|pending|queued?)\b"
