@@ -87,4 +87,5 @@ def _place(stack: Stack) -> str:
     told = str(inner) if inner.line > 0 else inner.name
     api = library_call(stack)
     told += f" inside {api}" if api and api != inner.name else ""
-    return told if inner == outer else f"{told} (from {outer})"
+    below = str(outer) if outer.line > 0 else outer.name
+    return told if inner == outer else f"{told} (from {below})"

@@ -21,14 +21,14 @@ from hangscope.model.events import since_new_year
 from hangscope.model.regex import regex
 
 _KEPT = 24  # groups
-_SHOWN = 240  # characters of a line
+_SHOWN = 320  # characters of a line
 _RANKS = 4096
 _LAYERS = 3  # that loggers put in front of each other's lines
 ERROR, WAIT, BAR, OTHER = "error", "wait", "bar", "other"
 TROUBLE = regex(
     r"(?i)\w(?:error|exception)\b|\berrors?\b|\bfail(?:ed|ure|s)?\b|\btim(?:ed|e)[ -]?out\b|\bfatal\b|\babort|\bkilled\b|\bdied\b|\blost\b"
     r"|\bunreachable\b|\bno route to\b|= -1 E[A-Z]{3,16}\b|\brefused\b|\bcannot\b|\bunable\b|keyboardinterrupt|\bnot (?:found|enough|available|supported)\b|\bno such\b|\binvalid\b"
-    r"|\bundefined symbol\b|\bexceeds\b|\bsegmentation\b|\bsignal \(?\d|\bcorrupt|\bdenied\b|\bmismatch|\bdead\b|\bunhealthy\b|\bWARN\b|\breset b(?:y|egin)"
+    r"|\bundefined symbol\b|\bexceeds\b|\bsegmentation\b|\bsignal \(?\d|\boom_kill(?! 0)|\bcorrupt|\bdenied\b|\bmismatch|\bdead\b|\bunhealthy\b|\bWARN\b|\breset b(?:y|egin)"
 )
 _NO_TROUBLE = regex(
     r"(?i)\b(?:no|0|without|ignor\w{1,4}) (?:errors?|failures?|trouble)\b|error_?handling|errors?=(?:0|none)\b|(?:_|\b)timeout ?[=:]|if you believe"
@@ -48,7 +48,7 @@ _WORKER = regex(r"(TP|PP|DP|EP)(\d{1,5})")  # of an inference engine, by one coo
 _OF_SIZE = regex(r"\b[Rr]ank[ :=]{1,3}\d{1,6}(?:/| of | nranks )(\d{1,6})\b")
 #: What a program's line begins with that its reader does not need, where no layer of prefixes is known.
 _LOGGED = regex(
-    r"^\(\w{1,30}(?: \w{1,8}=\w{1,30}){0,3}\) |^\[[\d-]{10} [\d:.,]{8,15} [A-Z](?: \d{1,9}){1,2}\] |^(?:[\w.-]{1,80}:)?\d{1,9}:\d{1,9} \[-?\d{1,4}\] (?:[\w/.]{1,60}:\d{1,5} )?(?:(?:NCCL|CCOM) (?:INFO|WARN) )?|^\[ {0,6}\d{1,9}\.\d{6}\] |^(?:\[?\d{4}-\w{2,3}-\d\d[T ]?|\[?\d\d/\d\d/\d{4}-)[\d:.,+Z]{0,24}\]?[ |]{1,3}|^.{0,90}?\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b[\]:|\s-]{1,8}(?:[\d-]{4,10} [\d:.,]{8,15} )?(?:\[?[\w/.-]{1,60}\.(?:py|cc|cpp|h):\d{1,5}\]?:? )?"
+    r"^[EWIF] [\w/.]{1,80}:\d{1,5}\]? |^\(\w{1,30}(?: \w{1,8}=\w{1,30}){0,3}\) |^\[[\d-]{10} [\d:.,]{8,15} [A-Z](?: \d{1,9}){1,2}\] |^(?:[\w.-]{1,80}:)?\d{1,9}:\d{1,9} \[-?\d{1,4}\] (?:[\w/.]{1,60}:\d{1,5} )?(?:(?:NCCL|CCOM) (?:INFO|WARN) )?|^\[ {0,6}\d{1,9}\.\d{6}\] |^(?:\[?\d{4}-\w{2,3}-\d\d[T ]?|\[?\d\d/\d\d/\d{4}-)[\d:.,+Z]{0,24}\]?[ |]{1,3}|^.{0,90}?\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b[\]:|\s-]{1,8}(?:[\d-]{4,10} [\d:.,]{8,15} )?(?:\[?[\w/.-]{1,60}\.(?:py|cc|cpp|h):\d{1,5}\]?:? )?"
 )
 
 

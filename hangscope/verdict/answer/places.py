@@ -15,7 +15,7 @@ from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation
 
-_NOT_RETURNED = "The CPU thread has not returned from {}: it is inside the library, before or while the operation is handed to the GPU, and waits there for a lock, a helper thread or a peer."
+_SYNCHRONIZES = regex(r"Synchronize|Memcpy|StreamWait|EventQuery")
 _INSIDE = regex(r" inside (\w{3,48})")
 _SHOWN = 4  # places
 
@@ -52,7 +52,14 @@ def _alone(case: Case) -> Observation | None:
     )
     shows = f"the CPU thread of rank {rank} is in {call}{at}, at {where.stack[0].name}"
     text = f"two more stacks of rank {rank} with native frames, seconds apart, and one of another rank (py-spy dump --native): whether it moves, and where the others are"
-    return Observation(shows, _NOT_RETURNED.format(call), Collect((rank,), "stack", text))
+    return Observation(shows, _not_returned(call), Collect((rank,), "stack", text))
+
+
+def _not_returned(call: str) -> str:
+    """Return what it means that a thread is in a call of a library."""
+    if _SYNCHRONIZES.search(call):
+        return f"The CPU thread waits in {call} until the GPU has done what was queued: a kernel there does not end, which is often a collective that waits for a peer."
+    return f"The CPU thread has not returned from {call}: it is inside the library, before or while the operation is handed to the GPU, and waits there for a lock, a helper thread or a peer."
 
 
 def of_no_rank(case: Case) -> Observation | None:
@@ -63,7 +70,7 @@ def of_no_rank(case: Case) -> Observation | None:
     place = notes[0].message.partition(STANDS)[2]
     means = "Nothing says which rank this is, and one stack does not tell whether it waits for the others or they for it."
     if (api := _INSIDE.search(place)) is not None:
-        means = f"{_NOT_RETURNED.format(api[1])} Nothing says which rank this is, or whether the others are at the same place."
+        means = f"{_not_returned(api[1])} Nothing says which rank this is, or whether the others are at the same place."
     text = "the stacks of the other ranks at the same time (py-spy dump --native --pid PID), each below a line like `=== rank 3 ===`: whoever is somewhere else is the one to look at"
     return Observation(
         f"the main thread of the process that is shown is at {place}", means, Collect((), "stack", text)

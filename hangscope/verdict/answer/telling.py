@@ -89,6 +89,7 @@ def main(case: Case) -> Observation | None:
     parts += [_said(other)] if other is not None else []
     parts += [_said(wait)] if wait is not None and other is None else []
     topic = about[id(first)] if first is not None else topic_of(wait.text if wait is not None else "")
+    topic = topic or (about[id(other)] if other is not None else None)
     shows = "; ".join(parts)
     if topic is None:
         return Observation(shows) if first is not None else Observation(f"it is still waiting: {shows}")
