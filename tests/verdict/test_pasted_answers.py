@@ -98,3 +98,55 @@ def test_who_waits_in_a_monitored_barrier_names_the_rank_that_leads_it(tmp_path:
     verdict = judged(tmp_path, text)
     assert verdict.suspect_ranks == (0,) and verdict.culprit_ranks == ()
     assert "waited 21600 s (6 hours) for rank 0" in verdict.explanation and "4:21:40" in verdict.explanation
+
+
+def test_ranks_that_no_tensor_is_ready_on_are_missing_where_the_size_is_stated(tmp_path: Path) -> None:
+    tensors = ", ".join(f"allreduce.{name} [ready ranks: 0, 1, 4, 5]" for name in ("fc.weight", "fc.bias"))
+    head = "WARNING: One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more than 60 seconds.\n"
+    verdict = judged(tmp_path, f"$ horovodrun -np 6 python fit.py\n{head}Stalled ops: {tensors}\n")
+    assert verdict.suspect_ranks == (2, 3) and "ranks 2-3 have not submitted" in verdict.explanation
+
+
+def test_a_native_stack_says_which_call_of_the_library_has_not_returned(tmp_path: Path) -> None:
+    frames = (
+        "ncclLocalOpAppend (libnccl.so.2)",
+        "ncclGroupEndInternal (libnccl.so.2)",
+        "ncclAllReduce (libnccl.so.2)",
+        "all_reduce (torch/distributed/distributed_c10d.py:4521)",
+        "step (moe.py:85)",
+    )
+    text = (
+        "$ py-spy dump --native --pid 41   # rank 9\nProcess 41: python moe.py\n\n"
+        + 'Thread 41 (active): "MainThread"\n'
+    )
+    explanation = judged(tmp_path, text + "".join(f"    {frame}\n" for frame in frames)).explanation
+    assert "rank 9 is in ncclAllReduce" in explanation and "has not returned" in explanation
+
+
+def test_a_server_with_failed_requests_and_a_queue_is_not_calm(tmp_path: Path) -> None:
+    text = (
+        "[2025-10-08 11:07:32 TP0] cache transfer of request 7 failed: peer might be dead\n"
+        "[2025-10-08 11:07:40 TP0] Decode batch. #running-req: 1, #token: 4, #transfer-req: 22, gen throughput (token/s): 0.06\n"
+    )
+    assert "peer might be dead" in judged(tmp_path, text).explanation
+
+
+def test_the_worker_that_did_not_print_a_line_is_told(tmp_path: Path) -> None:
+    lines = [
+        f"(Worker_TP{n} pid=90{n}) INFO 09-03 14:22:3{n} [loader.py:262] Loading weights took 2{n}.10 seconds"
+        for n in (0, 1, 3)
+    ]
+    lines.append(
+        "(EngineCore_0 pid=900) INFO 09-03 14:24:31 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds."
+    )
+    assert (
+        "rank 2, by number among them, is not in this text" in judged(tmp_path, "\n".join(lines)).explanation
+    )
+
+
+def test_busy_and_idle_gpus_of_a_description_are_compared(tmp_path: Path) -> None:
+    explanation = judged(
+        tmp_path,
+        "Validation DataLoader 0:   0%|          | 0/40 [00:00<?, ?it/s]\nIt hangs here. GPU 0 is at 100%, GPU 1 at 0%.\n",
+    ).explanation
+    assert "The process on GPU 1 is in none" in explanation

@@ -35,6 +35,7 @@ _SHOWN = 160
 _EXAMINES = regex(
     r"^(?:[\w@.:~/()-]{0,60}[$#] )(?:sudo )?(?:strace|py-spy|gdb|pstack|nvidia-smi|rocm-smi|npu-smi|dmesg|ps|top|kubectl|squeue|sacct|scontrol|ray|ibstat|ibv_\w+|journalctl|lsof|ss)\b"
 )
+_ALIKE = str.maketrans("12345678", "99999999")
 _PROSE = 8  # words
 _SENTENCE = regex(r"[a-z]{2}[.,!?;](?: |$)")
 _CJK = regex(r"[\u4e00-\u9fff]{4}")
@@ -63,7 +64,7 @@ _NODES = regex(
     r"(?i)--n?nodes[ =](\d{1,6})(?![:\d])|\bsrun (?:-\w+ )?-N ?(\d{1,6})\b|\btrainer\.num_nodes=(\d{1,6})\b|(?<!-)\bnnodes=(\d{1,6})(?![:\d])"
 )
 _LOGGED = regex(
-    r"\b(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|NCCL)\b|\d\d:\d\d:\d\d|^\[[EWIF] ?\d|\d%\||\w(?:Error|Exception)\b|^\([A-Za-z]\w{0,60} pid=|\[rank\d|^export \w"
+    r"\b(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|NCCL)\b|\d\d:\d\d:\d\d|^\[[EWIF] ?\d|\d%\||\w(?:Error|Exception)\b|^\([A-Za-z]\w{0,60} pid=|\[rank\d|^export \w|ProcessGroup[A-Z]"
 )
 #: What somebody pasted beside the log, which nobody needs to be asked for.
 _EXHIBITS = {
@@ -149,28 +150,55 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
     if not lines:
         return None
     last, stage, stage_line = lines[-1], "", ""
-    told = [text for _, text in lines if _of_a_reporter(text)]
-    for _, text in lines:
-        found = _stage(text) if text not in told else None
-        if found is not None and found.name == _STEPS and stage in _BETWEEN:
-            continue  # what goes on between steps, of which a bar is printed on
-        if found is not None and not _NOISE.search(text):
-            stage, stage_line = found.name, "" if TROUBLE.search(text) else quote(text, _SHOWN)
-    written = [(n, text) for n, text in lines if not _NOISE.search(text)]
+    shapes: dict[str, _Shape] = {}
+    told, written, ours, telling = (
+        list[str](),
+        list[tuple[int, str]](),
+        list[tuple[int, str]](),
+        list[tuple[int, str]](),
+    )
+    for number, text in lines:
+        form = text.translate(_ALIKE)
+        shape = shapes.get(form) or shapes.setdefault(form, _shape(text))
+        if not shape.noise:
+            written.append((number, text))
+            ours += [] if shape.reported else [(number, text)]
+            telling += [(number, text)] if shape.trouble and not shape.reported else []
+        if shape.reported:
+            told.append(text)
+        elif (
+            shape.stage is not None
+            and not shape.noise
+            and not (shape.stage.name == _STEPS and stage in _BETWEEN)
+        ):
+            stage, stage_line = shape.stage.name, "" if shape.trouble else quote(text, _SHOWN)
     complaint = quote(" ".join(told), _SHOWN)
-    ours = [(n, text) for n, text in written if text not in told]
-    telling = [(n, text) for n, text in ours if TROUBLE.search(text)]
+    counted = [(match, text) for _, text in ours if (match := _COUNT.search(text))]
     number, text = (telling or ours or written or [last])[-1]
     line = Line(file, number, text, text)
     logged = bool(telling) or any(_LOGGED.search(text) or _EXAMINES.match(text) for _, text in ours)
     sizes = tuple(sorted({n for n in _sizes(lines) if 1 < n <= MAX_RANKS}))
     return line.event(
         Excerpt, stage=stage, stage_line=stage_line, sizes=sizes, complaint=complaint, logged=logged,
-        broken=_broken([text for _, text in ours]), moves=_moves([text for _, text in ours]), pace=_pace([text for _, text in ours]),
+        broken=_broken([text for _, text in ours]), moves=_moves(counted, ours[-1:]), pace=_pace(counted),
         exhibits=tuple(name for name, shape in _EXHIBITS.items() if sum(bool(shape.search(text)) for _, text in lines) > 1),
         versions=tuple((m[1], m[2]) for _, text in lines if (m := _VERSION.match(text.strip()))), groups=line_groups(ours, _NOISE),
         sides=sides([text for _, text in lines]), kernel_wait=_kernel_wait([text for _, text in lines]),
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What holds for all lines of one form, which are alike but for their digits other than 0: it is looked at once."""
+
+    stage: Stage | None
+    noise: bool
+    trouble: bool
+    reported: bool
+
+
+def _shape(text: str) -> _Shape:
+    return _Shape(_stage(text), bool(_NOISE.search(text)), bool(TROUBLE.search(text)), _of_a_reporter(text))
 
 
 def _of_a_reporter(text: str) -> bool:
@@ -217,23 +245,19 @@ def _broken(lines: Sequence[str]) -> str:
     return f"'{behind[0][:80]}' came {len(behind)} times after '{runs[-1][:80]}', and not after the last one ({last[:80]})"
 
 
-def _moves(lines: Sequence[str]) -> str:
+def _moves(counted: Sequence[tuple[re.Match[str], str]], last_line: Sequence[tuple[int, str]]) -> str:
     """Return `911/5000 to 912/5000` where the last line counts and an earlier one of its form counts less; else nothing."""
-    counted = [(match, _form(text)) for text in lines if (match := _COUNT.search(text))]
-    if not counted or not _COUNT.search(lines[-1]):
+    if not counted or counted[-1][1] != last_line[0][1]:
         return ""
-    last, form = counted[-1]
-    alike = [match for match, other in counted[:-1] if other == form and _number(match) < _number(last)]
+    told = [(match, _form(text)) for match, text in (*counted[:-1][-_TURNS_LOOKED_AT:], counted[-1])]
+    last, form = told[-1]
+    alike = [match for match, other in told[:-1] if other == form and _number(match) < _number(last)]
     return " ".join(f"{alike[0][0]} to {last[0]}".split()) if alike else ""
 
 
-def _pace(lines: Sequence[str]) -> str:
+def _pace(counted: Sequence[tuple[re.Match[str], str]]) -> str:
     """Return since which count steps take at least twice as long, as `4.9 times slower since step 120: 9.77 s, then 48.37 s per step`."""
-    told = [
-        (count[0], _seconds(rate))
-        for text in lines
-        if (count := _COUNT.search(text)) and (rate := _RATE.search(text))
-    ]
+    told = [(count[0], _seconds(rate)) for count, text in counted if (rate := _RATE.search(text))]
     if len(told) < _RATES or not (before := min(seconds for _, seconds in told[:2])):
         return ""
     after = told[-1][1]

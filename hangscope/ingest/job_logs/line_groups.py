@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 
-from hangscope.ingest.job_logs.engines import process_of
 from hangscope.ingest.job_logs.own_rank import by_itself
 from hangscope.ingest.job_logs.progress import LOADS
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
@@ -22,7 +21,8 @@ from hangscope.model.regex import regex
 
 _KEPT = 24  # groups
 _SHOWN = 320  # characters of a line
-_RANKS = 4096
+_READ = 64  # lines that differ in digits alone
+_AS_ZERO = str.maketrans("123456789", "000000000")
 _LAYERS = 3  # that loggers put in front of each other's lines
 ERROR, WAIT, BAR, OTHER = "error", "wait", "bar", "other"
 TROUBLE = regex(
@@ -44,7 +44,6 @@ _WORD_WITH_DIGIT = regex(r"[\w.:]*\d[\w.:]*|\(nil\)")
 _BLANKS = regex(r"\s{2,}")
 _OF_RANK = regex(r"\b[Rr]ank(?:[ :=]{1,3}|\[)(\d{1,6})\b")
 _CLOCK, _HEAD = regex(r"\b(\d\d):(\d\d):(\d\d)\b"), 70
-_WORKER = regex(r"(TP|PP|DP|EP)(\d{1,5})")  # of an inference engine, by one coordinate
 _OF_SIZE = regex(r"\b[Rr]ank[ :=]{1,3}\d{1,6}(?:/| of | nranks )(\d{1,6})\b")
 #: What a program's line begins with that its reader does not need, where no layer of prefixes is known.
 _LOGGED = regex(
@@ -56,8 +55,7 @@ _LOGGED = regex(
 class LineGroup:
     """Lines that are alike but for their numbers: `text` is the last one and `first` the first one, without what a logger puts in front.
 
-    `kind` is error, wait, bar (a progress bar that counts no steps) or other; `ranks` printed them, of `size` where they state it. `unit`: they are the workers of an
-    engine by that coordinate (TP), and no ranks. `began` and `ended` are seconds since 1 January.
+    `kind` is error, wait, bar (a progress bar that counts no steps) or other; `ranks` printed them, of `size` where they state it. `began` and `ended` are seconds since 1 January.
     """
 
     kind: str
@@ -69,7 +67,6 @@ class LineGroup:
     size: int | None = None
     began: float | None = None
     ended: float | None = None
-    unit: str = ""
 
 
 @dataclass(slots=True)
@@ -82,25 +79,31 @@ class _Open:
     size: int | None = None
     began: float | None = None
     ended: float | None = None
-    unit: str = ""
 
 
 def line_groups(lines: Iterable[tuple[int, str]], noise: re.Pattern[str]) -> tuple[LineGroup, ...]:
-    """Return the groups of lines (number, text) in the order of their first lines: errors, waits and bars, and what several ranks printed."""
+    """Return the groups of lines (number, text) in the order of their first lines: errors, waits and bars, and what several ranks printed.
+
+    Of lines that differ in digits alone the first few and the last are read.
+    """
     found: dict[tuple[str, str], _Open] = {}
+    alike: dict[str, list[tuple[int, str]]] = {}
     for number, raw in lines:
-        for bar in (b for b in _BAR.finditer(raw) if LOADS.search(b["label"])):
-            _add(
-                found,
-                BAR,
-                bar["label"].strip(),
-                Line("", number, f"{bar['label'].strip()}: {bar['state']}", raw),
-            )
-            raw = raw[bar.end() :] if raw[bar.end() :].strip() else ""
-        if raw and not noise.search(raw):
+        for bar in (b for b in _BAR.finditer(raw) if LOADS.search(b["label"])) if "%|" in raw else ():
+            label = bar["label"].strip()
+            _add(found, BAR, label, Line("", number, f"{label}: {bar['state']}", raw))
+            raw = raw[bar.end() :]
+        if raw.strip():
+            alike.setdefault(raw.translate(_AS_ZERO), []).append((number, raw))
+    for same in alike.values():
+        first = by_itself(strip_prefix(same[0][1], same[0][0]))
+        kind = _kind(first.text)
+        if noise.search(same[0][1]) or (kind == OTHER and _rank(first) is None):
+            continue
+        for number, raw in same if len(same) <= _READ else [*same[: _READ - 1], same[-1]]:
             line = by_itself(strip_prefix(raw, number))
-            kind = _kind(line.text)
-            _add(found, kind, _WORD_WITH_DIGIT.sub("#", line.text), line)
+            group = _add(found, kind, _WORD_WITH_DIGIT.sub("#", line.text), line)
+        group.numbers += [number for number, _ in same[_READ:]]
     kept = [g for g in found.values() if g.kind != OTHER or len(g.ranks) > 1]
     return tuple(_closed(g) for g in _chosen(kept))
 
@@ -111,22 +114,25 @@ def _kind(text: str) -> str:
     return WAIT if _WAITS.search(text) else OTHER
 
 
-def _add(found: dict[tuple[str, str], _Open], kind: str, form: str, line: Line) -> None:
-    group = found.setdefault((kind, form), _Open(kind, plain(line.text)))
-    group.text = plain(line.text)
+def _add(found: dict[tuple[str, str], _Open], kind: str, form: str, line: Line) -> _Open:
+    text = plain(line.text)
+    group = found.setdefault((kind, form), _Open(kind, text))
+    group.text = text
     group.numbers.append(line.number)
-    ranks = _OF_RANK.findall(line.text)
-    rank = line.rank if line.rank is not None else int(ranks[0]) if len(ranks) == 1 else None
-    worker = _WORKER.fullmatch(process_of(line.raw) or "") if rank is None else None
-    if worker is not None:
-        rank, group.unit = int(worker[2]), worker[1]
-    if rank is not None and len(group.ranks) < _RANKS:
+    if (rank := _rank(line)) is not None:
         group.ranks.add(rank)
     if size := _OF_SIZE.search(line.text):
         group.size = int(size[1])
     stamp = _moment(line)
     group.began = stamp if group.began is None else group.began
     group.ended = stamp if stamp is not None else group.ended
+    return group
+
+
+def _rank(line: Line) -> int | None:
+    """Return who printed a line, or the only rank that it speaks of."""
+    told = _OF_RANK.findall(line.text) if line.rank is None else ()
+    return int(told[0]) if len(told) == 1 else line.rank
 
 
 def _moment(line: Line) -> float | None:
@@ -150,7 +156,7 @@ def _closed(group: _Open) -> LineGroup:
     numbers = group.numbers if len(group.numbers) <= _KEPT else [group.numbers[0], group.numbers[-1]]
     return LineGroup(
         group.kind, group.text, group.first, tuple(numbers), len(group.numbers), tuple(sorted(group.ranks)),
-        group.size, group.began, group.ended, group.unit,
+        group.size, group.began, group.ended,
     )  # fmt: skip
 
 

@@ -97,7 +97,8 @@ class StoreUnreachable(GroupEvent, same_by=("store_host", "port", "what")):
     forms = (
         says("client socket has timed out after", read=_unreachable),
         says(r"connect\(\) timed out\. Original timeout", read=_unreachable),  # up to torch 1.11
-        says("client socket has failed to connect to", read=_unreachable),
+        # Windows: 10049 (WSAEADDRNOTAVAIL) is printed of an address that is tried first, in jobs that go on as well
+        says("client socket has failed to connect to(?!.{0,300}system error: 10049)", read=_unreachable),
         says("Gloo connectFullMesh failed", read=_unreachable, what="peer"),
         # gloo/transport/tcp/pair.cc: the line below it
         says(r"connecting: SO_ERROR: [\w ]{3,60}, remote=\[", read=_unreachable, what="peer"),

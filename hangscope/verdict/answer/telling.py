@@ -29,7 +29,6 @@ else:  # the same parser, before it was part of Python
 PROGRAM = "program"  # the topic of errors whose tracebacks say more
 _QUOTED = 150  # characters of a line
 _MOST = 2  # lines that are added to another answer
-_NAMED = 8  # workers
 _FEW_WORDS = 40  # characters of a line by which it is known again
 _FEW = 2  # times that are not worth a word
 _LONG = 30  # seconds between the first and the last of lines that are alike
@@ -105,7 +104,7 @@ def _weight(topic: Topic | None) -> int:
 
 def _said(group: LineGroup) -> str:
     """Return a line with who printed it, how often, and from when to when."""
-    whose = f" of {ranks_phrase(group.ranks)}" if group.ranks and not group.unit else ""
+    whose = f" of {ranks_phrase(group.ranks)}" if group.ranks else ""
     return f"'{_short(group.text, _QUOTED)}'{whose}{often(group)}"
 
 
@@ -130,8 +129,7 @@ def often(group: LineGroup) -> str:
 
 def roll(case: Case, told: str) -> str:
     """Return, beside what is told, which ranks printed the last line that several did, and which of them did not, in a sentence; empty where none did."""
-    found = [g for _, g in groups(case, OTHER, WAIT, ERROR) if len(g.ranks) > 1]
-    called = [g for g in found if g.unit == found[-1].unit]
+    called = [g for _, g in groups(case, OTHER, WAIT, ERROR) if len(g.ranks) > 1]
     if not called:
         return ""
     sizes = [g.size for g in called if g.size] + [
@@ -142,8 +140,6 @@ def roll(case: Case, told: str) -> str:
     silent = sorted(heard - set(last.ranks))
     gaps = sorted(set(range(max(heard))) - heard)
     absent = others_of(size, heard)
-    if last.unit:
-        return _workers(called, last)
     whose = ranks_phrase(last.ranks) + (f" of {size}" if size else "")
     what = "that" if _short(last.text, _QUOTED) in told else f"'{_short(last.text, 80)}'"
     text = f"{whose} printed {what}"
@@ -156,14 +152,6 @@ def roll(case: Case, told: str) -> str:
             f"{text}; {ranks_phrase(gaps)}, by number among them, {agree(gaps, 'is', 'are')} not in this text"
         )
     return f"{text}, so none of the {size} is missing at that point" if size and len(heard) == size else ""
-
-
-def _workers(called: Sequence[LineGroup], last: LineGroup) -> str:
-    """Return which workers of an engine printed a line, and which number among them did not."""
-    heard = {n for g in called for n in g.ranks}
-    absent = sorted(set(range(max(heard))) - set(last.ranks))
-    names = [", ".join(f"{last.unit}{n}" for n in numbers[:_NAMED]) for numbers in (last.ranks, absent)]
-    return f"{names[0]} printed '{_short(last.text, 80)}'" + (f"; {names[1]} did not" if absent else "")
 
 
 def unsaid(case: Case, told: str, lines: Collection[tuple[str, int]]) -> Iterator[str]:
@@ -187,9 +175,13 @@ def unsaid(case: Case, told: str, lines: Collection[tuple[str, int]]) -> Iterato
         else:
             yield f"the text also has {_said(group)}"
     if complaint := next((e.complaint for e in case.statements.all(Excerpt) if e.complaint), ""):
-        quoted = any(complaint[:_FEW_WORDS] in e.text for e in trouble(case))
+        quoted = any(_squeezed(complaint)[:_FEW_WORDS] in _squeezed(e.text) for e in trouble(case))
         if complaint[:_FEW_WORDS] not in told and not quoted:
             yield f"the reporter writes: '{_short(complaint, _QUOTED)}'"
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
 
 
 def cause(case: Case) -> Topic | None:

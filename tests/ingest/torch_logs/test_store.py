@@ -115,3 +115,12 @@ def test_group_local_ranks_are_kept_apart() -> None:
         "a",
     )
     assert [(e.rank, e.group_rank) for e in reading.events if e.kind.startswith("ddp_")] == [(6, 2), (6, 2)]
+
+
+def test_an_address_that_windows_tries_in_vain_is_no_unreachable_store() -> None:
+    line = "[W socket.cpp:663] [c10d] The client socket has failed to connect to [PC]:29500 (system error: {0} - The requested address is not valid in its context.)."
+    found = [read_log(io.BytesIO(line.format(code).encode()), "log").events for code in (10049, 10061)]
+    assert [[e.kind for e in events if e.kind == "store_unreachable"] for events in found] == [
+        [],
+        ["store_unreachable"],
+    ]
