@@ -177,7 +177,7 @@ def _described(case: Case) -> list[GpuUse]:
     """Return how busy GPUs are by what the reporter writes: `GPU 0 is at 100%, GPU 1 at 0%`."""
     told = case.statements.all(Excerpt)
     return [
-        GpuUse(e.file, e.line, e.complaint, gpu=int(m[1]), percent=int(m[2]), mib=0)
+        GpuUse(e.file, e.line, e.complaint, gpu=int(m[1]), percent=int(m[2]))
         for e in told
         for m in _USED.finditer(e.complaint)
     ]
