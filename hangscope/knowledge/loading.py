@@ -13,7 +13,6 @@ implies = "barrier"
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.resources import files
@@ -23,11 +22,7 @@ from typing import Any
 from hangscope.errors import Note
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.knowledge.rule import CALLS, HANDLER, STAGES, FramePattern, Rule
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # the same parser, before it was part of Python
-    import tomli as tomllib
+from hangscope.model.tables import tomllib
 
 MAX_FILE = 1 << 20
 _LISTS = ("frames", "op", "group", "log", "cause", "advice")

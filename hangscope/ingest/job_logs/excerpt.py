@@ -10,10 +10,8 @@ The words of the stages are data, in knowledge/stages/stages.toml. Longer texts 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib.resources import files
 from itertools import pairwise
 
 from hangscope.ingest.job_logs.line_groups import TROUBLE, LineGroup, line_groups
@@ -23,11 +21,7 @@ from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # the same parser, before it was part of Python
-    import tomli as tomllib
+from hangscope.model.tables import entries
 
 _MOST = 1 << 15  # bytes of a text that is read so
 _CUT = 600  # characters of a line that are looked at
@@ -134,10 +128,9 @@ class Excerpt(Event, by_launcher=True, calm=True):
 @cache
 def stages() -> tuple[Stage, ...]:
     """Return the stages in the order of a job's life."""
-    text = (files("hangscope") / "knowledge" / "stages" / "stages.toml").read_text(encoding="utf-8")
     return tuple(
         Stage(s["name"], tuple(map(regex, s["words"])), s["phrase"], s["collect"], s["what"])
-        for s in tomllib.loads(text)["stage"]
+        for s in entries("stages/stages.toml", "stage")
     )
 
 

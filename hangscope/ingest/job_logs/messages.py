@@ -9,11 +9,9 @@ the blanks of the sentence in `says`; `rank`, `victim_pid` and `host` also name 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from hangscope.ingest.job_logs.engines import process_of
@@ -24,11 +22,7 @@ from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # the same parser, before it was part of Python
-    import tomli as tomllib
+from hangscope.model.tables import entries
 
 _LONGEST = 120
 _OF_THE_LINE = frozenset({"literal", "pattern", "example"})  # what finds it, and one line that it finds
@@ -110,9 +104,7 @@ def _forms() -> tuple[tuple[str, re.Pattern[str], Known], ...]:
 
 @cache
 def _entries() -> tuple[dict[str, Any], ...]:
-    folder = files("hangscope") / "knowledge" / "messages"
-    paths = sorted((path for path in folder.iterdir() if path.name.endswith(".toml")), key=lambda p: p.name)
-    return tuple(e for path in paths for e in tomllib.loads(path.read_text(encoding="utf-8"))["message"])
+    return tuple(entries("messages", "message"))
 
 
 def _known(entry: Mapping[str, Any]) -> Known:

@@ -6,10 +6,8 @@ It is the answer where nothing else is, and adds what is still unsaid to any oth
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
-from importlib.resources import files
 
 from hangscope.causes.case import Case
 from hangscope.ingest.job_logs.excerpt import Excerpt
@@ -18,13 +16,9 @@ from hangscope.model.conclusion import Collect
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.model.regex import regex
+from hangscope.model.tables import entries
 from hangscope.verdict.answer.observation import Observation, clock, lasted, others_of
 from hangscope.verdict.status import trouble
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:  # the same parser, before it was part of Python
-    import tomli as tomllib
 
 PROGRAM = "program"  # the topic of errors whose tracebacks say more
 _QUOTED = 150  # characters of a line
@@ -57,8 +51,7 @@ class Topic:
 @cache
 def topics() -> tuple[Topic, ...]:
     """Return the topics, causes first."""
-    text = (files("hangscope") / "knowledge" / "stages" / "topics.toml").read_text(encoding="utf-8")
-    return tuple(Topic(**{**t, "words": regex(t["words"])}) for t in tomllib.loads(text)["topic"])
+    return tuple(Topic(**{**t, "words": regex(t["words"])}) for t in entries("stages/topics.toml", "topic"))
 
 
 def topic_of(text: str) -> Topic | None:
