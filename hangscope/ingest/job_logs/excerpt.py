@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 
-from hangscope.ingest.job_logs.line_groups import TROUBLE, LineGroup, line_groups
+from hangscope.ingest.job_logs.line_groups import LineGroup, line_groups, tells_of_trouble
 from hangscope.ingest.job_logs.sections import Side, sides
 from hangscope.ingest.lines.prefixes import Line, clean, quote
 from hangscope.ingest.recorder.members import MAX_RANKS
@@ -80,7 +80,7 @@ _WAITS_ANYHOW = regex(
 _SLOWER, _RATES = 2.0, 4
 #: What a reporter writes of a job that stands.
 _COMPLAINS = regex(
-    r"(?i)\b(?:hangs?|hanging|hung|stuck|fr[eo]ezes?|froze|frozen|stall(?:s|ed)|deadlock|unresponsive|please help|any (?:idea|help|thoughts)|nothing (?:for|happens|else|more|moves|after)|no (?:more )?(?:output|progress|response)|forever|never (?:returns|finishes|ends|starts|comes back|gets? past|completes))\b|\?$|卡住|卡在|一直卡|不动"
+    r"(?i)\b(?:hangs?|hanging|hung|stuck|fr[eo]ezes?|froze|frozen|stall(?:s|ed)|deadlock|unresponsive|please help|any (?:idea|help|thoughts)|nothing (?:for|happens|else|more|moves|after)|no (?:more )?(?:output|progress|response)|forever|(?:stops?|stopped) (?:here|there)|never (?:returns|finishes|ends|starts|comes back|gets? past|completes))\b|\?$|卡住|卡在|一直卡|不动"
 )
 _NOISE = regex(
     r"^(?:frame #\d|\s*at |#\d|\s*File \"|\s*$|[-=*~^_+|\s]+$|\s{0,4}[|+].{0,300}[|+]\s{0,4}$|\.{2,}$|Extension modules:|```)|(?i:warnings?\.warn|deprecat)"
@@ -191,7 +191,7 @@ class _Shape:
 
 
 def _shape(text: str) -> _Shape:
-    return _Shape(_stage(text), bool(_NOISE.search(text)), bool(TROUBLE.search(text)), _of_a_reporter(text))
+    return _Shape(_stage(text), bool(_NOISE.search(text)), tells_of_trouble(text), _of_a_reporter(text))
 
 
 def _of_a_reporter(text: str) -> bool:
@@ -203,11 +203,6 @@ def _of_a_reporter(text: str) -> bool:
     return (bool(_COMPLAINS.search(text)) and (bool(prose) or _stage(text) is None)) or bool(
         _CJK.search(text)
     )
-
-
-def tells_of_trouble(text: str) -> bool:
-    """Return whether a line's words tell of an error, a timeout or an end."""
-    return TROUBLE.search(text) is not None
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, str]]:

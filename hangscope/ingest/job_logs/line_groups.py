@@ -25,14 +25,16 @@ _READ = 64  # lines that differ in digits alone
 _AS_ZERO = str.maketrans("123456789", "000000000")
 _LAYERS = 3  # that loggers put in front of each other's lines
 ERROR, WAIT, BAR, OTHER = "error", "wait", "bar", "other"
-TROUBLE = regex(
+_TROUBLE = regex(
     r"(?i)\w(?:error|exception)\b|\berrors?\b|\bfail(?:ed|ure|s)?\b|\btim(?:ed|e)[ -]?out\b|\bfatal\b|\babort|\bkilled\b|\bdied\b|\blost\b"
     r"|\bunreachable\b|\bno route to\b|= -1 E[A-Z]{3,16}\b|\brefused\b|\bcannot\b|\bunable\b|keyboardinterrupt|\bnot (?:found|enough|available|supported)\b|\bno such\b|\binvalid\b"
     r"|\bundefined symbol\b|\bexceeds\b|\bsegmentation\b|\bsignal \(?\d|\boom_kill(?! 0)|\bcorrupt|\bdenied\b|\bmismatch|\bdead\b|\bunhealthy\b|\bWARN\b|\breset b(?:y|egin)"
 )
 _NO_TROUBLE = regex(
     r"(?i)\b(?:no|0|without|ignor\w{1,4}) (?:errors?|failures?|trouble)\b|error_?handling|errors?=(?:0|none)\b|(?:_|\b)timeout ?[=:]|if you believe"
-    r"|may now hang|^\s*raise\b|Setting OMP_NUM_THREADS|leaked semaphore|exception raised from|FutureWarning|DeprecationWarning"
+    r"|may now hang|^\s*raise\b|NCCL INFO|already been registered|to avoid deadlocks|errno: 97\b|error: 10049\b|destroy_process_group|find_unused_parameters"
+    r"|\b(?:apex|flash[-_ ]?attn|triton|xformers|tensorrt|bitsandbytes|numba|tensorboard|libnuma|cuda drivers?)\b.{0,60}\bnot (?:be )?(?:found|available|installed|supported|find)|could not find cuda|no module named"
+    r"|Setting OMP_NUM_THREADS|leaked semaphore|exception raised from|FutureWarning|DeprecationWarning"
 )
 _WAITS = regex(
     r"(?i)\b(?:wait(?:s|ing|ed)?|retry(?:ing)?|not (?:yet )?ready|still (?:not|pending|running)|pending|queued?)\b"
@@ -97,7 +99,7 @@ def line_groups(lines: Iterable[tuple[int, str]], noise: re.Pattern[str]) -> tup
             alike.setdefault(raw.translate(_AS_ZERO), []).append((number, raw))
     for same in alike.values():
         first = by_itself(strip_prefix(same[0][1], same[0][0]))
-        kind = _kind(first.text)
+        kind = _kind(first.text, first.raw)
         if noise.search(same[0][1]) or (kind == OTHER and _rank(first) is None):
             continue
         for number, raw in same if len(same) <= _READ else [*same[: _READ - 1], same[-1]]:
@@ -108,8 +110,13 @@ def line_groups(lines: Iterable[tuple[int, str]], noise: re.Pattern[str]) -> tup
     return tuple(_closed(g) for g in _chosen(kept))
 
 
-def _kind(text: str) -> str:
-    if TROUBLE.search(text) and not _NO_TROUBLE.search(text):
+def tells_of_trouble(text: str) -> bool:
+    """Return whether a line's words tell of an error, a timeout or an end, and not of what healthy jobs print as well."""
+    return _TROUBLE.search(text) is not None and _NO_TROUBLE.search(text) is None
+
+
+def _kind(text: str, raw: str) -> str:
+    if tells_of_trouble(text) and not _NO_TROUBLE.search(raw):
         return ERROR
     return WAIT if _WAITS.search(text) else OTHER
 

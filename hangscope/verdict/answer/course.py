@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hangscope.causes.case import Case
-from hangscope.ingest.job_logs.excerpt import Excerpt, Stage, stages, tells_of_trouble
+from hangscope.ingest.job_logs.excerpt import Excerpt, Stage, stages
 from hangscope.ingest.job_logs.faults import NoProgress
+from hangscope.ingest.job_logs.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.messages import Message, Notice
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.traceback import RankException
