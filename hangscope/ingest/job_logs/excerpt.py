@@ -78,6 +78,11 @@ _WAITS_ANYHOW = regex(
     r"_{0,3}(?:schedule|mutex|rwsem|down_|io_schedule|wait_|bit_wait|out_of_line|rt_mutex|futex|x64_sys|do_syscall|entry_|ret_from|kthread|prepare_to)"
 )
 _SLOWER, _RATES = 2.0, 4
+#: `    forward-backward .....: (812.11, 4120.50)`, the least and the most of all ranks (megatron/core/timers.py)
+_TIMER, _WORTH = (
+    regex(r"^\s{1,8}([\w-]{3,60}) \.{2,80}: \((\d{1,9}\.\d{1,4}), (\d{1,9}\.\d{1,4})\)"),
+    100,
+)  # ms
 #: What a reporter writes of a job that stands.
 _COMPLAINS = regex(
     r"(?i)\b(?:hangs?|hanging|hung|stuck|fr[eo]ezes?|froze|frozen|stall(?:s|ed)|deadlock|unresponsive|please help|any (?:idea|help|thoughts)|nothing (?:for|happens|else|more|moves|after)|no (?:more )?(?:output|progress|response)|forever|(?:stops?|stopped) (?:here|there)|never (?:returns|finishes|ends|starts|comes back|gets? past|completes))\b|\?$|卡住|卡在|一直卡|不动"
@@ -105,7 +110,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `stage` is the last one that it shows, `stage_line` the line that shows it, unless it is an error. `sizes` are the numbers of ranks that it states for
     the whole job. `complaint`: a line of a reporter's that says that it hangs. `logged`: some lines are a program's, or tell of a failure.
     `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count
-    of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer. `exhibits`: what else was pasted, such as a
+    of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together. `kernel_wait`: the function that a trace of the kernel waits in.
     """
@@ -173,7 +178,7 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
     sizes = tuple(sorted({n for n in _sizes(lines) if 1 < n <= MAX_RANKS}))
     return line.event(
         Excerpt, stage=stage, stage_line=stage_line, sizes=sizes, complaint=complaint, logged=logged,
-        broken=_broken([text for _, text in ours]), moves=_moves(counted, ours[-1:]), pace=_pace(counted),
+        broken=_broken([text for _, text in ours]), moves=_moves(counted, ours[-1:]), pace=_pace(counted) or _spread(ours),
         exhibits=tuple(name for name, shape in _EXHIBITS.items() if sum(bool(shape.search(text)) for _, text in lines) > 1),
         versions=tuple((m[1], m[2]) for _, text in lines if (m := _VERSION.match(text.strip()))), groups=line_groups(ours, _NOISE),
         sides=sides([text for _, text in lines]), kernel_wait=_kernel_wait([text for _, text in lines]),
@@ -253,6 +258,15 @@ def _pace(counted: Sequence[tuple[re.Match[str], str]]) -> str:
         return ""
     since = next(label for label, seconds in told if seconds > (before * after) ** 0.5)
     return f"{after / before:.2g} times slower since {' '.join(since.split())}: {before:.3g} s, then {after:.3g} s per step"
+
+
+def _spread(lines: Sequence[tuple[int, str]]) -> str:
+    """Return the timer that differs most between ranks, of a list as Megatron-LM prints it, where the slowest takes at least twice as long."""
+    told = [(float(m[3]) - float(m[2]), m) for _, text in lines if (m := _TIMER.match(text))]
+    more, timer = max(told, key=lambda item: item[0], default=(0.0, None))
+    if timer is None or more < _WORTH or float(timer[3]) < _SLOWER * float(timer[2]):
+        return ""
+    return f"uneven across ranks: {timer[1]} takes {float(timer[2]):.0f} ms on the fastest and {float(timer[3]):.0f} ms on the slowest"
 
 
 def _seconds(rate: re.Match[str]) -> float:

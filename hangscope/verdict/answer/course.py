@@ -127,7 +127,12 @@ def moving(case: Case) -> Observation | None:
     shows = f"the steps go on to the end of the text ({told.moves})"
     if told.pace:
         shows += f", {told.pace}"
-        means = "It is slow and not stuck: something changed at that moment and stayed so, such as a throttled GPU, one slow rank or host, swapping, or storage that cannot keep up."
+        why = (
+            "one rank or host is slower than the others, which wait for it in every step"
+            if "across ranks" in told.pace
+            else "something changed at that moment and stayed so, such as a throttled GPU, one slow rank or host, swapping, or storage that cannot keep up"
+        )
+        means = f"It is slow and not stuck: {why}."
         text = "the time of each phase (data, forward, backward) on every rank, with the clocks and throttle reasons of the GPUs (nvidia-smi -q -d PERFORMANCE), memory and disk while it is slow"
         return Observation(shows, means, Collect((), "log", text), events=(told,))
     means = "Nothing here shows a stop: the job moved as long as it was watched."

@@ -64,3 +64,12 @@ def test_what_no_longer_follows_is_a_broken_pattern() -> None:
     found = read(turns + "r0 group 3: created\nr1 group 3: created\nslurmstepd: error: CANCELLED\n")
     assert "done" in found.broken and "group 3: created" in found.broken
     assert not read(turns).broken
+
+
+@pytest.mark.parametrize(
+    ("slowest", "told"),
+    [(4120.5, "forward-backward takes 812 ms on the fastest and 4120 ms on the slowest"), (900.0, "")],
+)
+def test_a_timer_that_differs_between_ranks_is_told(slowest: float, told: str) -> None:
+    text = f"    forward-backward ......: (812.11, {slowest:.2f})\n    optimizer .............: (0.10, 9.20)\n iteration 901/ 90000 | loss 1.2\n"
+    assert told in read(text).pace and bool(told) == bool(read(text).pace)
