@@ -423,7 +423,7 @@ def test_whom_mpirun_calls_the_first_ended_the_job(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("error", "answer"),
-    [("ValueError: no such label: 7", ("crashed_rank", (1,))), (CLOSED, ("crashed_rank", ()))],
+    [("ValueError: no such label: 7", ("crashed_rank", (1,))), (CLOSED, ("unknown", ()))],
 )
 def test_the_parent_of_spawned_processes_prints_the_error_of_the_one_that_failed(
     tmp_path: Path, error: str, answer: tuple[str, tuple[int, ...]]

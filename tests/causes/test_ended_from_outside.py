@@ -70,7 +70,11 @@ def test_a_step_that_srun_ends_after_a_task_was_not_ended_from_outside(tmp_path:
     after = ["srun: Terminating StepId=7.0", CANCELLED.format(at="10:00:00")]
     verdict = told(tmp_path, [f"srun: error: gpu03: task 21: {what}", *after]).verdict
     assert verdict is not None and (verdict.cause, verdict.category) != ("crashed_rank", "external")
-    assert verdict.cause == "crashed_rank" and "gpu03 (task 21" in verdict.summary
+    assert (
+        verdict.cause == "crashed_rank"
+        and "gpu03" in verdict.summary
+        and "task 21" in verdict.explanation.lower()
+    )
 
 
 def test_ranks_that_are_killed_after_a_cancellation_did_not_die_by_themselves(tmp_path: Path) -> None:

@@ -221,7 +221,8 @@ def _paragraph(case: Case, facts: Sequence[str], means: str, step: str, seen: Se
     lines = {(e.file, e.line) for s in seen if s.shows in facts for e in s.events}
     far = _course(case, facts)
     told = " ".join((*facts, far, means, step))
-    for text in (*rest, far, *telling.unsaid(case, told, lines)):
+    unsaid = telling.unsaid(case, told, lines) if _pasted(case) else ()
+    for text in (*rest, far, *unsaid):
         if text and len(" ".join([*kept, as_sentence(text)])) <= room:
             kept.append(as_sentence(text))
     return fitting([" ".join(filter(None, [*kept, after, end]))], EXPLANATION)

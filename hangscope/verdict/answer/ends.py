@@ -95,10 +95,15 @@ def _all_alike(told: list[Exit]) -> bool:
 
 
 def _subject(end: Exit) -> str:
-    parts = [f"local rank {end.local_rank}"] if end.local_rank is not None else []
-    parts += [f"pid {end.pid}"] if end.pid is not None else []
-    parts += [f"host {end.host}"] if end.host else []
-    subject = who([end.rank] if end.rank is not None else [])
+    """Return whose end it was, by the best name that the line has: global rank, local rank or task."""
+    names = [f"rank {end.rank}"] if end.rank is not None else []
+    names += [f"local rank {end.local_rank}"] if end.local_rank is not None else []
+    names += [f"task {end.task}"] if end.task is not None and end.rank is None else []
+    names += [f"pid {end.pid}"] if end.pid is not None else []
+    names += [f"host {end.host}"] if end.host else []
+    if end.rank is None and end.local_rank is None and end.task is None:
+        names.insert(0, who(()))
+    subject, *parts = names
     return f"{subject} ({', '.join(parts)})" if parts else subject
 
 

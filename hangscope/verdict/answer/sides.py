@@ -34,6 +34,8 @@ def sides(case: Case) -> Observation | None:
     else:
         means = "They are not at the same place: if each waits for the other there, they wait for different calls and neither comes; the shown parts do not tell which of them left the common path."
         text = "the code before both places: which branch, request or batch one of them has and the other has not"
+        if not many.ranks:
+            text += "; and a line like `=== rank 3 ===` above each part, which tells whose it is"
     return Observation(
         shows, means, Collect(few.ranks, "stack", text), few.ranks if odd else (), False, odd, (told,)
     )
