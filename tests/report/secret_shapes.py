@@ -1,7 +1,7 @@
 """Shapes in which secrets stand in logs, and harmless text that looks like them: the lines of `shapes/`.
 
-In a shape, `{name:kind}` is the secret: it is generated, so that no real one stands here. `shapes/unseen.json` holds texts that were
-written without knowledge of the code, with what leaked when they were first masked; `python -m tests.report.secret_shapes` prints both.
+In a shape, `{name:kind}` is the secret: it is generated, so that no real one stands here. `shapes/unseen_*.json` hold texts that were
+written without knowledge of the code, with what leaked when they were first masked; `python -m tests.report.secret_shapes` prints all.
 """
 
 from __future__ import annotations
@@ -81,8 +81,10 @@ SECRETS = (
 )
 
 HARMLESS = _lines("harmless.txt")
-UNSEEN: dict[str, Any] = json.loads(
-    (Path(__file__).parent / "shapes" / "unseen.json").read_text(encoding="utf-8")
+#: The sets of unseen texts, in the order in which they were written.
+UNSEEN: tuple[dict[str, Any], ...] = tuple(
+    json.loads(path.read_text(encoding="utf-8"))
+    for path in sorted((Path(__file__).parent / "shapes").glob("unseen_*.json"))
 )
 LEAST = 6  # characters of a secret in a row that may not be left
 
@@ -95,18 +97,18 @@ def left_of(secret: str, masked: str, text: str = "") -> str:
     return next((part for part in parts if part in masked and part not in around), "")
 
 
-def leaked(mask: Callable[[str], str]) -> list[str]:
-    """Return which of the unseen secrets are left, by their ids."""
+def leaked(mask: Callable[[str], str], texts: dict[str, Any]) -> list[str]:
+    """Return which secrets of a set of unseen texts are left, by their ids."""
     return [
         item["id"]
-        for item in UNSEEN["secrets"]
+        for item in texts["secrets"]
         if any(left_of(s, mask(item["text"]), item["text"]) for s in _each(item["secret"]))
     ]
 
 
-def changed(mask: Callable[[str], str]) -> list[str]:
-    """Return which of the unseen look-alikes do not stay as they are, by their ids."""
-    return [item["id"] for item in UNSEEN["lookalikes"] if mask(item["text"]) != item["text"]]
+def changed(mask: Callable[[str], str], texts: dict[str, Any]) -> list[str]:
+    """Return which look-alikes of a set of unseen texts do not stay as they are, by their ids."""
+    return [item["id"] for item in texts["lookalikes"] if mask(item["text"]) != item["text"]]
 
 
 def _each(secret: str | list[str]) -> list[str]:
@@ -114,23 +116,22 @@ def _each(secret: str | list[str]) -> list[str]:
 
 
 def table() -> str:
-    """Return what leaked of the unseen texts at the first look, and now, in Markdown."""
+    """Return what leaked of each set of unseen texts at the first look, and now, in Markdown."""
     from hangscope.report.masking.secrets import mask_text
 
-    first = UNSEEN["first_look"]
-    rows = (
-        ("at the first look", first["leaked"], first["changed"]),
-        ("now", leaked(mask_text), changed(mask_text)),
-    )
-    sizes = len(UNSEEN["secrets"]), len(UNSEEN["lookalikes"])
-    lines = [f"| {when} | {len(out)} of {sizes[0]} | {len(lost)} of {sizes[1]} |" for when, out, lost in rows]
-    return "\n".join(
-        [
-            "| texts that were written first | secrets that leak | look-alikes that change |",
-            "| --- | ---: | ---: |",
-            *lines,
-        ]
-    )
+    lines = [
+        "| texts that were written first | secrets that leak | look-alikes that change |",
+        "| --- | ---: | ---: |",
+    ]
+    for number, texts in enumerate(UNSEEN, 1):
+        first = texts["first_look"]
+        for when, out, lost in (
+            ("at the first look", first["leaked"], first["changed"]),
+            ("now", leaked(mask_text, texts), changed(mask_text, texts)),
+        ):
+            sizes = len(texts["secrets"]), len(texts["lookalikes"])
+            lines.append(f"| set {number}, {when} | {len(out)} of {sizes[0]} | {len(lost)} of {sizes[1]} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

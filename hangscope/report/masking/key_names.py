@@ -17,6 +17,7 @@ from hangscope.model.regex import regex
 
 MAX_NAME = 80
 _STRONG = 12  # characters of a value that a weak word precedes
+_TOKEN_MARK = "\u0120"  # with which tokenizers begin a word
 _SHORTEST = 6  # characters of a password
 _TURNS = 3  # from one kind of character to another
 _WORDS = regex(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+")
@@ -52,7 +53,7 @@ _SECRET_KEYS = _set(
 )
 _PLAIN_KEYS = _set(
     "public sort primary foreign partition cache store hash dict map group unique index lookup row column config param "
-    "state barrier metric tag label json join query value key object table order region data model id name"
+    "state barrier metric tag label json join query value key object table order region data model id name idempotency surrogate correlation"
 )
 _PLAIN_TOKENS = _set(
     "pad eos bos unk sep cls mask max min num next special last first image per prompt stop end start new n total audio "
@@ -75,13 +76,23 @@ _NO_SECRET = _set(
     "expired not is was and or in of for the str string bytes int float bool any"
 )
 _PLACEHOLDER = regex(
-    r"(?:(?:bearer|basic|token) {1,4})?(?:\*+|x+|\.+|-+|<[\w .-]{0,40}>?|\[[\w .-]{0,40}\]?|\([\w .-]{0,40}\)?|\$\{?[A-Za-z_]\w*\}?|\$\{[a-z_.]{1,20}:[A-Za-z_.]{1,60}(?:,(?:null)?)?\}?|"
-    r"\$\(.*|%\(.*|%[sr]|\{\{.*|\{[A-Za-z_.]{0,40}\}?|your[_-][\w-]{1,40}|\d{0,3})",
+    r"(?:(?:bearer|basic|token) {1,4})?(?:\*+|[)\]};,]+|x+|\.+|-+|<[\w .-]{0,40}>?|\[[\w .-]{0,40}\]?|\([\w .-]{0,40}\)?|\$\{?[A-Za-z_]\w*\}?|\$\{[a-z_.]{1,20}:[A-Za-z_.]{1,60}(?:,(?:null)?)?\}?|"
+    r"\$\(.*|%\(.*|%[sr]|\{\{.*|\{[A-Za-z_.]{0,40}\}?|your[_-][\w-]{1,40}|\d{0,3}|"
+    # kept elsewhere, or asked for: `op://vault/item`, `${{ secrets.X }}`, `Password for %s: `
+    r"(?:ref\+)?(?:op|vault|bao|ssm|awssm|gcpsm|azurekv|keyring|doppler|infisical|secretsmanager)://[\w./#?=& -]{1,200}|env:[A-Z_]{1,60}|"
+    r"\$\{\{.*|[a-z]{3,20}(?: [\w%{}'-]{1,40}){1,6}[:?] ?)",
     re.I,
 )
 #: A number with its unit, a path, or words joined by underscores and points: none is a password that somebody chose.
 _PLAIN = regex(
     r"[\w.]+[(\[].*|\[.*|[-+~]?\d[\d.,:e+-]*[A-Za-z%/]{0,8}|[/~\\<(].*|[A-Za-z]:\\.*|[A-Za-z0-9]+(?:[_./-][A-Za-z0-9]+)+|[A-Za-z]+"
+)
+
+
+#: What stands in place of a value and may hold a name of its own: `<your-api-key>`, `${{ secrets.HF_TOKEN }}`; or goes on in prose.
+REFERENCE = regex(
+    r"\$\{\{[^{}\n]{0,200}\}\}|<[A-Za-z][\w .-]{0,40}>|\$\{?[A-Za-z_]\w{0,80}\}?(?=[\s\"',;]|$)|"
+    r"(?:password|passphrase|secret|token|key) (?:is|was|has|for|must|[a-z]{2,12}ed)(?![\w:=])"
 )
 
 
@@ -99,6 +110,8 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
     """Return what a name of at most `MAX_NAME` characters says of its value; `in_query`: it is a parameter of a URL."""
     if not name.isascii() and (found := _foreign(name.lower())):
         return found
+    if name.startswith(_TOKEN_MARK):
+        return Strength.NOTHING
     words = [word.lower() for word in _WORDS.findall(name if name.isascii() else name.lower())]
     if not words:
         return Strength.NOTHING
@@ -122,7 +135,9 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
             return Strength.NOTHING if "public" in before else Strength.SECRET
         if _PLAIN_KEYS & set(before[-1:]):
             return Strength.NOTHING
-        return Strength.SECRET if is_variable else Strength.MAYBE
+        return Strength.SECRET if is_variable or name.lower().startswith("x-") else Strength.MAYBE
+    if words == ["sk"]:  # beside `ak`
+        return Strength.MAYBE
     if last == "token":
         if _PLAIN_TOKENS & set(before):
             return Strength.NOTHING
@@ -183,6 +198,17 @@ def looks_chosen(value: str) -> bool:
         return False
     kinds = (str.islower, str.isupper, str.isdigit, lambda c: not c.isalnum())
     return sum(any(map(kind, part)) for kind in kinds) > 1 or is_mixed(part)
+
+
+def looks_joined(value: str) -> bool:
+    """Return whether a value is words that hyphens join, as people choose them: capitals, and digits beside letters."""
+    parts = value[:MAX_NAME].split("-")
+    return (
+        len(parts) > 1
+        and all(part.isalnum() for part in parts)
+        and any(any(map(str.isdigit, part)) and not part.isdigit() for part in parts)
+        and {"u", "l"} <= {_kind(c) for c in value[:MAX_NAME]}
+    )
 
 
 def _looks_random(value: str) -> bool:

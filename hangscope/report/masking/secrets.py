@@ -16,11 +16,13 @@ from hangscope.report.masking.key_names import (
     FOREIGN,
     FOREIGN_KEYS,
     MAX_NAME,
+    REFERENCE,
     SHORT_FOREIGN,
     Strength,
     is_placeholder,
     is_secret,
     looks_chosen,
+    looks_joined,
     looks_made,
     strength,
 )
@@ -28,13 +30,13 @@ from hangscope.report.masking.token_forms import hide_accounts, hide_blobs, hide
 
 # Of names; searched in text without capitals, which takes a fifth of the time of ignoring case.
 _HINT = regex(
-    r"key|token|secret|pass|dockerc|pwd|pw|psw|cred|auth|cookie|sess|sig|bearer|://|login|-u|hook|jwt|ticket|mysql|redis|mongo|ldap|zip -|"
+    r"key|token|secret|pass|dockerc|pwd|pw|psw|cred|auth|cookie|sess|sig|bearer|://|login|-u|hook|jwt|kty|sensitive|masked|client|(?<![a-z])sk[\"' :=]|seed|ticket|mysql|redis|mongo|ldap|zip -|"
     r":\d{4,5}:|:\*:|munge:|basic |share |code |psk|\s-[a-z]|::|identifi|zugangs|creden|api|private|eyj|eaa|cmvmd|mii|b3bl|atlas|sg\.|xapp|dt0c|:aa|q~|\$|sha|pat|-us\d|t1\.|[mno][\w-]{22,27}\.|oracle:|\w@|sqlplus|sqlldr|[ei][xm]pdp|mdp|parola|"
     + "|".join((*FOREIGN, *SHORT_FOREIGN, *FOREIGN_KEYS))
 )
 # A name in or without quotes, what parts it from its value, and how the value is quoted; quotes may be escaped.
 _PAIR = regex(
-    r"(?<![\w.-])([\w.-]+)(\\*[\"'`]?)\]?(?:\s{0,40}|\s{1,4}\.{3,80}\s)(:=|[-=]{1,3}>|→|=|:|>|<<|(?<=\.\s)|%3[dDaA]|,(?=\s{0,4}b?\\*[\"']))\s{0,4}(?:[|>]?[-+]?(?:\s|\\n){1,16}|![!\w]{1,20}\s{1,4})?"
+    r"(?<![\w.▁-])(?<!\d{12}:)([\w.-]+)(\\*[\"'`]?)\]?(?:\s{0,40}|\s{1,4}\.{3,80}\s)(:=|[-=]{1,3}>|→|=|:|>|<<|(?<=\.\s)|%3[dDaA]|,(?=\s{0,4}b?\\*[\"']))\s{0,4}(?:[|>]?[-+]?(?:\s|\\n){1,16}|![!\w]{1,20}\s{1,4})?"
     r"(?:- |[\w.]{0,40}[\[(]\s{0,4}(?=[bruf]?\\*[\"'`]))?(?:[bruf](?=\\*[\"'`]))?(\"{3}|'{3}|\\*[\"'`]|)"
 )
 _OPTION = regex(r"(?<![\w-])--?([A-Za-z][\w-]{1,60})[ \t]{1,4}(\\*[\"']?)(?=[^\s-])")
@@ -48,25 +50,25 @@ _PASSWORD = r"password|passwd|passphrase|passcode|pwd|passe|" + "|".join(FOREIGN
 _FOR = regex(
     r"(?i)(?<![\w.-])([\w-]{0,40}(?:"
     + _PASSWORD
-    + r"|secret|token|key)) {1,3}(?:for|of|pour|für|para) {1,3}[^\s:=][^\n:=]{0,79}[:=]\s{0,4}(\\*[\"'`]?)(?=\S)"
+    + r"|secret|token|key)) {1,3}(?:for|of|pour|für|para|per|van|от|для) {1,3}[^\s:=][^\n:=]{0,79}[:=]\s{0,4}(\\*[\"'`]?)(?=\S)"
 )
 _QUOTED = regex(r"(?i)(?<![\w.-])(" + _PASSWORD + r") {1,3}(?:is |was )?(\\*[\"'`])(?=\S)")
 # Without quotes what looks like a password, with words between that say nothing: `password for bob is now XXXX1`, not `password is wrong`.
-_GLUE = r"is|was|are|now|set|reset|changed|to|as|ist|ist nun|lautet|est|es|è|é|e|är|er|on|jest|je|:|=|~|\||—|–|\[[\w@.-]{1,40}\]="
+_GLUE = r"is|was|are|now|set|reset|changed|to|as|ist|ist nun|lautet|est|es|è|é|e|är|er|on|jest|je|este|lautet nun|:|=|~|\||—|–|\[[\w@.-]{1,40}\]="
 _IS = regex(
     r"(?i)(?<![A-Za-z])((?:"
     + _PASSWORD
-    + r"|parola|clave|geslo|pass))(?:\s{0,3}(?:for|für|pour|para|per|of|von|de|do)\s{1,3}(?:user\s)?[\w.@-]{1,40})?"
+    + r"|parola|clave|geslo|pass)(?:et)?)(?:\s{0,3}(?:for|für|pour|para|per|of|von|de|do)\s{1,3}(?:user\s)?[\w.@-]{1,40})?"
     r"((?:\s{0,3}(?:(?<!\w)(?:"
     + _GLUE
     + r")(?!\w)|[~|:=\[—–]))(?:\s{0,3}(?:"
     + _GLUE
-    + r")(?=\s)){0,3}\s{1,3}|\s{1,3}|\[[\w@.-]{1,40}\]=)[\"']?([^\s\"'`|]{6,128})"
+    + r")(?=\s)){0,3}\s{1,3}|\s{1,3}|\[[\w@.-]{1,40}\]=|\s{0,3}[はが는은가为為是]\s{0,3}「?)[\"']?([^\s\"'`|]{6,128})"
 )
 _SPOKEN = regex("pass|pwd|pw|secret|token|key|" + "|".join((*FOREIGN, *SHORT_FOREIGN)))
 _OF_A_LOGIN = regex(r"auth|log[io]n|sign.?in|cred|zugangsdaten|identifiants")
 # A variable of the environment and its value: `%env HF_TOKEN XXXX`, `set AWS_SECRET_ACCESS_KEY XXXX`.
-_VARIABLE = regex(r"(?<![\w.-])([A-Z][A-Z0-9_]{3,60})()[ \t]{1,3}[\"']?([^\s\"'`]{6,128})")
+_VARIABLE = regex(r"(?<![\w.$-])([A-Z][A-Z0-9_]{3,60})()[ \t]{1,3}[\"']?([^\s\"'`]{6,128})")
 # The second of a pair, of which the first is the user: `auth=('bob', 'XXXX')`, `smtp.login("bob", "XXXX")`.
 _AUTH = regex(
     r"(?i)((?:auth|login|logon|sign_?in|authenticate|credentials?|creds)\s{0,3}[=:]?\s{0,3}[(\[]\s{0,4}[bruf]?([\"'])[^\"'\n]{1,80}\2\s{0,3},\s{0,3}[bruf]?[\"'])"
@@ -83,16 +85,33 @@ _FOREIGN_PAIR = regex(
 _NUMBERED = regex(
     r"(?i)(?<![\w.-])((?:[a-z]{2,16} ){0,2}(?:key|token|secret|share|shard|code|password)) {1,2}[#(]?\d{1,2}\)?(?:\s?\([^()\n]{1,40}\))?\s{0,3}[:=]\s{1,4}([\w+/=.~-]{16,512})"
 )
-# An element of XML whose attribute names it: `<string name="password">XXXX</string>`.
-_ELEMENT = regex(r"(?:name|key|id)=[\"']([\w.-]{1,80})[\"']()[^<>\n]{0,80}>\s{0,8}(?=[^\s<])")
+# An element of XML whose attribute names it: `<string name="password">XXXX</string>`; or a field of a form.
+_ELEMENT = regex(
+    r"(?:name|key|id)=[\"']([\w.-]{1,80})[\"']()(?:[^<>\n]{0,80}>\s{0,8}|[^<>\n\\]{0,80}(?:\n\r?\n|(?:\\r)?\\n(?:\\r)?\\n))(?=[^\s<])"
+)
 # A row of a table: `| password | XXXX |`.
 _CELL = regex(r"(?<=[|│] )([\w.-]+)()\s{0,40}[|│]\s{1,40}(?=[^\s|│])")
 _ITEM = regex(r"\\{0,8}[\"'`]\s{0,4},\s{0,4}[bruf]?(\\{0,8}[\"'`])")  # from one item of a list to the next
 _LIST = regex(r"[\[(]\s{0,4}[bruf]?\\{0,8}[\"'`]$")
 _NESTED = regex(
-    r"\{(?!\{|[^{}\s:=\"']{1,128}\})|(?:value|secret|data|content|raw|plain)[\"']?\s{0,4}[:=]\s"
+    r"\{(?!\{|[^{}\s:=\"']{1,128}\})|(?:value|secret|data|content|raw|plain|name)[\"']?\s{0,4}[:=]\s"
 )  # after `token:`
 _INNER = ("value", "secret", "data", "content", "raw", "plain", "default")  # keys within `"token": {...}`
+# What says that an object holds a secret, and under which keys it does: `"sensitive": true`, a private key as a JWK.
+_MARKED = (
+    (
+        regex(
+            r"(?i)(?<![\w-])(?:is_?)?(?:sensitive|secret|masked|confidential)\\*[\"']?\s{0,4}[:=]\s{0,4}\\*[\"']?true(?!\w)"
+        ),
+        frozenset(_INNER),
+    ),
+    (regex(r"(?<![\w-])kty\\*[\"']?\s{0,4}[:=]"), frozenset(("d", "p", "q", "dp", "dq", "qi", "k"))),
+)
+_OBJECT = regex(r"\{[^{}]+")
+# The key of a service as the first argument: `cohere.Client("XXXX")`.
+_CLIENT = regex(
+    r"((?<!\w)\w{0,40}(?:Client|Api|API|SDK|Bot)\w{0,12}\(\s{0,4}\\*[\"'])()(?![0-9a-f]{8}-)([\w+/=.~-]{20,512})(?=\\*[\"'])"
+)
 _NEARBY = 400  # characters in which such a key is looked for
 _DISGUISES = 3  # how many times text may be encoded
 _SCHEME = regex(
@@ -122,9 +141,11 @@ def _masked(text: str) -> str:
 
 def _without_named(text: str) -> str:
     text = hide_arguments(hide_accounts(text))
+    text = _OBJECT.sub(_without_marked, text) if "{" in text else text
     text = _hide(_hide(text, _OPTION) if "-" in text else text, _PAIR)
+    text = _CLIENT.sub(_if(lambda value: is_secret(value, Strength.MAYBE)), text) if "(" in text else text
     text = _hide(text, _CELL) if "|" in text or "│" in text else text
-    text = _hide(text, _ELEMENT) if ">" in text else text
+    text = _hide(text, _ELEMENT) if ">" in text or "form-data" in text else text
     low = text.lower()
     if _SPOKEN.search(low):
         text = _hide(_hide(_hide(text, _FOR), _QUOTED), _FOREIGN_PAIR)
@@ -133,6 +154,13 @@ def _without_named(text: str) -> str:
         text = _AUTH.sub(_if(looks_chosen), _BESIDE.sub(_if(looks_made), text))
     text = _VARIABLE.sub(_without_variable, text)
     return _SAID.sub(_without_said, _NUMBERED.sub(_without_numbered, text))
+
+
+def _without_marked(match: re.Match[str]) -> str:
+    text = match.group()
+    for mark, names in _MARKED:
+        text = _hide(text, _PAIR, names) if mark.search(text) else text
+    return text
 
 
 def _without_said(match: re.Match[str]) -> str:
@@ -144,7 +172,7 @@ def _without_said(match: re.Match[str]) -> str:
 def _without_password(match: re.Match[str]) -> str:
     """Hide what looks like a password; where only a blank precedes it, what a machine made."""
     value = match.group(3).rstrip(".,;)]}")
-    found = looks_made(value) if not match.group(2).strip() else looks_chosen(value)
+    found = looks_made(value) if not match.group(2).strip() else looks_chosen(value) or looks_joined(value)
     hidden = found and not is_placeholder(value) and (looks_made(value) or any(map(str.isdigit, value)))
     return match.group().replace(value, "***") if hidden else match.group()
 
@@ -171,8 +199,8 @@ def _without_numbered(match: re.Match[str]) -> str:
     return match.group()[: -len(value)] + "***" if is_secret(value, Strength.MAYBE) else match.group()
 
 
-def _hide(text: str, pattern: re.Pattern[str]) -> str:
-    """Hide the values of the pairs that a pattern finds, one after another."""
+def _hide(text: str, pattern: re.Pattern[str], names: frozenset[str] = frozenset()) -> str:
+    """Hide the values of the pairs that a pattern finds, one after another; those of `names` in any case."""
     parts: list[str] = []
     done = at = 0
     outer, until = Strength.NOTHING, 0  # of `name: DB_PASSWORD, value: XXXX` and `"token": {"value": "XXXX"}`
@@ -183,10 +211,14 @@ def _hide(text: str, pattern: re.Pattern[str]) -> str:
         how = strength(name, in_query=begin > 0 and text[begin - 1] in "?&")
         if begin < until and name.lower() in _INNER:
             how = max(how, outer)
+        how = Strength.SECRET if name in names else how
         if how is Strength.NOTHING and name.lower() not in ("name", "key"):
             continue
         if how and not quote and _NESTED.match(text, at):
             outer, until = how, at + _NEARBY
+            continue
+        if how and (reference := REFERENCE.match(text, at)):
+            at = reference.end()
             continue
         end = _end(text, at, quote, name, at + _JUDGED)
         value = text[at:end]

@@ -24,8 +24,10 @@ _WRAPPED = regex(
     + "|".join(re.escape(prefix) for prefixes, _, _ in KNOWN for prefix in prefixes.split())
     + r")[\w.-]{2,512}(?:\n[ \t]{0,8}[\w+/=.-]{20,512}(?=\n)){0,8}\n[ \t]{0,8})([\w+/=.-]{4,512})"
 )
+# What everybody may read, and what names a request or a checksum.
+_PUBLIC = r"(?P<public>-----BEGIN (?:TRUSTED |X509 )?(?:CERTIFICATE|CRL|CERTIFICATE REQUEST|(?:RSA |EC )?PUBLIC KEY)-----[A-Za-z0-9+/=\s\\]{0,16384})|"
 _FORMS = regex(
-    r"(?<![A-Za-z0-9_-])(?:"
+    _PUBLIC + r"(?<![A-Za-z0-9_-])(?:"
     r"(?:EAA[ACM]|cmVmd)(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]{24,}|"  # Facebook, Square, Artifactory
     r"xapp-\d-[\w-]{10,}|"  # Slack
     r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{30,}|"  # Terraform
@@ -45,7 +47,11 @@ _FORMS = regex(
     r"(?<![\w$])\$(?:[1567y]|2[abxy]|gy|apr1|scrypt|argon2i?d?|pbkdf2[\w-]{0,10})\$[\w./$=,+-]{20,}|\{S?SHA\d{0,3}\}[\w+/=]{20,}"
 )
 # A long run of base64, such as a storage key or a line of a private key.
-_BLOB = regex(r"(?<![\w+/.$-])[A-Za-z0-9+/]{64,}={0,2}(?![\w-])")
+_BLOB = regex(
+    _PUBLIC
+    + r"(?P<id>(?i:x-[a-z-]{1,40}-(?:id|hash)(?:-\d)?|etag|content-md5|digest|integrity)[\"']{0,2}\s{0,2}[:=]\s{0,2}[\"']?[\w+/=-]{1,512})|"
+    r"(?<![\w+/.$-])[A-Za-z0-9+/]{64,}={0,2}(?![\w-])"
+)
 # The secret that follows the ID of a key: of AWS and what imitates it, Twilio, Alibaba, Modal, Scaleway.
 _AFTER_ID = regex(
     r"((?:AKIA|ASIA)[A-Z0-9]{12,32}\W{1,8}(?:\w{1,40}\W{1,8}){0,3}?(?<![\w+]))([A-Za-z0-9+/]{40})(?![\w+/])|"
@@ -67,6 +73,8 @@ _AFTER = regex(
     r"((?<![\w-])(?:-u|--user|--proxy-user)[ =]{1,4}[\w.@+-]{1,80}:)(?!\d{1,8}\b)[^\s\"']{4,}|"  # curl
     r"((?<![\w-])(?:-u|--user)[ =]{1,4}[\"']?)(?=\S{0,80}\d)[\w.~+/=-]{20,}(?=:(?:[\s\"']|$))|"
     r"((?:^|(?<=\s))(?!\S{0,80}\.py:)[\w.*-]{1,80}:(?:\d{4,5}|\*):[\w.*-]{1,60}:[\w.*-]{1,60}:)(?=[^\s:]{0,80}[\d$!#%&*])(?=[^\s:]{0,80}[A-Za-z])[^\s:]{6,100}(?=\s|$)|"  # .pgpass
+    r"((?<![\w.+:/@-])[\w.+-]{1,40}:)[^\s\"'`]{1,128}?(?=@(?:tcp|udp|unix)[46]?\()|"  # of Go's drivers
+    r"(://[^\s/\"'<>]{1,200}/(?:t|token|key)/)(?:(?:[a-z]{2}-)?[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|(?=[A-Za-z]{0,40}\d)(?=[a-z0-9]{0,60}[A-Z])\w{20,200})(?=/)|"
     r"((?:^|[\s\"'=])(?:MUNGE:))[A-Za-z0-9+/=]{20,}"
 )
 _URL = regex(
@@ -75,8 +83,22 @@ _URL = regex(
 _BASIC = regex(r"(?i:(?<![\w-])(basic\s{1,4}))([A-Za-z0-9+/]{8,512}={0,2})(?![\w+/])")
 # A name before a host of these is an account, as in `ssh://git@host`.
 _LONGEST_USER = 20  # characters; more may be a token
-_ACCOUNTS = ("ssh", "sftp", "scp", "rsync", "nfs", "smb", "hdfs", "afs", "ftp")
-_BEGIN = regex(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_ACCOUNTS = (
+    "ssh",
+    "sftp",
+    "scp",
+    "rsync",
+    "nfs",
+    "smb",
+    "hdfs",
+    "afs",
+    "ftp",
+    "wasb",
+    "wasbs",
+    "abfs",
+    "abfss",
+)
+_BEGIN = regex(r"-----BEGIN [A-Z0-9 ]{0,40}(?:PRIVATE KEY(?: BLOCK)?|SEED|SECRET)-----")
 
 
 def hide_tokens(text: str) -> str:
@@ -90,7 +112,11 @@ def hide_tokens(text: str) -> str:
 
 def hide_blobs(text: str) -> str:
     """Return text without long runs of random base64."""
-    return _BLOB.sub(lambda match: match.group() if _is_public(match.group()) else "***", text)
+    return _BLOB.sub(_without_blob, text)
+
+
+def _without_blob(match: re.Match[str]) -> str:
+    return match.group() if match.lastgroup or _is_public(match.group()) else "***"
 
 
 def _is_public(blob: str) -> bool:
@@ -102,7 +128,7 @@ def hide_accounts(text: str) -> str:
     """Return text without the private keys, the accounts in URLs and the arguments of commands in it."""
     text = _BASIC.sub(_without_basic, _URL.sub(_without_account, _hide_keys(text)))
     text = _AFTER.sub(lambda match: "".join(part or "" for part in match.groups()) + "***", text)
-    return _FORMS.sub("***", text)
+    return _FORMS.sub(lambda match: match["public"] or "***", text)
 
 
 def _without_token(match: re.Match[str]) -> str:

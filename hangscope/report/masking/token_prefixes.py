@@ -63,6 +63,7 @@ KNOWN: tuple[tuple[str, str, int], ...] = (
     ("SK", DIGIT + HEX, 32),
     ("secret_ ntn_ EZAK EZTK", DIGIT + ALNUM, 40),
     ("AGE-SECRET-KEY-1", UPPER, 40),
+    ("SUA SAA SOA SNA SCA SXA", DIGIT + UPPER, 52),
     (
         "figd_ nfp_ rnd_ ddp_ ddo_ dbtc_ dbtu_ jina_ bkua_ bkat_ zpka_ rpk_ pnb_ sb_secret_ CW-SECRET-",
         DIGIT + WORD,
