@@ -80,7 +80,7 @@ _PLACEHOLDER = regex(
     r"\$\(.*|%\(.*|%[sr]|\{\{.*|\{[A-Za-z_.]{0,40}\}?|your[_-][\w-]{1,40}|\d{0,3}|"
     # kept elsewhere, or asked for: `op://vault/item`, `${{ secrets.X }}`, `Password for %s: `
     r"(?:ref\+)?(?:op|vault|bao|ssm|awssm|gcpsm|azurekv|keyring|doppler|infisical|secretsmanager)://[\w./#?=& -]{1,200}|env:[A-Z_]{1,60}|"
-    r"\$\{\{.*|[a-z]{3,20}(?: [\w%{}'-]{1,40}){1,6}[:?] ?)",
+    r"\$\{\{.*|(?:[a-z]{2,12} ){0,4}(?:password|passphrase|key|token|secret)(?: [\w%{}'-]{1,40}){0,6}[:?] ?)",
     re.I,
 )
 #: A number with its unit, a path, or words joined by underscores and points: none is a password that somebody chose.
