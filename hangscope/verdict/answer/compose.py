@@ -51,6 +51,9 @@ LATER: tuple[Reader, ...] = (
 _DEFAULT = " of group 0 (default_pg)"  # is meant where a title names no group
 _MOST = 3  # observations of one answer
 _ENDS = frozenset({"crashed_rank", "init_hang", "gpu_stall"})  # of which no recorder tells more
+_WHO = frozenset(
+    {"crashed_rank", "gpu_stall", "slow_rank", "stuck_rank"}
+)  # say no more than who; others say why
 _LEAST_ROOM = 60
 _KNOWN_BY = 30  # characters at the end of a line
 _WORDS = regex(r"\w[\w.:]{2,80}\w")
@@ -133,6 +136,7 @@ def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ver
     main = next((s for s in its if s.means or s.next), its[0] if its else Observation(""))
     # What names the same ranks by its own numbers says more than the claim.
     names = main.blamed and main.suspects == culprits and bool(culprits or main.reads(lines))
+    names = names and verdict.cause in _WHO
     several = not lines and not culprits and bool(main.shows)  # then the lines say what the claim sums up
     told = names or several or unheard or _covers(main.shows, verdict.summary)
     claim = [] if told else [verdict.summary]

@@ -18,6 +18,7 @@ from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, clock, lasted, others_of, who
 from hangscope.verdict.status import trouble
 
+_FEW_NUMBERS, _APART = 16, 64  # elements of a call for a number, and how many times as many another has
 _FIRST = 5  # collectives of a group that are still its start
 _LARGE = 2**31
 _OPS = {"coalesced": "a coalesced batch (usually the sends and receives of a pipeline)"}
@@ -299,6 +300,11 @@ def _of_sizes(told: Sequence[Wait]) -> Observation | None:
     odd = len(few.ranks) < len(most.ranks)
     suspects = few.ranks if odd else tuple(sorted({r for w in told for r in w.ranks}))
     means = f"Only the size differs, so the ranks do not disagree on the call but on what they put in{f': {few.who()} is the one' if len(few.ranks) == 1 and odd else ''}."
+    numbers = sorted(w.first.numel_in or 1 for w in told)
+    if numbers[0] <= _FEW_NUMBERS and numbers[-1] >= _APART * numbers[0]:
+        means = f"{numbers[0]} element{'s' if numbers[0] > 1 else ''} against {numbers[-1]} are not one call with another shape but two: a number (a count, a loss, a metric, a flag) against gradients or activations. The programs parted before this call{f', and {few.who()} is the one elsewhere' if odd else ''}."
+        text = f"what {who(suspects)} printed last, and which line of the program makes the smaller call: the end of a loop, an evaluation, a log step"
+        return Observation(shows, means, Collect(suspects, "log", text), suspects, True, odd, events)
     text = f"the shapes of that step on {ranks_phrase(suspects)} and one other rank: a last or shorter batch, a variable length, a branch"
     return Observation(shows, means, Collect(suspects, "log", text), suspects, True, odd, events)
 
