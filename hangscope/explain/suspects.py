@@ -22,8 +22,9 @@ def the_only_suspect(aligned: Aligned) -> Unseen | None:
     """Return the finding that the one rank is at fault to which the calls narrow it down, although nothing of it was collected."""
     found = suspects(aligned, Nothing())
     node = aligned.first_instance(found) if len(found) == 1 else None
-    if node is None or not aligned.early.isdisjoint(found):
-        return None
+    dumped = any(record.dump_file for record in aligned.incident.ranks.values())
+    if node is None or not dumped or not aligned.early.isdisjoint(found):
+        return None  # lines of some ranks do not tell who else there is
     explains = reached_from(root for root in aligned.roots("unseen") if root.ranks == found)
     return aligned.reached_by(Unseen(found, aligned.stuck_in(node, found), guess=True), explains)
 

@@ -46,8 +46,8 @@ _NO_CAUSE, _QUOTED = "the logs do not show the cause", "; the summary quotes the
 _FEW = 16  # suspects that a title lists
 _QUOTING = regex(r" is '[^']{24,}")
 _ASKS, _IF = regex(r"(?:whether|how|what|which|why|where) "), regex(r"only if ([^:]+): (.+)")
-_NOUN = regex(r"[A-Z]+_[A-Z_]+\b")  # a variable that is set
-_ENDING = regex(r"(?: (?:in|at|of|on|to|from|and|or|the|a|an|with|for|by)|[ ,;:(-])+$")
+_NOUN = regex(r"(?<![A-Z])[A-Z]{1,40}_[A-Z_]{1,80}\b")  # a variable that is set
+_ENDING = regex(r"(?:(?: (?:in|at|of|on|to|from|and|or|the|a|an|with|for|by))?[ ,;:(-]{0,8}){1,4}$")
 _PREFIX = regex(r"^(?:\[[^\]]{1,90}\]:?\s*)+")
 
 

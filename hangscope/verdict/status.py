@@ -75,7 +75,7 @@ def ended_well(case: Case) -> bool:
     everywhere = {e.everywhere for e in statements.all(WorkersEnded) if not e.of_a_script}
     if statements.all(JobCompleted) or len(everywhere) == 2:
         return True
-    if _finished_after_the_dumps(case):
+    if case.graph.waiting and _finished_after_the_dumps(case):
         return True
     if not case.graph.waiting:
         ends = any(_is_the_end_of_all(case, e) for e in statements.all(WorkersEnded))

@@ -164,7 +164,7 @@ _REMEDIES = {
     "oom_cuda": "Lower rank {rank}'s peak memory{where}: its longest batch, activations, or fragmentation (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True).",
     "oom_host": "Rank {rank}'s host ran out of memory: fewer loader workers, smaller prefetch, or a larger memory request.",
     "loader_worker_death": "Find what killed rank {rank}'s data loader worker: host memory, or /dev/shm (a larger --shm-size, fewer workers).",
-    "exception": "Fix the {what} that rank {rank} raised{where}.",
+    "exception": "Fix the {what} that rank {rank} raised{where}{handler}.",
 }
 _LOOK = "Find what ended rank {rank}: the kernel log of its host (out-of-memory killer), a segmentation fault, or an operator."
 
@@ -176,7 +176,14 @@ def _remedy(case: Case, death: Death) -> list[str]:
     keep = "Do not raise the timeout: the others are waiting for a process that is gone."
     if not case.on_gloo and not case.statements.all(GlooClosed, GlooTimeout):
         keep = "Leave TORCH_NCCL_ASYNC_ERROR_HANDLING at its default (3), so that survivors abort and dump; do not raise the timeout."
-    return [told.format(rank=death.rank, where=where, what=death.exception or "exception"), keep]
+    own, stuck = case.finding.own, case.finding.stuck
+    # Who fails and yet calls something else there does so while it handles the exception.
+    called = own.kind is not None and own.gid is None and own.seq == stuck.seq
+    handler = "; issue no collective in an except or finally block" if called else ""
+    return [
+        told.format(rank=death.rank, where=where, handler=handler, what=death.exception or "exception"),
+        keep,
+    ]
 
 
 def _refused_at_start(case: Case, event: Event) -> bool:

@@ -42,7 +42,7 @@ _WAITS = regex(
 _BAR = regex(
     r"(?P<label>[^|%\r]{0,80}?):? {0,6}\d{1,3}%\|[^|\r]{0,80}\| *(?P<state>[\d.,]{1,16}\w?/[\d.,]{1,16}\w? \[[\d:]{4,12}<[\d:?]{1,12}, [^\]]{1,30}\])"
 )
-_WORD_WITH_DIGIT = regex(r"[\w.:]*\d[\w.:]*|\(nil\)")
+_WORD_WITH_DIGIT = regex(r"(?<![\w.:])[a-zA-Z_.:]{0,80}\d[\w.:]*|\(nil\)")
 _BLANKS = regex(r"\s{2,}")
 _OF_RANK = regex(r"\b[Rr]ank(?:[ :=]{1,3}|\[)(\d{1,6})\b")
 _CLOCK, _HEAD = regex(r"\b(\d\d):(\d\d):(\d\d)\b"), 70

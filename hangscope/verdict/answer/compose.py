@@ -51,9 +51,10 @@ LATER: tuple[Reader, ...] = (
 _DEFAULT = " of group 0 (default_pg)"  # is meant where a title names no group
 _MOST = 3  # observations of one answer
 _ENDS = frozenset({"crashed_rank", "init_hang", "gpu_stall"})  # of which no recorder tells more
+#: Causes that say no more than who; the others say why.
 _WHO = frozenset(
-    {"crashed_rank", "gpu_stall", "slow_rank", "stuck_rank"}
-)  # say no more than who; others say why
+    {"crashed_rank", "gpu_stall", "init_hang", "network_stall", "slow_rank", "stuck_rank", "unknown"}
+)
 _LEAST_ROOM = 60
 _KNOWN_BY = 30  # characters at the end of a line
 _WORDS = regex(r"\w[\w.:]{2,80}\w")
@@ -137,7 +138,9 @@ def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ver
     # What names the same ranks by its own numbers says more than the claim.
     names = main.blamed and main.suspects == culprits and bool(culprits or main.reads(lines))
     names = names and verdict.cause in _WHO
-    several = not lines and not culprits and bool(main.shows)  # then the lines say what the claim sums up
+    several = (
+        not lines and not culprits and bool(main.shows) and verdict.cause in _WHO
+    )  # then the lines say what the claim sums up
     told = names or several or unheard or _covers(main.shows, verdict.summary)
     claim = [] if told else [verdict.summary]
     shown = [main.shows, *(s.shows for s in (*its, *seen) if s is not main)]
