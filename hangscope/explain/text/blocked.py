@@ -16,7 +16,6 @@ from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.stop import PROOFS
 from hangscope.ingest.job_logs.activity import Held
 from hangscope.ingest.job_logs.endings import Exit
-from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.knowledge.callsite import is_user, user_frame
 from hangscope.model.incident import Frame, Incident, Stack
@@ -97,24 +96,3 @@ def held_up(incident: Incident, statements: Statements) -> Absent | None:
     if len(told) != 1 or told & waited:
         return None
     return Absent(tuple(told), waiting=tuple(sorted(waited)), events=tuple(held[:2]))
-
-
-def unlike_part(incident: Incident, statements: Statements) -> Absent | None:
-    """Name the one rank whose part of a text shows something else than those of at least two others, which show the same."""
-    told = [e for e in statements.all(Excerpt) if len(e.sides) == 2 and not e.sides[0].row]
-    if (
-        len(told) != 1
-        or statements.all(*PROOFS)
-        or statements.inside
-        or not statements.all(Excerpt)[0].complaint
-    ):
-        return None
-    many, few = told[0].sides
-    if (
-        len(few.ranks) != 1
-        or len(few.labels) != 1
-        or len(many.ranks) < 2
-        or not {*few.ranks, *many.ranks} <= incident.ranks.keys()
-    ):
-        return None
-    return Absent(few.ranks, waiting=many.ranks, guess=True)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from hangscope.explain.finding import Finding, Source
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text import output, reports
-from hangscope.explain.text.blocked import blocked_alone, heart_stopped, held_up, unlike_part
+from hangscope.explain.text.blocked import blocked_alone, heart_stopped, held_up
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.ras import ras
@@ -27,7 +27,7 @@ SEARCHES: dict[Source, tuple[Search, ...]] = {
     Source.OWN_WORDS: (fingerprints,),
     Source.REPORT: (reports.barrier, reports.desync, ras, held_up, heart_stopped),
     Source.HINT: (
-        reports.analyzer, reports.horovod, output.apart_from_its_peers, unlike_part,
+        reports.analyzer, reports.horovod, output.apart_from_its_peers,
     ),
     Source.SILENCE: (output.silent, sites, blocked_alone),
     Source.OUTPUT: (output.progress, output.odd_output),

@@ -86,8 +86,8 @@ def sides(lines: Sequence[str]) -> tuple[Side, ...]:
     inside = next(
         (text for text in parts[0].lines if _MASK.sub("#", text) in common and _PLACE.search(text)), ""
     )
-    told = [_side([part for part, _ in those], those[0][1], inside) for those in found.values()]
-    return tuple(sorted(told, key=lambda side: -len(side.labels)))
+    different = [_side([part for part, _ in those], those[0][1], inside) for those in found.values()]
+    return tuple(sorted(different, key=lambda side: -len(side.labels)))
 
 
 def _side(parts: Sequence[_Part], text: str, inside: str) -> Side:
@@ -119,14 +119,10 @@ def _parts(lines: Sequence[str]) -> Iterator[_Part]:
     whole = [parts for parts in bodies.values() if len(parts) > 1 and all(body for _, body in parts.values())]
     for label, (at, body) in [*max(whole, key=len, default={}).items()][:_MOST]:
         likewise = [int(r) for text in body if _LIKEWISE.search(text) for r in _RANK.findall(text)]
-        kept = [text for text in body if text.strip() and not _LIKEWISE.search(text)]
-        own = _RANK.search(label)
-        yield _Part(
-            label,
-            heads[at][2],
-            tuple([int(own[1])] if own else []) + tuple(likewise if own else ()),
-            tuple(kept),
-        )
+        kept = tuple(text for text in body if text.strip() and not _LIKEWISE.search(text))
+        if kept:
+            own = _RANK.search(label)
+            yield _Part(label, heads[at][2], (int(own[1]), *likewise) if own else (), kept)
 
 
 def _name(match: re.Match[str]) -> str:
@@ -150,12 +146,12 @@ def _rows(lines: Sequence[str]) -> Iterator[tuple[str, str, str]]:
             yield _name(match), text.strip(), text[: match.start()] + "@" + text[match.end() :]
 
 
-def _unlike_rows(told: Sequence[tuple[str, str, str]]) -> tuple[Side, ...]:
+def _unlike_rows(labelled: Sequence[tuple[str, str, str]]) -> tuple[Side, ...]:
     """Return the others' rows and the row whose number is far from theirs; empty where none is."""
-    rows: dict[str, dict[str, tuple[str, list[float]]]] = defaultdict(dict)
-    for label, text, rest in told:
+    rows: dict[tuple[str, int], dict[str, tuple[str, list[float]]]] = defaultdict(dict)
+    for label, text, rest in labelled:
         numbers = [float(n) for n in _NUMBER.findall(rest)]
-        rows[_NUMBER.sub("#", rest)].setdefault(label, (text, numbers))
+        rows[_NUMBER.sub("#", rest), len(numbers)].setdefault(label, (text, numbers))
     for those in rows.values():
         labels = [*those]
         for column in zip(*(numbers for _, numbers in those.values()), strict=True):

@@ -16,10 +16,10 @@ _PLACE = regex(r"\(\S{1,200}:\d+\)$")
 
 def sides(case: Case) -> Observation | None:
     """Read which part is unlike the others; stacks of known ranks are read by themselves."""
-    told = next((e for e in case.statements.all(Excerpt) if e.sides), None)
-    if told is None or (len(case.stacks) > 1 and not told.sides[0].row):
+    excerpt = next((e for e in case.statements.all(Excerpt) if e.sides), None)
+    if excerpt is None or (len(case.stacks) > 1 and not excerpt.sides[0].row):
         return None
-    many, *others = told.sides
+    many, *others = excerpt.sides
     few = others[-1]
     odd = len(others) == 1 and len(few.labels) < len(many.labels)
     shows = "; ".join(f"{_who(side)} {_shown(side)}" for side in (few, many, *others[:-1])[:_NAMED])
@@ -37,7 +37,7 @@ def sides(case: Case) -> Observation | None:
         if not many.ranks:
             text += "; and a line like `=== rank 3 ===` above each part, which tells whose it is"
     return Observation(
-        shows, means, Collect(few.ranks, "stack", text), few.ranks if odd else (), False, odd, (told,)
+        shows, means, Collect(few.ranks, "stack", text), few.ranks if odd else (), False, odd, (excerpt,)
     )
 
 

@@ -90,3 +90,8 @@ def test_a_log_whose_lines_have_prefixes_has_no_parts() -> None:
             "No CUDA kernels.", "*  0  -  1 4711 Active (4,1,1) (288,1,1) ncclDevKernel_AllGather_RING_LL()"
         )
     )
+
+
+def test_parts_without_text_of_their_own_and_signs_like_the_mask_are_no_parts() -> None:
+    assert not _read("cuda-gdb rank0\n(the same)\ncuda-gdb rank1\n(identical)\n")
+    assert not _read("Rank=0 # 3\nRank=1 4 4\nRank=2 # 5\nRank=3 4 6\n")
