@@ -11,7 +11,7 @@ from hangscope.explain.finding import Explanation, Finding, Nothing
 from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.explain.statements.statements import Statements, Whereabouts
 from hangscope.ingest.nccl.warn import NcclWarn
-from hangscope.knowledge.callsite import user_frame, user_frames
+from hangscope.knowledge.callsite import is_user, user_frame, user_frames
 from hangscope.knowledge.library import Knowledge, own_knowledge
 from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.dataclass import dataclass
@@ -80,8 +80,9 @@ class Case:
         return [r for r in away if not self._at_its_call(r)]
 
     def _at_its_call(self, rank: int) -> bool:
-        """Return whether a rank's stack is at the line from which its last recorded call was issued: the host waits there for its result."""
-        record, lines = self.incident.ranks[rank], user_frames(self.stacks[rank].stack)
+        """Return whether a rank's stack ends at the line from which its last recorded call was issued: the host waits there for its result."""
+        record, stack = self.incident.ranks[rank], self.stacks[rank].stack
+        lines = user_frames(stack) if is_user(stack[0]) else ()
         queues = [q for q in (*record.queues.values(), *record.p2p.values()) if len(q)]
         last = max(queues, key=lambda queue: int(queue.order[-1]), default=None)
         made = user_frames(self.incident.kinds[int(last.kind[-1])].stack) if last is not None else ()

@@ -20,6 +20,7 @@ from hangscope.report.reasons import (
     weighed,
 )
 from hangscope.report.schema.document import Document, VerdictPart
+from hangscope.report.words import below_title
 from hangscope.verdict.claims import Accounts
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "ok": "1;32", "label": "1;36", "dim": "2", "bold": "1"}
@@ -53,9 +54,10 @@ class _Screen:
             # A job that was terminated from outside while it made progress is no hang of its own.
             name = "external termination" if verdict.category == "external" else verdict.cause
             head = f"{'hang' if status == 'hang' else status}[{name}]"
-            self.put(f"{self.paint(head, style)}: {verdict.title or headline}", indent="  ")
-            if verdict.explanation:
-                self.put(f"  {verdict.explanation}", indent="  ")
+            title = verdict.title or headline
+            self.put(f"{self.paint(head, style)}: {title}", indent="  ")
+            if explanation := below_title(title, verdict.explanation):
+                self.put(f"  {explanation}", indent="  ")
             self.where(verdict)
             for fact in deciding_facts(verdict):
                 self.fact("why", fact)

@@ -16,7 +16,7 @@ from hangscope.report.reasons import (
     weighed,
 )
 from hangscope.report.schema.document import CulpritPart, Document, VerdictPart
-from hangscope.report.words import duration
+from hangscope.report.words import below_title, duration
 from hangscope.verdict.claims import Accounts
 
 _CULPRITS, _FACTS, _AGAINST, _WARNINGS, _WEIGHED, _HOSTS = 8, 6, 6, 6, 3, 4
@@ -58,7 +58,8 @@ def ticket(document: Document) -> tuple[Block, ...]:
             Block("", "text", ((Piece("Partial data: ", strong=True), Piece(document.partial.text)),))
         )
     if verdict is not None:
-        blocks.append(Block("", "text", (plain(verdict.explanation),) if verdict.explanation else ()))
+        explanation = below_title(document.title, verdict.explanation)
+        blocks.append(Block("", "text", (plain(explanation),) if explanation else ()))
         blocks.append(Block("Why", "items", tuple(_fact(f) for f in deciding_facts(verdict))))
         pairs = [*_pairs(verdict, document), *_incident(document)]
         blocks.append(Block("", "pairs", pairs=tuple(pairs)))

@@ -23,6 +23,8 @@ STATE_WORDS = {"done": "completed", "pending": "pending", "started": "started", 
 #: No text is shown longer than this.
 LINE_CHARS = 500
 
+_REMARK = regex(r" ?\([^()]{0,200}\)")
+_CLAUSE_END = regex(r"; |\. ")
 _ANSI = regex(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _UNPRINTABLE: dict[int, str | None] = {
     **dict.fromkeys((*range(9), 11, 12, *range(13, 32), *range(127, 160))),
@@ -33,6 +35,21 @@ _UNPRINTABLE: dict[int, str | None] = {
     **dict.fromkeys((173, 847, 6158, *range(8203, 8206), *range(8288, 8293), *range(917504, 917632)), "�"),
     **dict.fromkeys((8232, 8233), " "),
 }
+
+
+def below_title(title: str, explanation: str) -> str:
+    """Return an explanation as it is shown below a title: without a first clause that says no more than the title.
+
+    Remarks in parentheses (a place, a host, a shape) do not count: who, where and what are shown next to the explanation.
+    """
+    said = _REMARK.sub("", title).rstrip(".")
+    for end in _CLAUSE_END.finditer(explanation):
+        if _REMARK.sub("", explanation[: end.start()]) == said:
+            rest = explanation[end.end() :]
+            return rest[:1].upper() + rest[1:]
+        if end.start() > 2 * len(title) + LINE_CHARS:
+            break
+    return "" if _REMARK.sub("", explanation).rstrip(".") == said else explanation
 
 
 def clean(value: Any) -> Any:

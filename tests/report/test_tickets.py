@@ -14,7 +14,7 @@ from hangscope.report.reasons import deciding_facts, mentions
 from hangscope.report.schema.document import SeenBefore
 from hangscope.report.sources import SourceFolder, snippets
 from hangscope.report.text import render_text
-from hangscope.report.words import duration, utc
+from hangscope.report.words import below_title, duration, utc
 from tests.conftest import FIXTURES, analyze
 from tests.report.samples import document
 
@@ -173,3 +173,13 @@ def test_a_duration_reads_as_people_write_it(seconds: float, text: str) -> None:
 def test_a_time_that_no_calendar_holds_is_not_shown() -> None:
     assert utc(1_773_300_000 * 10**9) == "2026-03-12 07:20:00 UTC"
     assert utc(2**70) == ""
+
+
+def test_no_explanation_repeats_the_title_above_it() -> None:
+    title = "Rank 0 called barrier (train.py:20) while the others called all_reduce"
+    claim = "Rank 0 (host n1) called barrier (train.py:20) while the others called all_reduce([8] Float)"
+    assert below_title(title, f"{claim}; ranks 1-3 are blocked. See n1.") == "Ranks 1-3 are blocked. See n1."
+    assert below_title(title, f"{claim}.") == ""
+    assert below_title(title, "Rank 0 called barrier; ranks 1-3 are blocked.").startswith(
+        "Rank 0 called barrier"
+    )

@@ -18,7 +18,7 @@ from hangscope.report.schema.document import Document, OutlierLine
 from hangscope.report.schema.page import PageData
 from hangscope.report.schema.pictures import TopologyData
 from hangscope.report.schema.stories import KnownStory, OrderStory
-from hangscope.report.words import LINE_CHARS, STATUS_WORDS, cut, some_ranks
+from hangscope.report.words import LINE_CHARS, STATUS_WORDS, below_title, cut, some_ranks
 from hangscope.verdict.claims import Accounts
 
 _STEPS = 3
@@ -32,6 +32,7 @@ class FirstScreen:
 
     title: str
     headline: str
+    explanation: str
     long: bool
     suspects: str
     partial: str
@@ -154,6 +155,7 @@ def _first_screen(document: Document, data: PageData) -> FirstScreen:
     return FirstScreen(
         title=f"{STATUS_WORDS[document.status]}: {document.title}" if verdict is not None else heading,
         headline=heading,
+        explanation=below_title(document.title, verdict.explanation) if verdict is not None else "",
         suspects=some_ranks(verdict.suspect_ranks) if verdict is not None else "",
         long=len(heading) > first.LONG_HEADLINE,
         partial=cut(document.partial.text, first.FACT_CHARS) if document.partial.is_partial else "",
