@@ -19,12 +19,14 @@ from hangscope.report.report import Report
 
 if TYPE_CHECKING:
     from hangscope.analysis import Analysis
+    from hangscope.ingest.files.run_evidence import RunEvidence
     from hangscope.ingest.files.sources import SourceFile
     from hangscope.ingest.recorder.members import Interner
     from hangscope.ingest.workers.log_reading import LogReading
     from hangscope.ingest.workers.reading import Reading
     from hangscope.knowledge.library import Knowledge
     from hangscope.knowledge.site import Rules
+    from hangscope.model.incident import Incident
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 REDACTIONS = ("hosts", "paths", "users")
@@ -99,8 +101,8 @@ def analyze(
 
     _require_something(readings, wanted, notes)
     analysis = _analysed(readings, notes, knowledge, world_size, attempt)
-    if run is not None and run.torch:
-        analysis.incident.libraries += (f"torch {run.torch}",)
+    if run is not None:
+        _add_run(analysis.incident, run)
     folder = SourceFolder(Path(source)) if source is not None else None
     document = build_document(analysis, __version__, redacted=redact, source=folder)
     if report_path is not None:
@@ -109,8 +111,18 @@ def analyze(
     if store := os.environ.get("HANGSCOPE_STORE", "") if store is None else store:
         from hangscope.history.remember import remember
 
-        document = remember(document, analysis, store, wanted, redact)
+        began = run.began if run is not None else 0.0
+        document = remember(document, analysis, store, wanted, redact, began)
     return Report(document, analysis, full_table=full_table, redacted=redact)
+
+
+def _add_run(incident: Incident, run: RunEvidence) -> None:
+    """Add what `hangscope run` noted: torch's version, the hosts of ranks, when stacks and dumps were captured."""
+    incident.libraries += (f"torch {run.torch}",) if run.torch else ()
+    incident.captured = run.captured
+    for rank, host in run.hosts.items():
+        if (record := incident.ranks.get(rank)) is not None and record.host is None:
+            record.host = host
 
 
 def _analysed(

@@ -79,9 +79,14 @@ class Use:
 
 
 def entry_of(
-    document: Document, paths: list[str], recorded: float, report: str = "", libraries: Sequence[str] = ()
+    document: Document,
+    paths: list[str],
+    recorded: float,
+    report: str = "",
+    libraries: Sequence[str] = (),
+    began: float = 0.0,
 ) -> Entry:
-    """Return the entry of a report on the files at `paths`; `libraries` are the versions that they show."""
+    """Return the entry of a report on the files at `paths`, of a run that `began` then; `libraries` are the versions that they show."""
     verdict, page = document.verdict, document.page
     strip = page.strip if page is not None else None
     at = verdict.location if verdict is not None else None
@@ -93,7 +98,7 @@ def entry_of(
     moments = [int(t) for t in ((verdict.since, verdict.until) if verdict is not None else ()) if t]
     hosts = sorted({c.host for c in verdict.culprits if c.host}) if verdict is not None else []
     return Entry(
-        id=_identity(document, paths),
+        id=_identity(document, paths, began),
         recorded=recorded,
         happened=min(moments, default=0) / 1e9,
         job=_job(paths),
@@ -157,17 +162,19 @@ def uses_of(analysis: Analysis) -> list[Use]:
     ]
 
 
-def _identity(document: Document, paths: list[str]) -> str:
+def _identity(document: Document, paths: list[str], began: float) -> str:
     """Return what is equal for two analyses of one incident: when it stopped, where, and how large it was.
 
-    Without a time, the same files at the same place with the same answer are one incident.
+    A watched run is one incident, from its first report to the one after its end. Without a time, the same files at the same place with the same answer are one incident.
     """
     verdict = document.verdict
     since = (verdict.since, verdict.until) if verdict is not None else (None, None)
     what: list[object] = [document.world_size, *since, document.status]
     if verdict is not None:
         what += (verdict.fingerprint, verdict.seq, compress(verdict.culprit_ranks))
-    if any(since):
+    if began:
+        what = [began]
+    elif any(since):
         what += sorted({rank.host for rank in document.ranks if rank.host})
     else:
         files = [item.file for item in document.inputs]

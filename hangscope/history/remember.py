@@ -17,11 +17,16 @@ from hangscope.report.words import clean
 
 
 def remember(
-    document: Document, analysis: Analysis, store: str, paths: list[str], redacted: Collection[str] = ()
+    document: Document,
+    analysis: Analysis,
+    store: str,
+    paths: list[str],
+    redacted: Collection[str] = (),
+    began: float = 0.0,
 ) -> Document:
     """Return the document with what the store knows of its bug, and add the incident to the store.
 
-    A problem with the store causes one warning and never stops the analysis. Redacted texts are neither stored nor read from the store.
+    `began` is when the watched run began that the files are of: all reports on it are of one incident. A problem with the store causes one warning and never stops the analysis. Redacted texts are neither stored nor read from the store.
     """
     try:
         entry = entry_of(
@@ -30,6 +35,7 @@ def remember(
             time.time(),
             document.report_path or "",
             analysis.incident.libraries,
+            began,
         )
         with open_store(store) as opened:
             seen = seen_before(similar(entry, opened.entries()))

@@ -283,5 +283,6 @@ class Incident:
     size_stated: bool = (
         False  # an input states how many ranks there are, so that something can be said of all of them
     )
+    captured: float = 0.0  # when the last stack or dump of a watched run was captured, s since the epoch
     libraries: tuple[str, ...] = ()  # `NCCL 2.27.5`, `torch 2.13`, as far as inputs tell
     momentary: bool = False  # every rank's dump was written within a second of the last call of any, or behind others since which it made calls

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from hangscope.history.store import open_store
 from tests.conftest import analyze
 from tests.live.jobs import hangscope, left_in, started, until
 from tests.live.torch_jobs import free_port, job, line_of, torchrun
@@ -69,7 +71,7 @@ def frozen(folder: Path, ranks: int) -> bool:
 
 
 def test_a_newcomer_gets_the_report_of_a_frozen_job(tmp_path: Path, environment: dict[str, str]) -> None:
-    words = ["run", "--dir", "left", "--hang-timeout", "4", "--on-hang", "kill", "--"]
+    words = ["run", "--dir", "left", "--hang-timeout", "4", "--on-hang", "kill", "--store", "s.db", "--"]
     settings = job("sleeping", tmp_path, environment)
     began = time.monotonic()
     done = subprocess.run(
@@ -88,6 +90,12 @@ def test_a_newcomer_gets_the_report_of_a_frozen_job(tmp_path: Path, environment:
     assert told["location"]["line"] == line_of("sleeping") and told["location"]["function"] == "load"
     assert "hang[stuck_rank]: Rank 1" in done.stderr and "hang[" not in done.stdout
     assert (tmp_path / "left" / "report.html").stat().st_size > 10_000
+    with open_store(str(tmp_path / "s.db")) as store:
+        (row,) = store.entries()
+        uses = store.uses(row.id)
+    here = socket.gethostname().split(".")[0]
+    assert (row.hosts, [use.host for use in uses], row.line) == (here, [here], line_of("sleeping"))
+    assert 1 < row.duration_s < 60 and row.report == str(tmp_path / "left" / "report.html")
     assert not left_in(tmp_path)
 
 

@@ -5,7 +5,7 @@ A job goes on after its report, or is ended because of it: logs grow, stacks of 
 how many ranks the job had, and what the run itself noted:
 
     {"schema": "hangscope.evidence/1", "world_size": 8, "files": {"logs/restart_0/rank_0.err": [5120, 1795445195.2]},
-     "notes": [["not_watched", "rank 2 did not start here", ""]], "torch": "2.13"}
+     "notes": [["not_watched", "rank 2 did not start here", ""]], "torch": "2.13", "began": 1795445101.4, "hosts": {"gpu07": [0, 1]}}
 
 Of the run's own folders only these files are read, and no more of them than there was; what else lies there has been added
 by somebody, and is read as ever.
@@ -18,6 +18,7 @@ import os
 import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import field
 from typing import Any
 
 from hangscope.errors import Note
@@ -29,6 +30,7 @@ SCHEMA = "hangscope.evidence/1"
 _OF_THE_WATCHER = regex(
     r"(?:^|/)(?:launcher/[^/]{1,200}\.run|capture_\d{2,9}/(?:kernel|activity|start)_rank_\d{1,7}\.txt|stalls\.txt)$"
 )
+_CAPTURE = regex(r"(?:stall|at_end|capture_\d{2,9})/(?:stack_rank_|comm_lib_trace_rank_)")
 RESOLVED = "stalls"  # the folder in a run's of what it captured before it went on: evidence only if it is given itself
 LATER = "attempt-"  # the folders of later runs, such as those of a requeued job: each has its own report
 _MOST = 64 << 20  # bytes of the list
@@ -55,13 +57,21 @@ _RANKS = 1 << 20
 class RunEvidence:
     """The files of a report, by their paths below its folder: (size in bytes, time of the last change); what the run noted.
 
-    `torch` is the version that the command was going to use, empty where it could not be told.
+    `torch` is the version that the command was going to use, empty where it is not known. `began` is when the run began (s since the
+    epoch, 0 where it is not known), `hosts` has the host of each rank that was seen.
     """
 
     files: Mapping[str, tuple[int, float]]
     world_size: int | None = None
     notes: tuple[Note, ...] = ()
     torch: str = ""
+    began: float = 0.0
+    hosts: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def captured(self) -> float:
+        """Return when the last stack or dump was captured, 0 where none was."""
+        return max((at for path, (_, at) in self.files.items() if _CAPTURE.match(path)), default=0.0)
 
     def covers(self, path: str) -> bool:
         """Return whether a path below the folder is the run's own, so that only what is listed counts."""
@@ -106,6 +116,12 @@ def read_evidence(folder: str) -> RunEvidence | None:
             world if isinstance(world, int) and 0 < world <= _RANKS else None,
             tuple(_note(*words) for words in data.get("notes", [])[:_MOST_NOTES]),
             str(data.get("torch", ""))[:40],
+            float(data.get("began", 0.0)),
+            {
+                int(rank): str(host)[:_LONGEST]
+                for host, ranks in data.get("hosts", {}).items()
+                for rank in ranks
+            },
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from hangscope.errors import Note
@@ -14,7 +14,13 @@ from hangscope.live.folder import leave
 
 
 def write_evidence(
-    folder: Path, chosen: Iterable[Path], world_size: int, notes: Sequence[Note] = (), torch: str = ""
+    folder: Path,
+    chosen: Iterable[Path],
+    world_size: int,
+    notes: Sequence[Note] = (),
+    torch: str = "",
+    began: float = 0.0,
+    hosts: Mapping[str, Sequence[int]] | None = None,
 ) -> None:
     """List the files at or below `chosen` as they are now, and what the run noted. Raises OSError."""
     files: dict[str, tuple[int, float]] = {}
@@ -29,5 +35,7 @@ def write_evidence(
         "files": files,
         "notes": [[note.code, note.message, note.hint] for note in notes],
         "torch": torch,
+        "began": began,
+        "hosts": hosts or {},
     }
     leave(folder / NAME, json.dumps(data).encode())

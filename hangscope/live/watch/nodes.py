@@ -6,10 +6,11 @@ Each watcher has a file of its own in `nodes/`, which it touches every few secon
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,6 +40,19 @@ class Nodes:
         """Say that this node has left what it has."""
         with suppress(OSError):
             (self._folder / f"{self.name}.done").touch()
+
+    def has(self, ranks: Iterable[int]) -> None:
+        """Say which ranks were seen on this node."""
+        with suppress(OSError):
+            (self._folder / f"{self.name}.ranks").write_text(json.dumps(sorted(ranks)))
+
+    def ranks(self) -> dict[str, list[int]]:
+        """Return which ranks were seen on each host."""
+        found: dict[str, list[int]] = {}
+        for path in sorted(self._folder.glob("*.ranks")):
+            with suppress(OSError, ValueError):
+                found.setdefault(path.stem.rpartition(".")[0], []).extend(json.loads(path.read_text()))
+        return found
 
     def work(self) -> None:
         """Say that ranks of this node make progress or are at work; others see it when their disk does."""

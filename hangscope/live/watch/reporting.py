@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ class Reporting:
         self, folder: RunFolder, nodes: Nodes, summary: str | None, quiet: bool, store: str | None = None
     ) -> None:
         self.folder, self.nodes, self.summary, self.quiet, self.store = folder, nodes, summary, quiet, store
+        self.began = time.time()
         self.world_size = 0
         self.torch = ""  # the version that the command uses
         self.here: set[int] = set()  # global ranks that were seen on this node
@@ -51,7 +53,10 @@ class Reporting:
         """Take note of the ranks that were seen, and of how many there are."""
         sizes = [p.world_size or 0 for p in processes]
         self.world_size = max([self.world_size, *sizes])
-        self.here.update(p.rank for p in processes if p.rank is not None)
+        seen = {p.rank for p in processes if p.rank is not None} | self.here
+        if seen != self.here:
+            self.here = seen
+            self.nodes.has(seen)
 
     def report(
         self,
@@ -81,7 +86,15 @@ class Reporting:
         chosen = (self.folder.before_the_end() if ended else []) or [self.folder.path]
         try:
             notes = [*self._ranks_elsewhere(), *(Note("not_watched", text) for text in self.problems)]
-            write_evidence(self.folder.path, chosen, self.world_size, notes, self.torch)
+            write_evidence(
+                self.folder.path,
+                chosen,
+                self.world_size,
+                notes,
+                self.torch,
+                self.began,
+                self.nodes.ranks(),
+            )
         except OSError as error:
             self.say(f"the list of the evidence cannot be written: {error.strerror or error}")
         options: dict[str, Any] = {"world_size": self.world_size} if self.world_size else {}

@@ -70,6 +70,10 @@ def strip(subject: Subject) -> StripData | None:
             who = f"rank {first.rank}: " if first.rank is not None else ""
             text = cut(_PREFIX.sub("", first.text), 120)
             moments.append(Moment(kind, str(round(at * 1000) * 10**6), who + text, first.source))
+    if subject.incident.captured > _EARLIEST / _SECOND:
+        moments.append(
+            Moment("dump", str(round(subject.incident.captured * 1000) * 10**6), "stacks and dumps captured")
+        )
     if verdict is not None and verdict.until is not None and verdict.until > _EARLIEST:
         moments.append(Moment("until", str(verdict.until), "end of the job"))
     if not moments:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
 from hangscope.errors import Note
+from hangscope.history.store import open_store
 from hangscope.ingest.files.run_evidence import NAME, read_evidence
 from hangscope.ingest.files.sources import find_files
 from hangscope.live.folder import RunFolder
@@ -88,3 +90,21 @@ def test_the_folder_of_a_requeued_job_is_that_of_its_first_run(tmp_path: Path) -
         assert [Path(file.path).read_text() for file in files] == ["run\n"]
     assert [(note.code, note.file) for note in notes] == [("later_run", "attempt-2")]
     assert found(tmp_path / "run" / "attempt-2") == {"launcher/node.err": b"attempt-2\n"}
+
+
+def test_a_run_knows_its_hosts_and_how_long_it_was_stalled(tmp_path: Path) -> None:
+    run, place = tmp_path / "run", str(tmp_path / "store.db")
+    shutil.copytree(FIXTURE / "recorder", run / "stall")
+    for number, path in enumerate(sorted(run.rglob("comm_lib_trace_rank_*"))):
+        os.utime(path, (0, 1_795_194_306 + 600 + number))  # ten minutes after the job stalled
+    nodes = Nodes(run)
+    nodes.has([0, 1, 2, 3])
+    for began in (5.0, 5.0, 6.0):
+        write_evidence(run, [run / "stall"], 4, began=began, hosts=nodes.ranks())
+        told = analyze(run, store=place).to_dict()
+    assert [culprit["host"] for culprit in told["verdict"]["culprits"]] == [nodes.name.split(".")[0]]
+    with open_store(place) as store:
+        again, first = sorted(store.entries(), key=lambda entry: entry.analyses)
+        assert (first.analyses, again.analyses) == (2, 1) and first.hosts == nodes.name.split(".")[0]
+        assert [use.host for use in store.uses(first.id)] == [first.hosts]
+    assert 600 <= first.duration_s < 610 and first.rank_hours > 0.6
