@@ -81,6 +81,8 @@ GROWING = (
     "{", "'''", "mật khẩu ", "password=a'b", "MUNGE:", "s.a",
     "password--", "password==", "{a", "{\"sensitive\": true, ", "{\"kty\":", "Client('", "a:a@", "://a/t/", "Content-Disposition: form-data; name=\"a\"\n\n", "\"AUTH\" \"a\" ",
     "--password-command 'echo ", "-----BEGIN CERTIFICATE-----", "etag: ", "${{ ", "password=${{ ", "password=<", "token=op://", "パスワードは", "sk='",
+    "password Aa1b ", "password Aa11bcde ", "user Aa1!bcde ", "token ", "<<< ", "<<< 'Aa1!bcd", "-u a ", "-u a -p ", "-u a -x ", "connect(", "connect(\"a\",",
+    "Aa1!bcde as the password ", "Aa1!bcde as the ", "api key id=", "api key aB3aB3aB3aB3aB3aB3aB3 ", "https://a/hooks/", "https://a/a/a/", "recovery key: A1B2-", "session(",
     "token: value: ", "AKIAAAAAAAAAAAAA/", "password=[\\", "EAAA", "= \\",
 )  # fmt: skip
 

@@ -25,7 +25,7 @@ _WORDS = regex(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+")
 FOREIGN = (
     "passwort", "kennwort", "zugangscode", "contraseña", "contrasena", "contrasenya", "senha", "wachtwoord", "wagwoord", "hasło", "haslo",
     "heslo", "lösenord", "losenord", "passord", "adgangskode", "lykilorð", "salasana", "parool", "jelszó", "jelszo", "şifre", "lozinka",
-    "slaptažodis", "pasahitza", "пароль", "парола", "лозинка", "κωδικός", "סיסמה", "סיסמא", "كلمة المرور", "كلمةالمرور", "رمز عبور", "گذرواژه",
+    "slaptažodis", "pasahitza", "пароль", "парола", "лозинка", "κωδικός", "סיסמה", "סיסמא", "كلمة المرور", "كلمة السر", "رمز المرور", "كلمةالمرور", "رمز عبور", "گذرواژه",
     "पासवर्ड", "รหัสผ่าน", "mật khẩu", "kata sandi", "密码", "密碼", "口令", "パスワード", "暗証番号", "비밀번호", "암호", "패스워드",
 )  # fmt: skip
 SHORT_FOREIGN = ("passe", "motdepasse", "mdp", "parola", "parolă")  # also the ends of other words
@@ -96,6 +96,13 @@ REFERENCE = regex(
 )
 
 
+#: What no password is, but an address, a path, a pair, a version, a qualified name, a UUID, an address in memory.
+_NO_PASSWORD = regex(
+    r"[/\\=@:]|\*\*\*|\d\.\d|[A-Za-z_]\w{1,40}\.[A-Za-z_]\w{2,40}|[0-9a-f]{8}-[0-9a-f]{4}|0x[0-9a-fA-F]{2}|[Vv]\d(?:alpha|beta)\d"
+)
+_SIZES = frozenset(("16", "32", "64", "128", "256", "384", "512", "1024"))  # in `Int64Index`, `Sha256Hasher`
+
+
 class Strength(IntEnum):
     """What a name says of its value."""
 
@@ -136,7 +143,9 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
         if _PLAIN_KEYS & set(before[-1:]):
             return Strength.NOTHING
         return Strength.SECRET if is_variable or name.lower().startswith("x-") else Strength.MAYBE
-    if words == ["sk"]:  # beside `ak`
+    if words in (["sk"], ["secret", "id"]) or (
+        last == "seed" and before
+    ):  # beside `ak`, `role_id`; `TOTP seed`
         return Strength.MAYBE
     if last == "token":
         if _PLAIN_TOKENS & set(before):
@@ -195,9 +204,28 @@ def looks_chosen(value: str) -> bool:
     """Return whether a value is what somebody may choose as a password: of several kinds of characters, and no number, path or words."""
     part = value[:MAX_NAME]
     if len(part) < _SHORTEST or (_PLAIN.fullmatch(part) and not (part.isalpha() and is_mixed(part))):
-        return False
+        return looks_typed(part)
     kinds = (str.islower, str.isupper, str.isdigit, lambda c: not c.isalnum())
     return sum(any(map(kind, part)) for kind in kinds) > 1 or is_mixed(part)
+
+
+def looks_typed(value: str) -> bool:
+    """Return whether a value is letters with digits or signs as in a password, and in no identifier, version, host, path or hash."""
+    if not 8 <= len(value) <= MAX_NAME or _NO_PASSWORD.search(value) or value.startswith(("$", "-", "#")):
+        return False
+    letters, numbers = any(map(str.isalpha, value)), re.findall(r"\d+", value)
+    if any(c in "!#$&*?^~" for c in value):
+        return letters and (bool(numbers) or is_mixed(value))
+    if len({_kind(c) for c in value} & {"u", "l", "d"}) < 3:
+        return False
+    return len(numbers) > 1 or (len(numbers[0]) > 1 and numbers[0] not in _SIZES)
+
+
+def looks_issued(value: str) -> bool:
+    """Return whether a value is a key as services issue them: 32 hex digits or more, or letters and digits that alternate as in no word."""
+    if re.fullmatch(r"[0-9a-f]{32,128}", value):
+        return _looks_random(value)
+    return any(map(str.isdigit, value)) and is_mixed(value.replace("_", "").replace("-", ""))
 
 
 def looks_joined(value: str) -> bool:

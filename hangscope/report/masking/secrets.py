@@ -24,8 +24,10 @@ from hangscope.report.masking.key_names import (
     looks_chosen,
     looks_joined,
     looks_made,
+    looks_typed,
     strength,
 )
+from hangscope.report.masking.nearby import hide_nearby
 from hangscope.report.masking.token_forms import hide_accounts, hide_blobs, hide_tokens
 
 # Of names; searched in text without capitals, which takes a fifth of the time of ignoring case.
@@ -136,7 +138,7 @@ def mask_text(text: str) -> str:
 
 def _masked(text: str) -> str:
     text = hide_tokens(text)
-    return hide_blobs(_without_named(text) if _HINT.search(text.lower()) else text)
+    return hide_blobs(hide_nearby(_without_named(text) if _HINT.search(text.lower()) else text))
 
 
 def _without_named(text: str) -> str:
@@ -151,7 +153,7 @@ def _without_named(text: str) -> str:
         text = _hide(_hide(_hide(text, _FOR), _QUOTED), _FOREIGN_PAIR)
         text = _IS.sub(_without_password, text)
     if _OF_A_LOGIN.search(low):
-        text = _AUTH.sub(_if(looks_chosen), _BESIDE.sub(_if(looks_made), text))
+        text = _AUTH.sub(_if(looks_chosen), _BESIDE.sub(_if(_is_made_or_typed), text))
     text = _VARIABLE.sub(_without_variable, text)
     return _SAID.sub(_without_said, _NUMBERED.sub(_without_numbered, text))
 
@@ -181,6 +183,10 @@ def _without_variable(match: re.Match[str]) -> str:
     name, value = match.group(1), match.group(3)
     hidden = strength(name) is Strength.SECRET and looks_chosen(value) and not is_placeholder(value, name)
     return match.group()[: -len(value)] + "***" if hidden else match.group()
+
+
+def _is_made_or_typed(value: str) -> bool:
+    return looks_made(value) or looks_typed(value)
 
 
 def _if(looks: Callable[[str], bool]) -> Callable[[re.Match[str]], str]:
