@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.causes.case import Case, Match, answer, who
+from hangscope.causes.case import Case, Match, answer
 from hangscope.causes.device import device_error, remedy
+from hangscope.causes.ends.whose import whose
 from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.statements.statements import INTERRUPTS
 from hangscope.explain.text.stop import find_stop
@@ -45,6 +46,7 @@ def _nothing_else(case: Case) -> bool:
 
 
 def _match(
+    case: Case,
     cause: str,
     events: Sequence[Event],
     what: str,
@@ -52,14 +54,11 @@ def _match(
     strength: int = 1,
     category: str | None = None,
 ) -> Match:
-    """Return the answer for a fault that `events` tell of, with which process it was as far as the first of them says."""
-    first, ranks = events[0], {e.rank for e in events if e.rank is not None}
-    where = f" on host {first.host}" if first.host else ""
-    where += f" (task {first.task} of srun or mpirun)" if first.task is not None else ""
-    where += f" (local rank {first.local_rank})" if first.local_rank is not None and not ranks else ""
-    one = "" if len(ranks) < 2 else "; which of them was first is not known"
-    which = f"reported of {who(ranks)}{one}" if ranks else "no line shows which global rank that was"
-    why = f"{what}{where}; {which}"
+    """Return the answer for a fault that `events` tell of, with which process it was as far as the text says."""
+    told, several = whose(case, events), len({e.rank for e in events if e.rank is not None}) > 1
+    one = "; which of them was first is not known" if several else ""
+    told = told.removeprefix("a process").strip(" ()")
+    why = f"{what} ({told}{one})" if told else what
     return answer(cause, (), why, *advice, strength=strength, category=category, evidence=events[:4])
 
 
@@ -87,7 +86,7 @@ def _plain(case: Case) -> Match | None:
         told = [e for e in told if not (isinstance(e, OomCuda) and e.implausible)]
         if events := [e for e in told if not (isinstance(e, FsdpOrder) and e.group_rank is not None)]:
             why = f"{what}: {device_error(events[0])}" if cause == "gpu_stall" else what
-            return _match(cause, events, why, advice or remedy(events[0]), strength=strength)
+            return _match(case, cause, events, why, advice or remedy(events[0]), strength=strength)
     return None
 
 
@@ -102,7 +101,7 @@ def _halves(case: Case) -> Match | None:
     cause = finer.get("/".join(sorted(aspects)), "collective_mismatch")
     what = _mismatch(mine, named)
     advice = "Collect this error from every rank: the collective that only a minority of ranks called is the wrong one, which one rank alone cannot show."
-    return _match(cause, mine, what, advice)
+    return _match(case, cause, mine, what, advice)
 
 
 def _mismatch(mine: Sequence[CallFingerprint], named: Sequence[int]) -> str:
@@ -129,7 +128,9 @@ def _ended(case: Case) -> Match | None:
     named = (first.rank,) if later and len(own) == 1 and first.time and min(later) > first.time else ()
     how = f"was killed by {first.signal}" if first.signal else f"ended with exit code {first.code}"
     look = "Look for its own last lines, and for its signal in the kernel log of its host."
-    match = _match("crashed_rank", own, f"a process {how}{', before all others' if named else ''}", look)
+    match = _match(
+        case, "crashed_rank", own, f"a process {how}{', before all others' if named else ''}", look
+    )
     return replace(match, culprits=tuple(r for r in named if r is not None))
 
 
@@ -156,6 +157,7 @@ def _exception(case: Case) -> Match | None:
     if isinstance(first, WorkerDied):
         advice = "Look for what ended this process"
     return _match(
+        case,
         "crashed_rank",
         events,
         f"a process ended with {name}" if name else "a process died without printing an error",
@@ -175,6 +177,7 @@ def _swept(case: Case) -> Match | None:
     failed = next((e.failed for e in swept if e.failed), None)
     what = "the launcher terminated its workers: one of them failed, or the launcher got a signal"
     return _match(
+        case,
         "crashed_rank",
         events,
         f"the launcher reports that {failed} failed" if failed else what,

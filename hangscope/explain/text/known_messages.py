@@ -26,9 +26,7 @@ def blanks_of(events: Sequence[Message]) -> Mapping[str, str]:
     ranks = sorted({e.rank for e in events if e.rank is not None})
     names = [e.process for e in events if e.process]
     named = f" ({listed(names)})" if names and ranks else ""
-    found["who"] = (
-        ranks_phrase(ranks) + named if ranks else listed(names) or "a process whose rank is not printed"
-    )
+    found["who"] = ranks_phrase(ranks) + named if ranks else listed(names) or "a process"
     return found
 
 

@@ -14,6 +14,7 @@ from hangscope.explain.statements.standstill import for_hours
 from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.engines import EngineTimeout
+from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.launchers.horovod import HorovodStall
 from hangscope.ingest.job_logs.messages import Message, table
 from hangscope.ingest.job_logs.progress import Progress
@@ -122,6 +123,10 @@ def find_stop(statements: Statements) -> Stop | None:
     events = [*statements.all(*PROOFS), *(e for e in statements.all(NcclWarn) if e.fault in _GONE)]
     events += [e for e in statements.all(Message) if (known := table().get(e.id)) is not None and known.stops]
     events += [e for e in statements.all(RankException) if e.symptom]
+    even = {
+        e.file: e.steady_to for e in statements.all(Excerpt)
+    }  # whoever works evenly behind it did not stop
+    events = [e for e in events if not isinstance(e, Message) or e.line > even.get(e.file, 0)]
     steps = statements.all(Progress)
     events += [
         e

@@ -16,8 +16,10 @@ from dataclasses import replace
 from hangscope.ingest.evidence.attempts import with_attempts
 from hangscope.ingest.evidence.writers import Writers
 from hangscope.ingest.job_logs.endings import Exit, ExitOk
+from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import Xid
 from hangscope.ingest.job_logs.launchers.ray import WorkerDied
+from hangscope.ingest.job_logs.named_processes import Named
 from hangscope.ingest.nccl.init import NcclInit
 from hangscope.ingest.nccl.join import Joined
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -37,6 +39,7 @@ class Processes:
 
     def __init__(self, readings: Sequence[Reading], joined: Joined | None = None) -> None:
         self._ranks: dict[Name, set[int]] = {}
+        self._locals: dict[int, set[int]] = {}  # local ranks by process id
         self._bases: dict[str | None, set[int]] = {}  # of the numbers in a folder: rank less local rank
         self._writers = {r.file: Writers(r.log) for r in readings if r.log is not None}
         for file, writers in self._writers.items():
@@ -53,6 +56,8 @@ class Processes:
         self._hosts = {host for kind, host, _ in self._ranks if kind == "process"}
         for reading in readings:
             self._settle(reading)
+        for log in (r.log for r in readings if r.log is not None):
+            self._read(log.excerpt.named if isinstance(log.excerpt, Excerpt) else ())
         told = [event for reading in readings for event in reading.all_events]
         self._hear(told)
         for reading in readings:
@@ -143,6 +148,14 @@ class Processes:
                 for host in {event.host, None if one_host else event.host}:
                     self._add("bus", host, bus, event.rank)
 
+    def _read(self, named: Sequence[Named]) -> None:
+        """Learn process ids from lines of a short text that name one process by its id and its rank."""
+        for one in (n for n in named if len(n.pids) == 1):
+            if len(one.locals) == 1:
+                self._locals.setdefault(one.pids[0], set()).add(one.locals[0])
+            elif len(one.ranks) == 1:
+                self._add("pid", None, one.pids[0], one.ranks[0])
+
     def _by_nccl(self, event: Event) -> int | None:
         host = self._host_of_ip.get(event.host or "", event.host)  # RAS names nodes by address
         if len(self._hosts) == 1 and event.pid is not None and (host or isinstance(event, Terminate)):
@@ -159,6 +172,9 @@ class Processes:
             rank = self.of_pid(getattr(event, "victim_pid", event.pid if of_an_end else None))
         if rank is None and isinstance(event, Xid) and (bus := _PCI.match(event.device or "")):
             rank = self._of("bus", event.host, int(bus[1] + bus[2], 16))
+        own = self._locals.get(getattr(event, "victim_pid", None) or -1, _NOBODY)
+        if rank is None and event.local_rank is None and len(own) == 1:
+            return replace(event, local_rank=next(iter(own)))
         return _with(event, rank)
 
     def stacks(

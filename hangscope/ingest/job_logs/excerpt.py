@@ -15,7 +15,9 @@ from functools import cache
 from itertools import pairwise
 
 from hangscope.ingest.job_logs.line_groups import LineGroup, line_groups, tells_of_trouble
+from hangscope.ingest.job_logs.named_processes import Named, named_processes
 from hangscope.ingest.job_logs.sections import Side, sides
+from hangscope.ingest.job_logs.steady import steady
 from hangscope.ingest.lines.prefixes import Line, clean, quote
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
@@ -29,6 +31,8 @@ _SHOWN = 160
 _EXAMINES = regex(
     r"^(?:[\w@.:~/()-]{0,60}[$#] )(?:sudo )?(?:strace|py-spy|gdb|pstack|nvidia-smi|rocm-smi|npu-smi|dmesg|ps|top|kubectl|squeue|sacct|scontrol|ray|ibstat|ibv_\w+|journalctl|lsof|ss)\b"
 )
+_ENDPOINT = regex(r"rdzv[_-]endpoint['\"]? {0,8}[:= ] ?['\"]?([\w.-]{1,253}:\d{1,5})\b")
+_PAST = 3  # forms of lines
 _ALIKE = str.maketrans("12345678", "99999999")
 _PROSE = 8  # words
 _SENTENCE = regex(r"[a-z]{2}[.,!?;](?: |$)")
@@ -88,7 +92,7 @@ _COMPLAINS = regex(
     r"(?i)\b(?:hangs?|hanging|hung|stuck|fr[eo]ezes?|froze|frozen|stall(?:s|ed)|deadlock|unresponsive|please help|any (?:idea|help|thoughts)|nothing (?:for|happens|else|more|moves|after)|no (?:more )?(?:output|progress|response)|forever|(?:stops?|stopped) (?:here|there)|never (?:returns|finishes|ends|starts|comes back|gets? past|completes))\b|\?$|卡住|卡在|一直卡|不动"
 )
 _NOISE = regex(
-    r"^(?:frame #\d|\s*at |#\d|\s*File \"|\s*$|[-=*~^_+|\s]+$|\s{0,4}[|+].{0,300}[|+]\s{0,4}$|\.{2,}$|Extension modules:|```)|(?i:warnings?\.warn|deprecat)"
+    r"^(?:frame #\d|\s*at |#\d|\s*File \"|\s*$|[-=*~^_+|#\s]+$|\s{0,4}[|+].{0,300}[|+]\s{0,4}$|\.{2,}$|Extension modules:|```)|(?i:warnings?\.warn|deprecat)"
 )
 
 
@@ -112,7 +116,8 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count
     of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
-    `sides`: its labelled parts, those that show the same together. `kernel_wait`: the function that a trace of the kernel waits in.
+    `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
+    for numbers that grow, printed at even intervals, up to the line `steady_to`. `endpoint`: where the rendezvous is by the launcher's arguments. `kernel_wait`: the function that a trace of the kernel waits in.
     """
 
     stage: str = ""
@@ -128,6 +133,10 @@ class Excerpt(Event, by_launcher=True, calm=True):
     groups: tuple[LineGroup, ...] = ()
     sides: tuple[Side, ...] = ()
     kernel_wait: str = ""
+    named: tuple[Named, ...] = ()
+    steady: str = ""
+    steady_to: int = 0
+    endpoint: str = ""
 
 
 @cache
@@ -147,7 +156,7 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
     lines = [(n, text) for n, text in _lines(data) if text.strip()]
     if not lines:
         return None
-    last, stage, stage_line = lines[-1], "", ""
+    last, stage, stage_line, later = lines[-1], "", "", set[str]()
     shapes: dict[str, _Shape] = {}
     told, written, ours, telling = (
         list[str](),
@@ -169,12 +178,23 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
             and not shape.noise
             and not (shape.stage.name == _STEPS and stage in _BETWEEN)
         ):
-            stage, stage_line = shape.stage.name, "" if shape.trouble else quote(text, _SHOWN)
+            stage, stage_line, later = (
+                shape.stage.name,
+                "" if shape.trouble else quote(text, _SHOWN),
+                set[str](),
+            )
+        elif not shape.noise and not shape.trouble:
+            later.add(_form(text))
+    if len(later) > _PAST:  # what the program printed since shows that it went on
+        stage = stage_line = ""
     complaint = quote(" ".join(told), _SHOWN)
     counted = [(match, text) for _, text in ours if (match := _COUNT.search(text))]
-    number, text = (telling or ours or written or [last])[-1]
+    number, text = (
+        telling or [line for line in ours if not _of_people(line[1])] or ours or written or [last]
+    )[-1]
     line = Line(file, number, text, text)
     logged = bool(telling) or any(_LOGGED.search(text) or _EXAMINES.match(text) for _, text in ours)
+    even = steady(ours)
     sizes = tuple(sorted({n for n in _sizes(lines) if 1 < n <= MAX_RANKS}))
     return line.event(
         Excerpt, stage=stage, stage_line=stage_line, sizes=sizes, complaint=complaint, logged=logged,
@@ -182,6 +202,8 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
         exhibits=tuple(name for name, shape in _EXHIBITS.items() if sum(bool(shape.search(text)) for _, text in lines) > 1),
         versions=tuple((m[1], m[2]) for _, text in lines if (m := _VERSION.match(text.strip()))), groups=line_groups(ours, _NOISE),
         sides=sides([text for _, text in lines]), kernel_wait=_kernel_wait([text for _, text in lines]),
+        named=named_processes(lines), steady=even[0], steady_to=even[1],
+        endpoint=next((m[1] for _, text in lines if (m := _ENDPOINT.search(text))), ""),
     )  # fmt: skip
 
 
@@ -208,6 +230,11 @@ def _of_a_reporter(text: str) -> bool:
     return (bool(_COMPLAINS.search(text)) and (bool(prose) or _stage(text) is None)) or bool(
         _CJK.search(text)
     )
+
+
+def _of_people(text: str) -> bool:
+    """Return whether a line is a sentence that no program prints."""
+    return len(text.split()) >= _PROSE and not _LOGGED.search(text) and bool(_SENTENCE.search(text))
 
 
 def _lines(data: bytes) -> Iterator[tuple[int, str]]:

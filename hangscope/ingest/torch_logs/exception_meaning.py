@@ -32,6 +32,8 @@ _SYMPTOMS = regex(
     r"|DDP expects same model across all ranks|appears not to match (?:sizes|strides)|Expected to have "
     r"finished reduction in the prior iteration|Forward order differs across ranks"
     r"|Horovod has been shut down|other ranks (?:that )?(?:did(?: not|n't)|have not|haven't) |exhausted inputs\. Throwing across all ranks|Rank \d{1,7} exhausted all inputs|aborted by|collective operation timeout"
+    # who polls for what another process has to make
+    r"|\bTimed out (?:receiving|waiting for)\b|\b[Ww]aiting for .{1,80}, bailing out"
     # what is thrown in C++ arrives as a RuntimeError; a bare word of time is of a wait for peers (Python's own have other types)
     r"|^RuntimeError: [Tt]ime(?:d |-)?out\W{0,3}$|^(?:\w{1,40}\.){0,4}Timeout(?:Error)?: $"
     # engines and actors: the front end gave a worker up, or only noticed its end

@@ -21,7 +21,7 @@ from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.excerpt import excerpt
 from hangscope.ingest.job_logs.good_ends import good_ends
 from hangscope.ingest.job_logs.kernel import KernelParser
-from hangscope.ingest.job_logs.launchers import exit_codes, horovod, starts
+from hangscope.ingest.job_logs.launchers import exit_codes, horovod, hydra, starts
 from hangscope.ingest.job_logs.launchers.failure_table import FailureTableParser
 from hangscope.ingest.job_logs.launchers.kubernetes import PodParser
 from hangscope.ingest.job_logs.launchers.ray import RayParser
@@ -90,7 +90,7 @@ def read_log(
     detail, table = DetailParser(file), FailureTableParser()
     parsers: list[LineParser] = [
         *parsers_of(
-            c10d, wrapper, store, endings, faults, abort, engines, starts, analyzer, desync, debug_pages, exit_codes, horovod,
+            c10d, wrapper, store, endings, faults, abort, engines, starts, analyzer, desync, debug_pages, exit_codes, horovod, hydra,
             accelerate_check, activity, warn,
         ),
         messages.MessageParser(), HcclParser(), TracebackParser(), table, PodParser(), StoreBarrierParser(),

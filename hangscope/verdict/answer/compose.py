@@ -71,13 +71,12 @@ def observations(case: Case) -> list[Observation]:
     found += [seen for entry, seen in known if entry.follows]
     found += [seen for entry, seen in known if entry.benign and seen.means]
     moving = course.moving(case)
-    return (
-        found
-        if moving is None
-        else [moving, *found]
-        if not any(s.proves for s in found)
-        else [*found, moving]
-    )
+    if moving is None:
+        return found
+    if any(s.proves for s in found) and find_stop(case.statements) is not None:
+        return [*found, moving]
+    slow = [s for s in found if s.suspects and not s.proves]  # who holds up a job that moves
+    return [*slow, moving, *(s for s in found if s not in slow)]
 
 
 def answered(case: Case, verdict: Verdict) -> Verdict:
@@ -144,6 +143,7 @@ def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ver
     told = names or several or unheard or _covers(main.shows, verdict.summary)
     claim = [] if told else [verdict.summary]
     shown = [main.shows, *(s.shows for s in (*its, *seen) if s is not main)]
+    shown = [*telling.before(case, lines), *shown] if not its else shown
     facts = [*claim, *_new(shown, " ".join(claim))][: _MOST + 1]
     nexts, means = _nexts(case, its), main.means
     vague = bool(main.next) or (not means and "".join(verdict.advice[:1]).startswith("Fix the "))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangscope.causes.case import Case
+from hangscope.causes.ends.whose import whose
 from hangscope.ingest.job_logs.excerpt import Excerpt, Stage, stages
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.line_groups import tells_of_trouble
@@ -22,7 +23,10 @@ _APART = 3  # ranks whose steps are compared
 _TELLING = frozenset({"saving", "validation", "warming up", "serving"})  # stages that say more than a step
 #: What an error says whose process timed out or lost a peer; other errors that several ranks raise are no waits.
 _OF_A_WAIT = regex(
-    r"(?i)tim(?:ed?|e)[ -]?out|timeout|clos(?:ed|ing)|reset by|refused|broken pipe|remote process|unreachable|no route"
+    r"(?i)tim(?:ed?|e)[ -]?out|timeout|clos(?:ed|ing)|reset by|refused|broken pipe|remote process|unreachable|no route|waiting for|did(?:n't| not)"
+)
+_AWAITED = regex(
+    r"(?i)\bwaiting (?:for|on) ((?!\d+ ?(?:ms|s)\b)[\w][^,;:()]{2,60}?)(?:$|[,;:(]|\. |\.$| (?:to|after|for|in) )"
 )
 _ALL = regex(r"(?i)\b(?:training|job|run|fit)\b.{0,20}\b(?:finished|completed?|done|ended|over)\b|all epochs")
 #: What a log puts before its message.
@@ -120,9 +124,17 @@ def apart(case: Case) -> Observation | None:
 
 
 def moving(case: Case) -> Observation | None:
-    """Read steps that go on to the end of the text, where no line tells of trouble."""
+    """Read lines that go on evenly behind whatever tells of trouble, or steps to the end of a text that tells of none."""
     told = _excerpt(case)
-    if told is None or not (told.pace or (told.moves and not told.complaint)) or _harmful(case):
+    if told is None:
+        return None
+    behind = all(e.file == told.file and e.line < told.steady_to for e in trouble(case))
+    if told.steady and behind and not told.pace:
+        shows = f"the job still advances where the text ends: {told.steady}"
+        means = "What is shown moves evenly, so it may be slow, and is no stop. It stands only if nothing followed for much longer than that interval."
+        text = "whether the next such line came. If it did, where that time goes in each interval (input, compute, communication, offload or swapping)"
+        return Observation(shows, means, Collect((), "log", text), events=(told,))
+    if not (told.pace or (told.moves and not told.complaint)) or _harmful(case):
         return None
     shows = f"the steps go on to the end of the text ({told.moves})"
     if told.pace:
@@ -184,7 +196,7 @@ def exceptions(case: Case) -> Observation | None:
     first = told[0]
     frame = user_frame(first.frames)
     at = f" at {frame}" if frame is not None else ""
-    subject = _writer(first)
+    subject = whose(case, [first])
     shows = (
         f"{subject} raised {first.type.rsplit('.', 1)[-1]}{at}: {_short(first.message)}"
         if first.message
@@ -198,12 +210,6 @@ def exceptions(case: Case) -> Observation | None:
     return Observation(shows, "", wanted, suspects, True, True, (first,))
 
 
-def _writer(event: RankException) -> str:
-    """Return who raised an exception, by its rank or its number on its host."""
-    local = f"process {event.local_rank} of its host" if event.local_rank is not None else ""
-    return who([event.rank] if event.rank is not None else [], local or "a process whose rank is not printed")
-
-
 def waiting_exceptions(case: Case) -> Observation | None:
     """Read an exception that is itself a timeout or the report of a lost peer: its process was waiting."""
     symptoms = (e for e in case.statements.all(RankException) if e.symptom and e.type)
@@ -213,11 +219,13 @@ def waiting_exceptions(case: Case) -> Observation | None:
     first = told[0]
     frame = user_frame(first.frames)
     at = f" at {frame}" if frame is not None else ""
-    ranks = sorted({e.rank for e in told if e.rank is not None})
-    whose = who(ranks) if ranks else _writer(first)
-    shows = f"{whose} raised {first.type.rsplit('.', 1)[-1]}{at}: {_short(first.message)}"
+    shows = f"{whose(case, told)} raised {first.type.rsplit('.', 1)[-1]}{at}: {_short(first.message)}"
+    awaited = next((m[1] for e in told if (m := _AWAITED.search(e.message))), "")
     means = "That is the end of a wait and not the cause: the question is for whom it waited."
     text = "the lines of all other ranks before that moment: the first error, or the rank that prints none"
+    if awaited:
+        means = f"That is the end of a wait and not the cause: it waited for {awaited}."
+        text = f"what keeps {awaited}: its process's log and stack (py-spy dump) before that moment"
     return Observation(shows, means, Collect((), "log", text), (), True, False, tuple(told))
 
 
@@ -227,8 +235,9 @@ def last_line(case: Case) -> Observation | None:
     if told is None:
         return None
     complaint = next((e.complaint for e in case.statements.all(Excerpt) if e.complaint), "")
-    where = f", where the job was {stage.phrase}" if stage is not None else ""
-    line = _short(_LOGGED.sub("", told.text))
+    line, far = _short(_LOGGED.sub("", told.text)), course(case)
+    staged = far.startswith("The job was") and line.rstrip("…")[-_SAME:] not in far
+    where = f", where the job was {stage.phrase}" if stage is not None and not staged else ""
     said = f" The reporter writes: '{_short(complaint)}'." if complaint else ""
     alone = bool(complaint) and told.text.startswith(complaint[:_SAME])
     if tells_of_trouble(told.text) and not alone:
@@ -237,14 +246,16 @@ def last_line(case: Case) -> Observation | None:
         text = "the lines before it, of that process and of the others: the first error of any of them, and the last line of each"
         return Observation(shows, means, Collect((), "log", text))
     shows = f"the last line is '{line}'{where}"
-    means = f"Nothing here shows a stop by itself: no timeout, and no error of a rank.{said}"
+    ranks = sorted({r for n in told.named for r in n.ranks})
+    heard = f" Its lines name {ranks_phrase(ranks)}." if ranks else ""
+    means = f"It shows how far the job was, and no more.{heard}{said}"
     if complaint:
-        means = f"That it stands is the reporter's word: '{_short(complaint)}'. No line of the job gives a timeout, an error or a rank."
+        means = f"That it stands is the reporter's word: '{_short(complaint)}'.{heard}"
     if silent := case.statements.all(NoProgress):
         means = f"A watcher reports the silence: '{_short(silent[-1].text)}'. It names no rank and no collective.{said}"
     if alone:
         shows = f"there is the reporter's description alone: '{_short(complaint)}'"
-        means = "It holds no line of the job itself, so it shows neither where it stands nor who is missing."
+        means = "What the job itself printed would show where it stands."
     text = "a stack of every process (py-spy dump --pid PID), twice, a minute apart, and how long nothing was printed"
     wanted = Collect((), stage.what, stage.collect) if stage is not None else Collect((), "stack", text)
     return Observation(shows, means, wanted)

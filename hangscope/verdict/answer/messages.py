@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import world_size
 from hangscope.explain.text.known_messages import blanks_of, filled
+from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
+from hangscope.ingest.torch_logs.store import StoreUnreachable
 from hangscope.model.conclusion import Collect
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation
@@ -31,9 +33,17 @@ def messages(case: Case) -> Iterator[tuple[Known, Observation]]:
         yield entry, _observation(case, entry, by_entry[entry.id])
 
 
+def _places(case: Case) -> dict[str, str]:
+    """Return the address of the store or rendezvous, where the text names one alone."""
+    told = {e.endpoint for e in case.statements.all(Excerpt) if e.endpoint}
+    lost = (e for e in case.statements.all(StoreUnreachable) if e.store_host and e.what != "peer")
+    told = told or {f"{e.store_host}:{e.port}" for e in lost}
+    return {"endpoint": told.pop()} if len(told) == 1 else {}
+
+
 def _observation(case: Case, entry: Known, events: Sequence[Message]) -> Observation:
     """Return an entry in sentences; one that establishes a cause tells all that its verdict rests on."""
-    blanks = blanks_of(events)
+    blanks = {**_places(case), **blanks_of(events)}
     ranks = tuple(sorted({e.rank for e in events if e.rank is not None}))
     collect, means = filled(entry.collect, blanks), filled(entry.means, blanks)
     if ranks and ranks == tuple(

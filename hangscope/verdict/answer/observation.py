@@ -43,7 +43,7 @@ def others_of(world: int | None, seen: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(set(range(world)) - known))
 
 
-def who(ranks: Iterable[int], unnamed: str = "a process whose rank is not printed") -> str:
+def who(ranks: Iterable[int], unnamed: str = "a process") -> str:
     """Return ranks as the subject of a sentence."""
     named = tuple(ranks)
     return ranks_phrase(named) if named else unnamed

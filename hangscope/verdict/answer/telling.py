@@ -24,6 +24,8 @@ PROGRAM = "program"  # the topic of errors whose tracebacks say more
 _QUOTED = 150  # characters of a line
 _MOST = 2  # lines that are added to another answer
 _FEW_WORDS = 40  # characters of a line by which it is known again
+_GAPS = 3  # ranks that print for each one that does not
+_ABOVE = 12  # lines
 _FEW = 2  # times that are not worth a word
 _LONG = 30  # seconds between the first and the last of lines that are alike
 _ASKS = {"kernel log": regex(r"kernel log|dmesg"), "pip list": regex(r"pip list")}
@@ -131,7 +133,10 @@ def roll(case: Case, told: str) -> str:
     size, heard = max(sizes, default=None), {r for g in called for r in g.ranks}
     last = called[-1]
     silent = sorted(heard - set(last.ranks))
+    named = {r for e in case.statements.all(Excerpt) for n in e.named for r in n.ranks}
     gaps = sorted(set(range(max(heard))) - heard)
+    if named - heard:  # lines of another form tell of others
+        return ""
     absent = others_of(size, heard)
     whose = ranks_phrase(last.ranks) + (f" of {size}" if size else "")
     what = "that" if _short(last.text, _QUOTED) in told else f"'{_short(last.text, 80)}'"
@@ -140,7 +145,7 @@ def roll(case: Case, told: str) -> str:
         return f"{text}; {ranks_phrase(absent)} {agree(absent, 'is', 'are')} not in this text"
     if silent:
         return f"{text}; {ranks_phrase(silent)}, which {agree(silent, 'is', 'are')} heard before, did not"
-    if 0 < len(gaps) < len(last.ranks):
+    if 0 < _GAPS * len(gaps) <= len(last.ranks):
         return (
             f"{text}; {ranks_phrase(gaps)}, by number among them, {agree(gaps, 'is', 'are')} not in this text"
         )
@@ -171,6 +176,19 @@ def unsaid(case: Case, told: str, lines: Collection[tuple[str, int]]) -> Iterato
         quoted = any(_squeezed(complaint)[:_FEW_WORDS] in _squeezed(e.text) for e in trouble(case))
         if complaint[:_FEW_WORDS] not in told and not quoted:
             yield f"the reporter writes: '{_short(complaint, _QUOTED)}'"
+
+
+def before(case: Case, lines: Collection[tuple[str, int]]) -> Iterator[str]:
+    """Yield the error that stands right above the lines that an answer rests on, and is none of them: what they follow from."""
+    for file, line in sorted(lines)[:1]:
+        above = [
+            (max(n for n in g.numbers if n < line), g)
+            for of, g in groups(case, ERROR)
+            if of == file and min(g.numbers) < line and line not in g.numbers
+        ]
+        number, group = max(above, key=lambda item: item[0], default=(0, None))
+        if group is not None and line - number <= _ABOVE:
+            yield f"right before it the text has {_said(group)}"
 
 
 def _squeezed(text: str) -> str:
