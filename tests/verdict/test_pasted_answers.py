@@ -150,3 +150,23 @@ def test_busy_and_idle_gpus_of_a_description_are_compared(tmp_path: Path) -> Non
         "Validation DataLoader 0:   0%|          | 0/40 [00:00<?, ?it/s]\nIt hangs here. GPU 0 is at 100%, GPU 1 at 0%.\n",
     ).explanation
     assert "The process on GPU 1 is in none" in explanation
+
+
+def test_the_process_that_the_kernel_killed_has_the_rank_of_its_id(tmp_path: Path) -> None:
+    text = "20:15:02 [rank5] pid 78808 writing shard\n[ 10.5] Out of memory: Killed process 78808 (python) total-vm:1kB\n"
+    assert judged(tmp_path, text).culprit_ranks == (5,)
+
+
+def test_nothing_is_called_unknown_that_a_title_or_the_message_tells(tmp_path: Path) -> None:
+    error = 'Traceback (most recent call last):\n  File "train.py", line 4, in <module>\nRuntimeError: Waiting for local rank 0, bailing out: 60 < 61 sec.\n'
+    text = f"----------Begin global rank 3 STDERR----------\n{error}----------End global rank 3 STDERR----------\n"
+    explanation = judged(tmp_path, text).explanation
+    assert explanation.startswith("Rank 3 raised") and "waited for local rank 0" in explanation
+
+
+def test_a_server_that_works_evenly_behind_a_failed_check_is_no_stop(tmp_path: Path) -> None:
+    batch = "[2026-04-12 09:{} TP0] Prefill batch, #new-token: 8192, token usage: 0.{}, #queue-req: 39,\n"
+    check = "[2026-04-12 09:33:10] Health check failed. Server couldn't get a response from detokenizer for last 20 seconds. tic start time: 09:32:50. last_heartbeat time: 09:31:22\n"
+    head = batch.format("32:10", 40) + batch.format("32:31", 41) + batch.format("32:52", 42)
+    explanation = judged(tmp_path, head + check + batch.format("33:13", 43)).explanation
+    assert explanation.startswith("The job still advances") and "is no stop" in explanation

@@ -190,7 +190,7 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
     complaint = quote(" ".join(told), _SHOWN)
     counted = [(match, text) for _, text in ours if (match := _COUNT.search(text))]
     number, text = (
-        telling or [line for line in ours if not _of_people(line[1])] or ours or written or [last]
+        telling or [line for line in ours if not of_people(line[1])] or ours or written or [last]
     )[-1]
     line = Line(file, number, text, text)
     logged = bool(telling) or any(_LOGGED.search(text) or _EXAMINES.match(text) for _, text in ours)
@@ -232,7 +232,7 @@ def _of_a_reporter(text: str) -> bool:
     )
 
 
-def _of_people(text: str) -> bool:
+def of_people(text: str) -> bool:
     """Return whether a line is a sentence that no program prints."""
     return len(text.split()) >= _PROSE and not _LOGGED.search(text) and bool(_SENTENCE.search(text))
 

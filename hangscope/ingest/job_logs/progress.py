@@ -49,7 +49,7 @@ _OVER = regex(
     r"|(?:good)?bye|exiting)\b[\s.!)]*$"
 )
 _STEP = regex(
-    r"(?i)\b(?:global[_ ]?)?(?:step|iteration|iter|batch|batch_idx|it)s?\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,12})"
+    r"(?i)\b(?:global[_ ]?)?(?:step|iteration|iter|batch|batch_idx|it)s?\b\s{0,8}[:=#\[(/]?\s{0,3}(\d{1,12})"
 )
 _BEFORE = regex(
     r"(?i)(?<![\w.-])(\d{1,12}) (?:steps|iterations|iters|its|batches|updates)\b"

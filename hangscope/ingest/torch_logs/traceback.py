@@ -30,6 +30,7 @@ _LOST_AFTER = 20_000  # lines of others; who began a traceback and was silent si
 _LOOK_EVERY = 1000
 _CHAIN_LINES = 60
 _MESSAGE_LIMIT = 2000
+_MESSAGE_LINES = 4
 
 _HEADER = regex(
     r"^(?:Original |Exception in thread .{0,100})?Traceback \(most recent call last\):\s*$|^\s*(?:Original "
@@ -111,6 +112,7 @@ class _Done:
     chain: list[tuple[str, str]] = field(default_factory=list)
     linked: bool = False
     left: int = _CHAIN_LINES
+    more: int = 0  # lines of its message
 
 
 class TracebackParser(LineParser):
@@ -142,6 +144,8 @@ class TracebackParser(LineParser):
             return events
         opened = self._open.get(key)
         frame = _FRAME.match(text)
+        if opened is None and self._continues(key, text):
+            return events
         if opened is None:
             if frame and len(frame.group(1)) == 2 and frame.group(4):
                 self._open[key] = opened = _Open(line, fed=self._fed)  # the log begins within this traceback
@@ -164,6 +168,18 @@ class TracebackParser(LineParser):
             events.extend(self._emit(key))
         self._open[key] = _Open(line, fed=self._fed, chained=chained, original=original, headed=True)
         return events
+
+    def _continues(self, key: str, text: str) -> bool:
+        """Add an indented line to a message that ends in a colon: what follows it is what the error is about."""
+        done = self._done.get(key)
+        more = done is not None and text[:1] in " \t" and bool(text.strip()) and not _FRAME.match(text)
+        if done is None or not more or not (done.more or done.message.rstrip().endswith(":")):
+            return False
+        if done.more < _MESSAGE_LINES:
+            joint = " " if not done.more else "; "
+            done.message = f"{done.message.rstrip()}{joint}{text.strip()}"[:_MESSAGE_LIMIT]
+            done.more += 1
+        return True
 
     def _inside(self, key: str, opened: _Open, line: Line, frame: re.Match[str] | None) -> list[Event]:
         text = line.text

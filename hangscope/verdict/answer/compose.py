@@ -6,7 +6,7 @@ cause, other lines add facts, and only what was read from the lines that it rest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -160,7 +160,7 @@ def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ver
     return replace(
         verdict,
         **(_headed(main.shows) if told and (unheard or not culprits) else {}),
-        explanation=_paragraph(case, facts, means, step, seen),
+        explanation=_paragraph(case, facts, means, step, seen, lines),
         suspect_ranks=tuple(sorted({*culprits, *verdict.suspect_ranks, *main.suspects})),
         collect=nexts,
         advice=list(dict.fromkeys(steps))[:3],
@@ -219,13 +219,20 @@ def _new(shown: Sequence[str], known: str) -> Iterator[str]:
             yield text
 
 
-def _paragraph(case: Case, facts: Sequence[str], means: str, step: str, seen: Sequence[Observation]) -> str:
+def _paragraph(
+    case: Case,
+    facts: Sequence[str],
+    means: str,
+    step: str,
+    seen: Sequence[Observation],
+    read: Collection[tuple[str, int]] = (),
+) -> str:
     """Return the sentences in their order, in the length of an explanation: what is less telling is left out where it does not fit."""
     after, end = (as_sentence(text) if text else "" for text in (means, step))
     room = EXPLANATION - len(after) - len(end) - 2
     first, *rest = [as_sentence(text) for text in facts if text] or [""]
     kept = [fitting([first], max(room, _LEAST_ROOM), " ")]
-    lines = {(e.file, e.line) for s in seen if s.shows in facts for e in s.events}
+    lines = {*read, *((e.file, e.line) for s in seen if s.shows in facts for e in s.events)}
     far = _course(case, facts)
     told = " ".join((*facts, far, means, step))
     unsaid = telling.unsaid(case, told, lines) if _pasted(case) else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangscope.causes.case import Case
 from hangscope.causes.ends.whose import whose
-from hangscope.ingest.job_logs.excerpt import Excerpt, Stage, stages
+from hangscope.ingest.job_logs.excerpt import Excerpt, Stage, of_people, stages
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.messages import Message, Notice
@@ -78,6 +78,7 @@ def _last_progress(case: Case) -> Progress | None:
         for e in case.statements.all(Progress)
         if (e.file, e.line) not in failed
         and _OF_A_PROGRAM.search(e.text)
+        and not of_people(e.text)
         and not any(_short(e.text) == _short(text) for text in words)
     )
     counted = [e for e in told if e.step is not None or e.epoch is not None]
@@ -219,7 +220,9 @@ def waiting_exceptions(case: Case) -> Observation | None:
     first = told[0]
     frame = user_frame(first.frames)
     at = f" at {frame}" if frame is not None else ""
-    shows = f"{whose(case, told)} raised {first.type.rsplit('.', 1)[-1]}{at}: {_short(first.message)}"
+    shows = f"{whose(case, told)} raised {first.type.rsplit('.', 1)[-1]}{at}: {_short(first.message)}".rstrip(
+        ": "
+    )
     awaited = next((m[1] for e in told if (m := _AWAITED.search(e.message))), "")
     means = "That is the end of a wait and not the cause: the question is for whom it waited."
     text = "the lines of all other ranks before that moment: the first error, or the rank that prints none"

@@ -12,6 +12,7 @@ from functools import cache
 from hangscope.causes.case import Case
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.line_groups import BAR, ERROR, OTHER, WAIT, LineGroup
+from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.model.conclusion import Collect
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import agree, ranks_phrase
@@ -179,8 +180,9 @@ def unsaid(case: Case, told: str, lines: Collection[tuple[str, int]]) -> Iterato
 
 
 def before(case: Case, lines: Collection[tuple[str, int]]) -> Iterator[str]:
-    """Yield the error that stands right above the lines that an answer rests on, and is none of them: what they follow from."""
-    for file, line in sorted(lines)[:1]:
+    """Yield the error that stands right above the abort that an answer rests on: what it follows from."""
+    aborts = {(e.file, e.line) for e in case.statements.all(Terminate)}
+    for file, line in sorted(aborts.intersection(lines))[:1]:
         above = [
             (max(n for n in g.numbers if n < line), g)
             for of, g in groups(case, ERROR)

@@ -1,0 +1,32 @@
+"""Lines at even intervals whose numbers grow."""
+
+from __future__ import annotations
+
+import pytest
+
+from hangscope.ingest.job_logs.steady import steady
+
+BATCHES = ["[09:31:49 TP0] Prefill batch, token usage: 0.39, #queue-req: 36",
+           "[09:32:10 TP0] Prefill batch, token usage: 0.40, #queue-req: 37",
+           "[09:32:31 TP0] Prefill batch, token usage: 0.41, #queue-req: 37"]  # fmt: skip
+
+
+def test_a_number_that_grows_evenly_is_work() -> None:
+    assert steady([*enumerate(BATCHES, 1), (4, "Health check failed")]) == (
+        "token usage: 0.39 to 0.41, one line every 21 s until 09:32:31",
+        3,
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        BATCHES[:2],
+        [BATCHES[0], BATCHES[1], "[09:41:31 TP0] Prefill batch, token usage: 0.41, #queue-req: 37"],
+        [f"18:20:{s} Engine 000: generation: 0.0 tokens/s, Running: 1" for s in (14, 24, 34)],
+        [f"18:20:{s} still waiting for {s} s" for s in (14, 24, 34)],
+    ],
+    ids=["too few", "a gap", "nothing grows", "a watcher's"],
+)
+def test_other_lines_show_no_work(lines: list[str]) -> None:
+    assert steady([*enumerate(lines, 1)]) == ("", 0)
