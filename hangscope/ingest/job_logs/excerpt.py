@@ -15,9 +15,9 @@ from functools import cache
 from itertools import pairwise
 
 from hangscope.ingest.job_logs.line_groups import LineGroup, line_groups, tells_of_trouble
-from hangscope.ingest.job_logs.named_processes import Named, named_processes
-from hangscope.ingest.job_logs.sections import Side, sides
-from hangscope.ingest.job_logs.steady import steady
+from hangscope.ingest.job_logs.text.named_processes import Named, named_processes
+from hangscope.ingest.job_logs.text.sections import Side, sides
+from hangscope.ingest.job_logs.text.steady import steady
 from hangscope.ingest.lines.prefixes import Line, clean, quote
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
@@ -32,6 +32,9 @@ _EXAMINES = regex(
     r"^(?:[\w@.:~/()-]{0,60}[$#] )(?:sudo )?(?:strace|py-spy|gdb|pstack|nvidia-smi|rocm-smi|npu-smi|dmesg|ps|top|kubectl|squeue|sacct|scontrol|ray|ibstat|ibv_\w+|journalctl|lsof|ss)\b"
 )
 _ENDPOINT = regex(r"rdzv[_-]endpoint['\"]? {0,8}[:= ] ?['\"]?([\w.-]{1,253}:\d{1,5})\b")
+_OF_SIZE = regex(
+    r"(?i)\b\d{1,6} ?(?:x|×|[gn]pus?|ranks|nodes|processes|workers|tasks)\b|\bworld\b\W{0,3}\d|\b[tpde]p\W{0,2}\d|\d ?[x×] ?[a-z]{0,2}\d|\(total\)"
+)
 _PAST = 3  # forms of lines
 _ALIKE = str.maketrans("12345678", "99999999")
 _PROSE = 8  # words
@@ -117,7 +120,8 @@ class Excerpt(Event, by_launcher=True, calm=True):
     of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
-    for numbers that grow, printed at even intervals, up to the line `steady_to`. `endpoint`: where the rendezvous is by the launcher's arguments. `kernel_wait`: the function that a trace of the kernel waits in.
+    for numbers that grow, printed at even intervals, up to the line `steady_to`. `endpoint`: where the rendezvous is by the launcher's arguments;
+    `sized`: some words tell of how many processes, devices or hosts there are, in whatever form. `kernel_wait`: the function that a trace of the kernel waits in.
     """
 
     stage: str = ""
@@ -137,6 +141,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     steady: str = ""
     steady_to: int = 0
     endpoint: str = ""
+    sized: bool = False
 
 
 @cache
@@ -203,6 +208,7 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
         versions=tuple((m[1], m[2]) for _, text in lines if (m := _VERSION.match(text.strip()))), groups=line_groups(ours, _NOISE),
         sides=sides([text for _, text in lines]), kernel_wait=_kernel_wait([text for _, text in lines]),
         named=named_processes(lines), steady=even[0], steady_to=even[1],
+        sized=any(_OF_SIZE.search(text) for _, text in lines if "imeout" not in text),
         endpoint=next((m[1] for _, text in lines if (m := _ENDPOINT.search(text))), ""),
     )  # fmt: skip
 

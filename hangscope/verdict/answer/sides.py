@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangscope.causes.case import Case
 from hangscope.ingest.job_logs.excerpt import Excerpt
-from hangscope.ingest.job_logs.sections import Side
+from hangscope.ingest.job_logs.text.sections import Side
 from hangscope.model.conclusion import Collect
 from hangscope.model.rankset import agree, compress
 from hangscope.model.regex import regex

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import size_by_elements, world_size
+from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.c10d_names import is_default_group
@@ -143,8 +144,15 @@ def timeouts(case: Case) -> Observation | None:
     if len(missing) == 1 or (missing and size is None):
         return _left_over(case, wait, shows, missing)
     text = _to_compare(wait, missing, size)
+    sized = any(e.sized for e in case.statements.all(Excerpt))
     return Observation(
-        shows, _meaning(wait, size, missing), Collect(missing, "log", text), missing, True, False, wait.events
+        shows,
+        _meaning(wait, size, missing, sized),
+        Collect(missing, "log", text),
+        missing,
+        True,
+        False,
+        wait.events,
     )
 
 
@@ -228,7 +236,7 @@ def _place(wait: Wait) -> str:
     return ""
 
 
-def _meaning(wait: Wait, size: int | None, missing: Sequence[int]) -> str:
+def _meaning(wait: Wait, size: int | None, missing: Sequence[int], sized: bool) -> str:
     label = (
         " (the number counts within that group)" if wait.local and wait.group[0] and not wait.default else ""
     )
@@ -248,9 +256,11 @@ def _meaning(wait: Wait, size: int | None, missing: Sequence[int]) -> str:
         )
         return f"{victims}{rest}: who did not come is a member of whom no such line is kept, and Ray's driver does not show which."
     if size is None and _may_be_all(wait):
-        return f"{victims}. If the job has these {len(wait.ranks)} ranks only, nobody is missing and the operation itself did not finish (transport, a GPU, or an earlier kernel); else the rank that did not come is one that is not shown here: the size of the group is not stated.{root}"
+        unsaid = "" if sized else ": the size of the group is not stated"
+        return f"{victims}. If the job has these {len(wait.ranks)} ranks only, nobody is missing and the operation itself did not finish (transport, a GPU, or an earlier kernel); else the rank that did not come is one that is not shown here{unsaid}.{root}"
     if size is None:
-        return f"{victims}; the size of the group is not stated, so the rank that did not come is probably one that is not shown here.{root}"
+        unsaid = ":" if sized else "; the size of the group is not stated, so"
+        return f"{victims}{unsaid} the rank that did not come is probably one that is not shown here.{root}"
     left = size - len(wait.ranks)
     if left == 1:
         return f"{victims}: the one other member may never have made the call, may have died, or may wait in it as well; its lines are not here."

@@ -1,0 +1,1 @@
+"""What a short text shows as a whole, whatever printed its lines."""
