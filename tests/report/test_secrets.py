@@ -31,7 +31,9 @@ def test_what_only_looks_like_a_secret_stays() -> None:
 
 
 def test_no_text_leaks_that_was_written_without_knowledge_of_the_code() -> None:
-    assert [(leaked(mask_text, texts), changed(mask_text, texts)) for texts in UNSEEN] == [([], [])] * 2
+    assert [(leaked(mask_text, texts), changed(mask_text, texts)) for texts in UNSEEN] == [([], [])] * len(
+        UNSEEN
+    )
 
 
 def test_the_documentation_states_the_size_of_the_corpus() -> None:

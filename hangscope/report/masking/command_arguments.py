@@ -30,6 +30,7 @@ OPTIONS: tuple[tuple[str, str], ...] = (
     ("snmpwalk snmpget snmpset snmpbulkwalk", "-X"),
     ("openssl gpg", "-k"),
     ("openssl", "-K"),
+    ("ssh-keygen", "-N"),
     ("xfreerdp wfreerdp", "//p:"),
     ("skopeo buildah crane", "--creds"),
 )  # fmt: skip
@@ -41,9 +42,9 @@ PLACES: tuple[str, ...] = (
     r"net use VALUE VALUE (?!/)", r"isql VALUE VALUE ", r"user set password \d{1,4} ", r"(?i:\"AUTH\" (?:\"[\w.@-]{1,80}\" (?=\"))?)", r"AUTH default ", r"net user VALUE (?!/)", r"ConvertTo-SecureString ", r"rclone obscure ", r"wpa_passphrase VALUE ", r"(?:--)?(?:requirepass|masterauth|rootpw|bindpw|rocommunity|rwcommunity)[ =]",
     r"(?i:[\w-]{0,40}pass(?:word|phrase)?[-_]?(?:command|cmd))[ =]['\"]?(?:echo|printf) (?:-n )?",
     r"::add-mask::", r"(?i:identified (?:with \w{1,40} )?by (?:values )?(?=['\"]))", r"nmcli SOME password ", r"iscsiadm SOME -v ",
-    r"kubeadm join VALUE --token ", r"(?:password|secret|key) [0-9] (?=[0-9A-F\$]{2})", r"swarm join --token ", r"(?:chpasswd|passwd --stdin) <<< ?['\"]?(?:[\w.-]{1,40}:)?",
+    r"kubeadm join VALUE --token ", r"(?:password|secret|key) [0-9] (?=[0-9A-Fa-f\$]{2})", r"swarm join --token ", r"(?:chpasswd|passwd --stdin) <<< ?['\"]?(?:[\w.-]{1,40}:)?",
     r"(?:rclone|restic|borg|duplicity) SOME (?:--password|pass|--passphrase)[ =]",
-    r"echo {1,4}(?:-n {1,4})?[\"']?(?=[^|\n]{4,200}\| {0,4}[^|\n]{0,80}(?:--password-stdin|--with-token|chpasswd|passwd |passwd --stdin|sudo -S|kinit|gpg \S{0,40}passphrase-fd))(?:[\w.-]{1,40}:(?=[^|\n]{4,80}\| {0,4}(?:sudo )?chpasswd))?",
+    r"echo {1,4}(?:-\w{1,3} {1,4})?[\"']?(?=[^|\n]{4,200}\| {0,4}[^|\n]{0,80}(?:--password-stdin|--with-token|chpasswd|passwd |passwd --stdin|sudo -S|kinit|gpg \S{0,40}passphrase-fd))(?:[\w.-]{1,40}:(?=[^|\n]{4,80}\| {0,4}(?:sudo )?chpasswd))?",
 )  # fmt: skip
 _NUMBER_OF_A_PORT = r"(?!\d{1,5}(?!\w))"
 _QUOTE = r"['\"]?"
@@ -71,7 +72,7 @@ _COMMANDS = regex(
     + r") "
 )
 _IN_PLACE = regex(
-    r"(?i)sshpass|login|unzip|lftp|sqlplus|sqlldr|[ei][xm]pdp|alias set|host add|net user|securestring|vault|htpasswd|isql|set password|auth|net use|obscure|passphrase|requirepass|masterauth|rootpw|"
+    r"(?i)sshpass|(?:password|secret|key) [0-9] |login|unzip|lftp|sqlplus|sqlldr|[ei][xm]pdp|alias set|host add|net user|securestring|vault|htpasswd|isql|set password|auth|net use|obscure|passphrase|requirepass|masterauth|rootpw|"
     r"bindpw|community|add-mask|identified|nmcli|iscsiadm|kubeadm|swarm join|chpasswd|passwd|rclone|restic|borg|duplicity|echo "
 )
 

@@ -17,7 +17,7 @@ _UNSEEN = regex(
     "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb]"
 )
 #: Of what a URL may encode, letters, digits and the signs that part names from values.
-_PERCENT = regex(r"%(2[2-7DdEe]|3[0-9AaDdFf]|4[1-9A-Fa-f]|5[0-9AaFf]|6[1-9A-Fa-f]|7[0-9Aa])")
+_PERCENT = regex(r"%(2[2-7DdEeFf]|3[0-9AaDdFf]|4[0-9A-Fa-f]|5[0-9AaFf]|6[1-9A-Fa-f]|7[0-9Aa])")
 _JSON = regex(r"\\{1,64}u00([2-7][0-9A-Fa-f])")
 _ENTITY = regex(r"&(?:quot|apos|amp|equals|colon|lowbar|#\d{2,3}|#[xX][0-9A-Fa-f]{2});")
 

@@ -19,6 +19,7 @@ MAX_NAME = 80
 _STRONG = 12  # characters of a value that a weak word precedes
 _TOKEN_MARK = "\u0120"  # with which tokenizers begin a word
 _SHORTEST = 6  # characters of a password
+_HYPHENS = 2  # in a key that a service issues
 _TURNS = 3  # from one kind of character to another
 _WORDS = regex(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+")
 #: "Password" in other languages.
@@ -73,7 +74,7 @@ _PLAIN_PASS = _set(
 )
 _NO_SECRET = _set(
     "none null true false nil undefined empty unset missing required optional yes no redacted hidden masked removed invalid "
-    "expired not is was and or in of for the str string bytes int float bool any"
+    "expired files compat not is was and or in of for the str string bytes int float bool any"
 )
 _PLACEHOLDER = regex(
     r"(?:(?:bearer|basic|token) {1,4})?(?:\*+|[)\]};,]+|x+|\.+|-+|<[\w .-]{0,40}>?|\[[\w .-]{0,40}\]?|\([\w .-]{0,40}\)?|\$\{?[A-Za-z_]\w*\}?|\$\{[a-z_.]{1,20}:[A-Za-z_.]{1,60}(?:,(?:null)?)?\}?|"
@@ -92,13 +93,13 @@ _PLAIN = regex(
 #: What stands in place of a value and may hold a name of its own: `<your-api-key>`, `${{ secrets.HF_TOKEN }}`; or goes on in prose.
 REFERENCE = regex(
     r"\$\{\{[^{}\n]{0,200}\}\}|<[A-Za-z][\w .-]{0,40}>|\$\{?[A-Za-z_]\w{0,80}\}?(?=[\s\"',;]|$)|"
-    r"(?:password|passphrase|secret|token|key) (?:is|was|has|for|must|[a-z]{2,12}ed)(?![\w:=])"
+    r"(?i:password|passphrase|secret|token|key) (?:is|was|has|for|must|[a-z]{2,12}ed)(?![\w:=])"
 )
 
 
 #: What no password is, but an address, a path, a pair, a version, a qualified name, a UUID, an address in memory.
 _NO_PASSWORD = regex(
-    r"[/\\=@:]|\*\*\*|\d\.\d|[A-Za-z_]\w{1,40}\.[A-Za-z_]\w{2,40}|[0-9a-f]{8}-[0-9a-f]{4}|0x[0-9a-fA-F]{2}|[Vv]\d(?:alpha|beta)\d"
+    r"[/\\=@:]|\*\*\*|\d\.\d|[A-Za-z_]\w{1,40}\.[A-Za-z_]\w{0,40}(?:[A-Za-z_.]|(?<!\d)\d)(?![\w.])|[a-z_]\w{0,40}\.\w{1,40}\.|[0-9a-f]{8}-[0-9a-f]{4}|0x[0-9a-fA-F]{2}|(?i:sha\d|hmac|pbkdf|argon2|25519|aes\d|md5)|[Vv]\d(?:alpha|beta)\d"
 )
 _SIZES = frozenset(("16", "32", "64", "128", "256", "384", "512", "1024"))  # in `Int64Index`, `Sha256Hasher`
 
@@ -130,6 +131,8 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
     if name in ("PWD", "OLDPWD"):
         return Strength.LIKELY
     last = last.rstrip("0123456789")
+    if last.startswith("secret") and before and before[-1] in ("existing", "pull", "from", "mount", "use"):
+        return Strength.LIKELY  # the name of a secret of Kubernetes
     if last.removesuffix("s").endswith(_SECRET_ENDS) or last.endswith(_SECRET_ENDS) or last in SHORT_FOREIGN:
         return Strength.SECRET
     if last.endswith(("pass", "pw")) and last.removesuffix("pass").removesuffix("pw") in _PASS_OF:  # SSHPASS
@@ -174,7 +177,12 @@ def is_secret(value: str, how: Strength) -> bool:
     """Return whether a value whose name says `how` is to be hidden."""
     if how is Strength.NOTHING or value.lower() in _NO_SECRET or is_placeholder(value):
         return False
-    if how is Strength.SECRET or _looks_random(value):
+    if how is Strength.SECRET:
+        return True
+    user, _, password = value.rpartition(":")
+    if ":" in user:  # the key of a store
+        return False
+    if looks_typed(password) or _looks_random(value):
         return True
     return looks_chosen(value) if how is Strength.LIKELY else len(value) >= _STRONG and looks_made(value)
 
@@ -225,7 +233,9 @@ def looks_issued(value: str) -> bool:
     """Return whether a value is a key as services issue them: 32 hex digits or more, or letters and digits that alternate as in no word."""
     if re.fullmatch(r"[0-9a-f]{32,128}", value):
         return _looks_random(value)
-    return any(map(str.isdigit, value)) and is_mixed(value.replace("_", "").replace("-", ""))
+    if value.count("-") > _HYPHENS or value.startswith("_Z"):  # names of models and of functions
+        return False
+    return any(map(str.isdigit, value)) and is_mixed(re.sub(r"[-_+/=]", "", value))
 
 
 def looks_joined(value: str) -> bool:

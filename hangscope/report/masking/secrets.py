@@ -19,6 +19,7 @@ from hangscope.report.masking.key_names import (
     REFERENCE,
     SHORT_FOREIGN,
     Strength,
+    is_mixed,
     is_placeholder,
     is_secret,
     looks_chosen,
@@ -168,6 +169,8 @@ def _without_marked(match: re.Match[str]) -> str:
 def _without_said(match: re.Match[str]) -> str:
     name, value = match.groups()
     how = min(strength(name.replace(" ", "_")[-MAX_NAME:]), Strength.MAYBE)
+    if name.lower().endswith("for key") and not is_mixed(value):  # of a cache
+        return match.group()
     return match.group()[: -len(value)] + "***" if is_secret(value, how) else match.group()
 
 

@@ -35,6 +35,7 @@ _FORMS = regex(
     r"dt0c01\.[A-Z0-9]{20,}\.[A-Z0-9]{30,}|"  # Dynatrace
     r"(?:bot)?\d{8,10}:A[A-Za-z][\w-]{30,}|"  # Telegram
     r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk|pat-(?:na|eu)\d-[0-9a-f-]{30,}|K10[0-9a-f]{40,}::[\w:]{8,}|"  # MaxMind, HubSpot, k3s
+    r"(?=[a-z]{0,5}\d)[a-z0-9]{6}\.(?=[a-z]{0,15}\d)[a-z0-9]{16}(?![\w.])|"  # kubeadm
     r"(?<!\.)s\.(?=[A-Za-z]{0,24}\d)[A-Za-z0-9]{24}(?![\w.])|sl\.[\w-]{100,}|[sp]k\.eyJ[\w-]{20,}\.[\w-]{10,}|"  # Vault, Dropbox, Mapbox
     r"[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{25,}|"  # Discord
     r"pat[A-Za-z0-9]{14}\.[0-9a-f]{40,}|[ps]at\.[\w-]{22}\.\w{20,24}\.\w{16,}|t1\.[\w-]{20,256}\.[\w-]{60,}|"  # Airtable, Harness, Yandex
@@ -50,7 +51,7 @@ _FORMS = regex(
 _BLOB = regex(
     _PUBLIC
     + r"(?P<id>(?i:x-[a-z-]{1,40}-(?:id|hash)(?:-\d)?|etag|content-md5|digest|integrity)[\"']{0,2}\s{0,2}[:=]\s{0,2}[\"']?[\w+/=-]{1,512})|"
-    r"(?<![\w+/.$-])[A-Za-z0-9+/]{64,}={0,2}(?![\w-])"
+    r"(?<![\w+/.$-])[A-Za-z0-9+/]{64,}={0,2}(?:(?:\\n|\s{1,4})[A-Za-z0-9+/]{64,}={0,2})*(?:(?:\\n|\s{1,4})[A-Za-z0-9+/]{4,63}={1,2})?(?![\w-])"
 )
 # The secret that follows the ID of a key: of AWS and what imitates it, Twilio, Alibaba, Modal, Scaleway.
 _AFTER_ID = regex(
@@ -75,14 +76,13 @@ _AFTER = regex(
     r"((?:^|(?<=\s))(?!\S{0,80}\.py:)[\w.*-]{1,80}:(?:\d{4,5}|\*):[\w.*-]{1,60}:[\w.*-]{1,60}:)(?=[^\s:]{0,80}[\d$!#%&*])(?=[^\s:]{0,80}[A-Za-z])[^\s:]{6,100}(?=\s|$)|"  # .pgpass
     r"((?<![\w.+:/@-])[\w.+-]{1,40}:)[^\s\"'`]{1,128}?(?=@(?:tcp|udp|unix)[46]?\()|"  # of Go's drivers
     r"(://[^\s/\"'<>]{1,200}/(?:t|token|key)/)(?:(?:[a-z]{2}-)?[0-9a-f]{8}(?:-?[0-9a-f]{4}){3}-?[0-9a-f]{12}|(?=[A-Za-z]{0,40}\d)(?=[a-z0-9]{0,60}[A-Z])\w{20,200})(?=/)|"
-    r"((?i:(?:recovery|license|licence|product|activation|backup|unlock|serial)[ _-](?:key|code)s?|\bPIN(?: code)?)[\"']?[ :=]{1,4}(?:is )?[\"']?)(?:[A-Z0-9]{4,8}(?:-[A-Z0-9]{4,8}){2,9}|\d{6,8}(?!\w))|"
     r"((?:^|[\s\"'=])(?:MUNGE:))[A-Za-z0-9+/=]{20,}|"
     r"((?i:https?://[^\s/\"'<>]{1,200}/(?:[\w.-]{1,60}/){0,4}?(?:incoming)?(?:web)?hooks?(?:b2)?/))(?=[\w@.-]{0,80}\d)[\w/@?=&%.:+-]{16,}"
 )
 _URL = regex(
     r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{1,20})://([^/\s\"'<>?#]{1,512}|[^:@/\s\"'<>]{0,80}:(?!\d{1,5}[/?#])[^\s\"'<>@]{1,256})@"
 )
-_BASIC = regex(r"(?i:(?<![\w-])(basic\s{1,4}))([A-Za-z0-9+/]{8,512}={0,2})(?![\w+/])")
+_BASIC = regex(r"(?i:(?<![\w-])((?:basic|plain|login|xoauth2)\s{1,4}))([A-Za-z0-9+/]{8,512}={0,2})(?![\w+/])")
 # A name before a host of these is an account, as in `ssh://git@host`.
 _LONGEST_USER = 20  # characters; more may be a token
 _ACCOUNTS = (
@@ -100,7 +100,9 @@ _ACCOUNTS = (
     "abfs",
     "abfss",
 )
-_BEGIN = regex(r"-----BEGIN [A-Z0-9 ]{0,40}(?:PRIVATE KEY(?: BLOCK)?|SEED|SECRET)-----")
+_BEGIN = regex(
+    r"-----BEGIN (?:(?!PUBLIC|CERT)[\w-]{1,20} ){0,5}(?i:KEY|SEED|SECRET|CREDENTIALS)(?: [\w-]{1,20}){0,2}-----"
+)
 
 
 def hide_tokens(text: str) -> str:
@@ -166,7 +168,8 @@ def _without_basic(match: re.Match[str]) -> str:
         plain = b64decode(match[2] + "=" * (-len(match[2]) % 4)).decode()
     except (Error, ValueError):
         return match.group()
-    return match[1] + "***" if ":" in plain and plain.isprintable() else match.group()
+    pair = re.sub(r"[\0\1]", ":", plain)
+    return match[1] + "***" if ":" in pair and pair.isprintable() else match.group()
 
 
 def _without_account(match: re.Match[str]) -> str:
