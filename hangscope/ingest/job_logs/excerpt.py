@@ -229,7 +229,7 @@ def _shape(text: str) -> _Shape:
 
 def _of_a_reporter(text: str) -> bool:
     """Return whether a line is what somebody writes of the job, by its words or as prose, and none of a program's."""
-    if _LOGGED.search(text) or _MAY.search(text):
+    if _LOGGED.search(text) or _MAY.search(text) or text.startswith("$ "):
         return False
     words = len(text.split())
     prose = _CJK.search(text) or (words >= _PROSE and _SENTENCE.search(text) and not text[:1].isspace())

@@ -134,6 +134,9 @@ def moving(case: Case) -> Observation | None:
         shows = f"the job still advances where the text ends: {told.steady}"
         means = "What is shown moves evenly, so it may be slow, and is no stop. It stands only if nothing followed for much longer than that interval."
         text = "whether the next such line came. If it did, where that time goes in each interval (input, compute, communication, offload or swapping)"
+        if told.complaint and "?" not in told.complaint:
+            means = f"So these lines show no stop by themselves; that it stands since then is the reporter's word: '{_short(told.complaint)}'."
+            text = "a stack of every process (py-spy dump --pid PID) now, twice, a minute apart"
         return Observation(shows, means, Collect((), "log", text), events=(told,))
     if not (told.pace or (told.moves and not told.complaint)) or _harmful(case):
         return None
@@ -206,7 +209,7 @@ def exceptions(case: Case) -> Observation | None:
     suspects = (first.rank,) if first.rank is not None else ()
     wanted = None
     if not first.frames:  # whoever pasted the last line alone
-        text = f"the traceback above that line, which is not in this text, of {who(suspects, 'that process')}"
+        text = f"the traceback that belongs above that line, of {who(suspects, 'that process')}"
         wanted = Collect(suspects, "log", text)
     return Observation(shows, "", wanted, suspects, True, True, (first,))
 

@@ -21,7 +21,7 @@ _LEAVES = {
     "SIGSEGV": ("That is a fault of native code (an extension, a driver or NCCL) and not of a timeout.", "the core dump of {whose}, or a rerun with python -X faulthandler, which prints where it was"),
     "SIGBUS": ("A bus error comes mostly of a full /dev/shm, or of a file on a mount that went away.", "df -h /dev/shm in the container of {whose}, and the kernel log of {host}"),
     "SIGABRT": ("An abort follows a line that the process itself printed: an assertion, std::terminate, or the NCCL watchdog that gives up a wait.", "the last lines of {whose} before the abort"),
-    "code": ("An exit code without a signal follows a traceback or a message of the program, which is not in this text.", "the standard error of {whose}: the traceback before its end"),
+    "code": ("An exit code without a signal follows a traceback or a message that the program itself printed.", "the standard error of {whose}: the traceback before its end"),
 }  # fmt: skip
 _OTHER = ("", "the last lines of {whose}, and the kernel log of {host}")
 _SIGNAL = regex(r"\bSIG(SEGV|BUS|ABRT|KILL)\b|(?:S|s)egmentation fault")

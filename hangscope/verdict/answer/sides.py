@@ -21,7 +21,7 @@ def sides(case: Case) -> Observation | None:
         return None
     many, *others = excerpt.sides
     few = others[-1]
-    odd = len(others) == 1 and len(few.labels) < len(many.labels)
+    odd = len(others) == 1 and _number(few) < _number(many)
     shows = "; ".join(f"{_who(side)} {_shown(side)}" for side in (few, many, *others[:-1])[:_NAMED])
     if many.inside:
         shows += f"; all of them are inside {many.inside}"
@@ -49,7 +49,11 @@ def _who(side: Side) -> str:
 
 
 def _agree(side: Side, one: str, several: str) -> str:
-    return one if max(len(side.ranks), len(side.labels)) == 1 else several
+    return one if _number(side) == 1 else several
+
+
+def _number(side: Side) -> int:
+    return max(len(side.ranks), len(side.labels))
 
 
 def _shown(side: Side) -> str:

@@ -87,7 +87,7 @@ def sides(lines: Sequence[str]) -> tuple[Side, ...]:
         (text for text in parts[0].lines if _MASK.sub("#", text) in common and _PLACE.search(text)), ""
     )
     different = [_side([part for part, _ in those], those[0][1], inside) for those in found.values()]
-    return tuple(sorted(different, key=lambda side: -len(side.labels)))
+    return tuple(sorted(different, key=lambda side: -max(len(side.labels), len(side.ranks))))
 
 
 def _side(parts: Sequence[_Part], text: str, inside: str) -> Side:
