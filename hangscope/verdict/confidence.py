@@ -237,6 +237,16 @@ def no_history(case: Case, match: Match) -> Doubts:
         shown = finding.change.edit is not None or match.cause == "collective_order_mismatch"
         why = "no Python frames were recorded, so collectives of one op from different lines look the same"
         yield MEDIUM if shown else LOW, why
+    queues = [ranks[r].queues.get(finding.stuck.view.group.gid) for r in match.culprits if r in ranks]
+    if (
+        finding.change.edit is None
+        and match.strength < HIGH
+        and any(q is not None and q.overwritten for q in queues)
+    ):
+        yield (
+            MEDIUM,
+            "older collectives were overwritten, so what the named ranks did differently before is not known",
+        )
 
 
 def not_here(case: Case, match: Match) -> Doubts:
