@@ -35,6 +35,10 @@ _ENDPOINT = regex(r"rdzv[_-]endpoint['\"]? {0,8}[:= ] ?['\"]?([\w.-]{1,253}:\d{1
 _OF_SIZE = regex(
     r"(?i)\b\d{1,6} ?(?:x|×|[gn]pus?|ranks|nodes|processes|workers|tasks)\b|\bworld\b\W{0,3}\d|\b[tpde]p\W{0,2}\d|\d ?[x×] ?[a-z]{0,2}\d|\(total\)"
 )
+_SETTINGS = 4  # of a line: `name=value`
+_COMMAND = regex(
+    r"^(?:\S{0,80}[$#>] ?)?(?:[A-Z_]{3,40}=\S{0,80} ){0,9}(?:torchrun|python3?|accelerate|deepspeed|srun|mpirun|mpiexec\S{0,8}|bash|sh|cmd:) "
+)
 _PAST = 3  # forms of lines
 _ALIKE = str.maketrans("12345678", "99999999")
 _PROSE = 8  # words
@@ -320,7 +324,11 @@ def _number(match: re.Match[str]) -> int:
 
 
 def _stage(text: str) -> Stage | None:
-    """Return the latest stage whose words a line holds."""
+    """Return the latest stage whose words a line holds; a command starts a job, and settings show nothing that happens."""
+    if text.count("=") > _SETTINGS:
+        return None
+    if _COMMAND.match(text):
+        return stages()[0] if any(word.search(text) for word in stages()[0].words) else None
     return next((s for s in reversed(stages()) if any(word.search(text) for word in s.words)), None)
 
 
