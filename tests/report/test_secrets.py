@@ -85,6 +85,9 @@ GROWING = (
     "--password-command 'echo ", "-----BEGIN CERTIFICATE-----", "etag: ", "${{ ", "password=${{ ", "password=<", "token=op://", "パスワードは", "sk='",
     "password Aa1b ", "password Aa11bcde ", "user Aa1!bcde ", "token ", "<<< ", "<<< 'Aa1!bcd", "-u a ", "-u a -p ", "-u a -x ", "connect(", "connect(\"a\",",
     "Aa1!bcde as the password ", "Aa1!bcde as the ", "api key id=", "api key aB3aB3aB3aB3aB3aB3aB3 ", "https://a/hooks/", "https://a/a/a/", "recovery key: A1B2-", "session(",
+    "Exa(\"", "a.A(\"", "login(\"ms-", "auth 0123456789abcdef0123 ", "login a", "user a on ", "user on >", "-a a:", "mnemonic: ", "apple ", "mnemonic: apple apple ",
+    "recovery codes: ", "recovery codes: a1b2-c3d4\n", "password\n\"result\": \"", "chpasswd:\n list: ", "\"aB3aB3aB3aB3aB3aB3aB3\" token ", "https://a/b/reset/", "a-1:", "SCRAM-SHA-256$1:", "md5",
+    "*:1234:*:a:", "*:1234:*:a:\\:", "-----BEGIN a ", "auth=(", "secret ",
     "token: value: ", "AKIAAAAAAAAAAAAA/", "password=[\\", "EAAA", "= \\",
 )  # fmt: skip
 

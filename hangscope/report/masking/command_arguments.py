@@ -13,7 +13,13 @@ from __future__ import annotations
 import re
 
 from hangscope.model.regex import regex
-from hangscope.report.masking.key_names import is_placeholder
+from hangscope.report.masking.key_names import (
+    Strength,
+    is_placeholder,
+    is_secret,
+    looks_chosen,
+    looks_typed,
+)
 
 OPTIONS: tuple[tuple[str, str], ...] = (
     ("login mongo mongosh mongodump mongorestore mongoexport cqlsh racadm rdesktop clickhouse-client impala-shell beeline hdbsql "
@@ -42,11 +48,25 @@ PLACES: tuple[str, ...] = (
     r"net use VALUE VALUE (?!/)", r"isql VALUE VALUE ", r"user set password \d{1,4} ", r"(?i:\"AUTH\" (?:\"[\w.@-]{1,80}\" (?=\"))?)", r"AUTH default ", r"net user VALUE (?!/)", r"ConvertTo-SecureString ", r"rclone obscure ", r"wpa_passphrase VALUE ", r"(?:--)?(?:requirepass|masterauth|rootpw|bindpw|rocommunity|rwcommunity)[ =]",
     r"(?i:[\w-]{0,40}pass(?:word|phrase)?[-_]?(?:command|cmd))[ =]['\"]?(?:echo|printf) (?:-n )?",
     r"::add-mask::", r"(?i:identified (?:with \w{1,40} )?by (?:values )?(?=['\"]))", r"nmcli SOME password ", r"iscsiadm SOME -v ",
-    r"kubeadm join VALUE --token ", r"(?:password|secret|key) [0-9] (?=[0-9A-Fa-f\$]{2})", r"swarm join --token ", r"(?:chpasswd|passwd --stdin) <<< ?['\"]?(?:[\w.-]{1,40}:)?",
+    r"kubeadm join VALUE --token ", r"(?i:acl setuser|user) (?:\S{1,80} ){1,5}>", r"(?:password|secret|key) [0-9] (?=[0-9A-Fa-f\$]{2})", r"swarm join --token ", r"(?:chpasswd|passwd --stdin) <<< ?['\"]?(?:[\w.-]{1,40}:)?",
     r"(?:rclone|restic|borg|duplicity) SOME (?:--password|pass|--passphrase)[ =]",
     r"echo {1,4}(?:-\w{1,3} {1,4})?[\"']?(?=[^|\n]{4,200}\| {0,4}[^|\n]{0,80}(?:--password-stdin|--with-token|chpasswd|passwd |passwd --stdin|sudo -S|kinit|gpg \S{0,40}passphrase-fd))(?:[\w.-]{1,40}:(?=[^|\n]{4,80}\| {0,4}(?:sudo )?chpasswd))?",
 )  # fmt: skip
-_NUMBER_OF_A_PORT = r"(?!\d{1,5}(?!\w))"
+# A password after the name of a user, of any command: `-u bob -p XXXX`, `open -u bob,XXXX`, `http -a bob:XXXX`.
+_OF_A_USER = regex(
+    r"((?<![\w-])(?:(?:-[uUl]|--?user(?:name)?)[ =]{1,3}[\w.@\\-]{1,60}(?:,(?=\S{0,60}[^\w\s/.,-])|(?: -\S{1,60}){0,2} {1,3}(?:-[pPw]|--?pass(?:word)?)[ =]{1,3}[\"']?)|-a[ =]{1,3}[\"']?[\w.@+-]{1,60}:))([^\s\"']{4,64})"
+)
+_HERE = regex(r"(<<< ?\\*[\"']?)([^\s\"'|<>]{6,64})")  # a string on standard input
+_OTHERS = regex(
+    r"(?<![\w-])(?:mysql|mariadb|squeue|srun|sbatch|salloc|sinfo|sacct)(?![\w-])"
+)  # whose -p means something else
+# The argument of a command that logs in: `snyk auth XXXX`, `b2 account authorize ID XXXX`.
+_VERB = regex(
+    r"((?<![\w-])(?:auth(?:orize|enticate)?|login|signin|activate|register) (?:[0-9a-f]{16,32} )?[\"']?)([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|[\w+/=.-]{20,256})(?![\w/:])"
+)
+_MOST_OPTIONS = 4  # secrets of one command
+_FAR = 240  # characters before an option in which its command is looked for
+_NO_SECRET = r"(?!\*{3})(?!\d{1,5}(?!\w))"
 _QUOTE = r"['\"]?"
 
 
@@ -60,7 +80,7 @@ def _pattern(programs: str, option: str) -> str:
     if style == "%":
         return rf"{_program(programs)}{name} ?{_QUOTE}[\w\\.@/-]{{1,80}}%"
     after = "" if style == "/" else r"[ =]"
-    return rf"{_program(programs)}{re.escape(name)}{after}{_QUOTE}{_NUMBER_OF_A_PORT}"
+    return rf"{_program(programs)}{re.escape(name)}{after}{_QUOTE}{_NO_SECRET}"
 
 
 _BY_OPTION = regex("|".join(f"({_pattern(*row)})[^\\s'\"]{{3,}}" for row in OPTIONS))
@@ -72,18 +92,33 @@ _COMMANDS = regex(
     + r") "
 )
 _IN_PLACE = regex(
-    r"(?i)sshpass|(?:password|secret|key) [0-9] |login|unzip|lftp|sqlplus|sqlldr|[ei][xm]pdp|alias set|host add|net user|securestring|vault|htpasswd|isql|set password|auth|net use|obscure|passphrase|requirepass|masterauth|rootpw|"
+    r"(?i) >\S|sshpass|(?:password|secret|key) [0-9] |login|unzip|lftp|sqlplus|sqlldr|[ei][xm]pdp|alias set|host add|net user|securestring|vault|htpasswd|isql|set password|auth|net use|obscure|passphrase|requirepass|masterauth|rootpw|"
     r"bindpw|community|add-mask|identified|nmcli|iscsiadm|kubeadm|swarm join|chpasswd|passwd|rclone|restic|borg|duplicity|echo "
 )
 
 
 def hide_arguments(text: str) -> str:
     """Return text without the secrets among the arguments of commands in it."""
-    if _COMMANDS.search(text):
-        text = _BY_OPTION.sub(_without, text)
+    for _ in range(_MOST_OPTIONS if _COMMANDS.search(text) else 0):
+        before, text = text, _BY_OPTION.sub(_without, text)
+        if text == before:
+            break
+    if "<<<" in text:
+        text = _HERE.sub(
+            lambda m: f"{m[1]}***" if looks_typed(m[2]) and not is_placeholder(m[2]) else m.group(), text
+        )
+    if "-" in text:
+        text = _OF_A_USER.sub(_without_password, text)
+    text = _VERB.sub(lambda m: f"{m[1]}***" if is_secret(m[2], Strength.MAYBE) else m.group(), text)
     if _IN_PLACE.search(text):
         text = _BY_PLACE.sub(_without, text)
     return text
+
+
+def _without_password(match: re.Match[str]) -> str:
+    line = match.string[max(0, match.start() - _FAR) : match.start()].rpartition("\n")[2]
+    hidden = looks_chosen(match[2]) and not is_placeholder(match[2]) and not _OTHERS.search(line)
+    return f"{match[1]}***" if hidden else match.group()
 
 
 def _without(match: re.Match[str]) -> str:

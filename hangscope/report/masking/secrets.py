@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 
 from hangscope.model.regex import regex
+from hangscope.report.masking.call_arguments import hide_call_arguments
 from hangscope.report.masking.command_arguments import hide_arguments
 from hangscope.report.masking.disguise import undisguised
 from hangscope.report.masking.key_names import (
@@ -34,7 +35,7 @@ from hangscope.report.masking.token_forms import hide_accounts, hide_blobs, hide
 # Of names; searched in text without capitals, which takes a fifth of the time of ignoring case.
 _HINT = regex(
     r"key|token|secret|pass|dockerc|pwd|pw|psw|cred|auth|cookie|sess|sig|bearer|://|login|-u|hook|jwt|kty|sensitive|masked|client|(?<![a-z])sk[\"' :=]|seed|ticket|mysql|redis|mongo|ldap|zip -|"
-    r":\d{4,5}:|:\*:|munge:|basic |share |code |psk|\s-[a-z]|::|identifi|zugangs|creden|api|private|eyj|eaa|cmvmd|mii|b3bl|atlas|sg\.|xapp|dt0c|:aa|q~|\$|sha|pat|-us\d|t1\.|[mno][\w-]{22,27}\.|oracle:|\w@|sqlplus|sqlldr|[ei][xm]pdp|mdp|parola|"
+    r":\d{4,5}:|:\*:|munge:|basic |share |code |code=|md5|scram|psk|\s-[a-z]|::|identifi|zugangs|creden|api|private|eyj|eaa|cmvmd|mii|b3bl|atlas|sg\.|xapp|dt0c|:aa|q~|\$|sha|pat|-us\d|t1\.|[mno][\w-]{22,27}\.|oracle:|\w@|sqlplus|sqlldr|[ei][xm]pdp|mdp|parola|"
     + "|".join((*FOREIGN, *SHORT_FOREIGN, *FOREIGN_KEYS))
 )
 # A name in or without quotes, what parts it from its value, and how the value is quoted; quotes may be escaped.
@@ -72,11 +73,6 @@ _SPOKEN = regex("pass|pwd|pw|secret|token|key|" + "|".join((*FOREIGN, *SHORT_FOR
 _OF_A_LOGIN = regex(r"auth|log[io]n|sign.?in|cred|zugangsdaten|identifiants")
 # A variable of the environment and its value: `%env HF_TOKEN XXXX`, `set AWS_SECRET_ACCESS_KEY XXXX`.
 _VARIABLE = regex(r"(?<![\w.$-])([A-Z][A-Z0-9_]{3,60})()[ \t]{1,3}[\"']?([^\s\"'`]{6,128})")
-# The second of a pair, of which the first is the user: `auth=('bob', 'XXXX')`, `smtp.login("bob", "XXXX")`.
-_AUTH = regex(
-    r"(?i)((?:auth|login|logon|sign_?in|authenticate|credentials?|creds)\s{0,3}[=:]?\s{0,3}[(\[]\s{0,4}[bruf]?([\"'])[^\"'\n]{1,80}\2\s{0,3},\s{0,3}[bruf]?[\"'])"
-    r"([^\"'\n]{4,128})"
-)
 # A user and a password beside each other: `credentials: admin / XXXX`.
 _BESIDE = regex(
     r"(?i)(?<![A-Za-z])((?:credentials?|creds|logins?|zugangsdaten|identifiants|credenciales|credenziali)\W{1,4}[\w.@*-]{1,60})(\s{0,2}[/:|]\s{0,2})([^\s\"'`]{6,128})"
@@ -99,6 +95,7 @@ _LIST = regex(r"[\[(]\s{0,4}[bruf]?\\{0,8}[\"'`]$")
 _NESTED = regex(
     r"\{(?!\{|[^{}\s:=\"']{1,128}\})|(?:value|secret|data|content|raw|plain|name)[\"']?\s{0,4}[:=]\s"
 )  # after `token:`
+_HEAD = regex(r"[A-Za-z_]{1,20}:")  # the first name of a nested block
 _INNER = ("value", "secret", "data", "content", "raw", "plain", "default")  # keys within `"token": {...}`
 # What says that an object holds a secret, and under which keys it does: `"sensitive": true`, a private key as a JWK.
 _MARKED = (
@@ -111,10 +108,6 @@ _MARKED = (
     (regex(r"(?<![\w-])kty\\*[\"']?\s{0,4}[:=]"), frozenset(("d", "p", "q", "dp", "dq", "qi", "k"))),
 )
 _OBJECT = regex(r"\{[^{}]+")
-# The key of a service as the first argument: `cohere.Client("XXXX")`.
-_CLIENT = regex(
-    r"((?<!\w)\w{0,40}(?:Client|Api|API|SDK|Bot)\w{0,12}\(\s{0,4}\\*[\"'])()(?![0-9a-f]{8}-)([\w+/=.~-]{20,512})(?=\\*[\"'])"
-)
 _NEARBY = 400  # characters in which such a key is looked for
 _DISGUISES = 3  # how many times text may be encoded
 _SCHEME = regex(
@@ -138,15 +131,14 @@ def mask_text(text: str) -> str:
 
 
 def _masked(text: str) -> str:
-    text = hide_tokens(text)
+    text = hide_call_arguments(hide_arguments(hide_tokens(text)))
     return hide_blobs(hide_nearby(_without_named(text) if _HINT.search(text.lower()) else text))
 
 
 def _without_named(text: str) -> str:
-    text = hide_arguments(hide_accounts(text))
+    text = hide_accounts(text)
     text = _OBJECT.sub(_without_marked, text) if "{" in text else text
     text = _hide(_hide(text, _OPTION) if "-" in text else text, _PAIR)
-    text = _CLIENT.sub(_if(lambda value: is_secret(value, Strength.MAYBE)), text) if "(" in text else text
     text = _hide(text, _CELL) if "|" in text or "│" in text else text
     text = _hide(text, _ELEMENT) if ">" in text or "form-data" in text else text
     low = text.lower()
@@ -154,7 +146,7 @@ def _without_named(text: str) -> str:
         text = _hide(_hide(_hide(text, _FOR), _QUOTED), _FOREIGN_PAIR)
         text = _IS.sub(_without_password, text)
     if _OF_A_LOGIN.search(low):
-        text = _AUTH.sub(_if(looks_chosen), _BESIDE.sub(_if(_is_made_or_typed), text))
+        text = _BESIDE.sub(_if(_is_made_or_typed), text)
     text = _VARIABLE.sub(_without_variable, text)
     return _SAID.sub(_without_said, _NUMBERED.sub(_without_numbered, text))
 
@@ -218,19 +210,24 @@ def _hide(text: str, pattern: re.Pattern[str], names: frozenset[str] = frozenset
         name, quote = pair.group(1)[-MAX_NAME:], pair.group(pair.lastindex or 1)
         begin = pair.start()
         how = strength(name, in_query=begin > 0 and text[begin - 1] in "?&")
-        if begin < until and name.lower() in _INNER:
-            how = max(how, outer)
+        if begin < until and name.lower() not in ("name", "key"):
+            how = max(how, outer if name.lower() in _INNER else min(outer, Strength.MAYBE))
         how = Strength.SECRET if name in names else how
         if how is Strength.NOTHING and name.lower() not in ("name", "key"):
             continue
         if how and not quote and _NESTED.match(text, at):
             outer, until = how, at + _NEARBY
             continue
+        if how and not quote and text.startswith("//", at):  # the scheme of a URL
+            continue
         if how and (reference := REFERENCE.match(text, at)):
             at = reference.end()
             continue
         end = _end(text, at, quote, name, at + _JUDGED)
         value = text[at:end]
+        if how and not quote and _HEAD.fullmatch(value):
+            outer, until = how, at + _NEARBY
+            continue
         if name.lower() in ("name", "key") and strength(value[-MAX_NAME:]) is Strength.SECRET:
             outer, until = Strength.SECRET, end + _NEARBY
             at = end
