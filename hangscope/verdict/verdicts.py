@@ -99,7 +99,7 @@ def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
         until=_ns(stop.until),
     )
     return worded(
-        verdict, Act((), f"{stop.phrase()}; the logs do not show which rank is responsible"), NOBODY
+        verdict, Act((), f"{stop.phrase()}; who prints that waits, and is not thereby to blame"), NOBODY
     )
 
 

@@ -97,12 +97,10 @@ class Stop:
             return (
                 "no step was logged in the hours before the job was terminated, far longer than any step took"
             )
-        who = ranks_phrase(self.ranks) if self.ranks else "an unidentified rank"
+        who = ranks_phrase(self.ranks) if self.ranks else "a process"
         what = f"timed out in {self.call.op}" if self.call is not None and self.call.op else ""
         if not what:
-            what = "reported a stall" + (
-                " in collective" if self.seq is not None else " in a collective that the logs do not name"
-            )
+            what = "reported a stall" + (" in collective" if self.seq is not None else "")
         if self.call is not None and self.call.input_sizes and self.call.input_sizes[0][0]:
             what += f" ({counted(self.call.input_sizes[0][0], 'element')})"
         seq = f" seq {self.seq}" if self.seq is not None else ""
