@@ -86,11 +86,10 @@ def _pattern(programs: str, option: str) -> str:
 _BY_OPTION = regex("|".join(f"({_pattern(*row)})[^\\s'\"]{{3,}}" for row in OPTIONS))
 _PLACES = "|".join(PLACES).replace("SOME", r"(?:\S{1,80} ){0,9}?\S{1,80}").replace("VALUE", r"\S{1,200}")
 _BY_PLACE = regex(rf"((?<![\w-])(?:{_PLACES}){_QUOTE})[^\s'\"]{{3,}}")
-_COMMANDS = regex(
-    r"(?i)(?<![\w-])(?:login|"
-    + "|".join(sorted({re.escape(name.lower()) for names, _ in OPTIONS for name in names.split()}))
-    + r") "
-)
+_PROGRAMS = frozenset(name.lower() for names, _ in OPTIONS for name in names.split()) | {"login"}
+_BETWEEN = str.maketrans(
+    dict.fromkeys("/\\'\"`;|&$()[]{}<>=:,", " ")
+)  # what separates the words of a command
 _IN_PLACE = regex(
     r"(?i) >\S|sshpass|(?:password|secret|key) [0-9] |login|unzip|lftp|sqlplus|sqlldr|[ei][xm]pdp|alias set|host add|net user|securestring|vault|htpasswd|isql|set password|auth|net use|obscure|passphrase|requirepass|masterauth|rootpw|"
     r"bindpw|community|add-mask|identified|nmcli|iscsiadm|kubeadm|swarm join|chpasswd|passwd|rclone|restic|borg|duplicity|echo "
@@ -99,7 +98,8 @@ _IN_PLACE = regex(
 
 def hide_arguments(text: str) -> str:
     """Return text without the secrets among the arguments of commands in it."""
-    for _ in range(_MOST_OPTIONS if _COMMANDS.search(text) else 0):
+    has_program = not _PROGRAMS.isdisjoint(text.lower().translate(_BETWEEN).split())
+    for _ in range(_MOST_OPTIONS if has_program else 0):
         before, text = text, _BY_OPTION.sub(_without, text)
         if text == before:
             break
