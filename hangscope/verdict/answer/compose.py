@@ -28,7 +28,7 @@ from hangscope.verdict.answer import (
 )
 from hangscope.verdict.answer.messages import messages
 from hangscope.verdict.answer.observation import Observation
-from hangscope.verdict.phrasing import EXPLANATION, SUMMARY, TITLE, as_sentence, fitting, sentence_case
+from hangscope.verdict.phrasing import EXPLANATION, SUMMARY, TITLE, as_sentence, cited, fitting, sentence_case
 
 Reader = Callable[[Case], Observation | None]
 
@@ -120,12 +120,9 @@ def _told(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verdict:
 
 def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verdict:
     """Return a verdict that speaks for itself, with the facts of other lines beside it."""
-    lines = {
-        (fact.source.file, fact.source.line)
-        for fact in (verdict.evidence[i] for i in verdict.deciding)
-        if fact.source is not None and fact.source.line
-    }
-    culprits = verdict.culprit_ranks
+    deciding = [verdict.evidence[i] for i in verdict.deciding]
+    at = {(f.source.file, f.source.line): f for f in deciding if f.source is not None and f.source.line}
+    lines, culprits = at.keys(), verdict.culprit_ranks
     low = verdict.confidence == "low"
     its = [s for s in seen if s.reads(lines) or _is_of(s, verdict)]
     # Who is named for silence alone is not accused: the lines that were printed speak.
@@ -143,7 +140,8 @@ def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ver
     told = names or several or unheard or _covers(main.shows, verdict.summary)
     claim = [] if told else [verdict.summary]
     shown = [main.shows, *(s.shows for s in (*its, *seen) if s is not main)]
-    shown = [*telling.before(case, lines), *shown] if not its else shown
+    if not its:  # the lines that decide speak for themselves, numbers and all
+        shown = [*telling.before(case, lines), *(cited(f) for f in at.values() if f.quoted), *shown]
     facts = [*claim, *_new(shown, " ".join(claim))][: _MOST + 1]
     nexts, means = _nexts(case, its), main.means
     vague = bool(main.next) or (not means and "".join(verdict.advice[:1]).startswith("Fix the "))
