@@ -19,6 +19,15 @@ from hangscope.model.rankset import counted
 if TYPE_CHECKING:
     from hangscope.history.entry import Entry
 
+#: What `show` calls the fields whose names in JSON do not speak for themselves.
+_LABELS = {
+    "recorded": "analyzed",
+    "differs": "culprit called",
+    "duration_s": "duration (s)",
+    "waiting_file": "blocked at file",
+    "waiting_line": "blocked at line",
+    "waiting_function": "blocked in",
+}
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _limit = click.option(
     "--limit", type=click.IntRange(0), default=20, show_default=True, metavar="N", help="At most N; 0: all."
@@ -36,7 +45,7 @@ Examples:
 """,
 )
 def history() -> None:
-    """Look into the store that `analyze --store` fills (docs/history.md)."""
+    """Query the incidents that `--store` or HANGSCOPE_STORE saved (docs/history.md)."""
 
 
 @history.command("list")
@@ -54,7 +63,9 @@ def list_(store: str | None, limit: int, cause: str | None, as_json: bool) -> No
     if as_json:
         _print_json(map(asdict, shown))
         return
-    _print_table(("id", "day", "job", "ranks", "sure", "incident", "note"), (_row(entry) for entry in shown))
+    _print_table(
+        ("id", "date", "job", "ranks", "confidence", "incident", "note"), (_row(entry) for entry in shown)
+    )
     if len(shown) < len(entries):
         click.echo(f"{counted(len(entries) - len(shown), 'more incident')}; --limit 0 shows all", err=True)
 
@@ -64,7 +75,7 @@ def list_(store: str | None, limit: int, cause: str | None, as_json: bool) -> No
 @store_option
 @_json
 def show_(incident: str, store: str | None, as_json: bool) -> None:
-    """Show all that is known of one incident; the beginning of its ID is enough."""
+    """Show everything about one incident; the first characters of its ID are enough."""
     from hangscope.history.store import open_store
 
     with open_store(_place(store), writing=False) as opened:
@@ -74,7 +85,7 @@ def show_(incident: str, store: str | None, as_json: bool) -> None:
         _print_json([{**asdict(entry), "uses": [asdict(use) for use in uses]}])
         return
     lines = [
-        f"{name:17} {_time(value) if name in ('recorded', 'happened') else value}"
+        f"{_LABELS.get(name, name.replace('_', ' ')):17} {_time(value) if name in ('recorded', 'happened') else value}"
         for name, value in asdict(entry).items()
         if value not in ("", 0, 0.0)
     ]
@@ -88,7 +99,7 @@ def show_(incident: str, store: str | None, as_json: bool) -> None:
     show("\n".join(lines) + "\n")
 
 
-@history.command(short_help="List earlier incidents of one bug.")
+@history.command(short_help="List earlier incidents of the same bug.")
 @click.argument("report", metavar="REPORT")
 @store_option
 @_limit
@@ -109,13 +120,13 @@ def similar(report: str, store: str | None, limit: int, as_json: bool) -> None:
         _print_json({"score": round(match.score, 3), **asdict(match.entry)} for match in shown)
         return
     _print_table(
-        ("alike", "id", "day", "job", "ranks", "sure", "incident", "note"),
+        ("similarity", "id", "date", "job", "ranks", "confidence", "incident", "note"),
         ((f"{match.score:.0%}", *_row(match.entry)) for match in shown),
     )
     click.echo(seen_before(matches).text or "Not seen before.")
 
 
-@history.command(short_help="Rank hosts and GPUs by blame.")
+@history.command(short_help="Rank hosts and GPUs by unlikely many faults.")
 @store_option
 @_limit
 @_json
@@ -156,14 +167,14 @@ def hosts(store: str | None, limit: int, as_json: bool) -> None:
 @click.argument("text")
 @store_option
 def note(incident: str, text: str, store: str | None) -> None:
-    """Leave a note at an incident, such as what fixed it; later reports of the same bug show it."""
+    """Attach a note to an incident, such as what fixed it; later reports of the same bug show it."""
     from hangscope.history.store import open_store
     from hangscope.report.masking.secrets import mask_text
     from hangscope.report.words import clean
 
     with open_store(_place(store)) as opened:
         entry = opened.annotate(incident, str(clean(mask_text(text))))
-    click.echo(f"Noted at {entry.id}: {entry.title}", err=True)
+    click.echo(f"Attached the note to {entry.id}: {entry.title}", err=True)
 
 
 def _place(store: str | None) -> str:

@@ -114,7 +114,7 @@ def parse_seqs(text: str) -> tuple[int | None, int | None]:
     """Return the bounds of `40:60`, `40:`, `:60` or `40`, both included. Raises UsageError."""
     match = _SEQS.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{text[:40]!r} is no range of sequence numbers", "--seq 40:60, 40:, :60 or 40")
+        raise UsageError(f"{text[:40]!r} is not a range of sequence numbers", "--seq 40:60, 40:, :60 or 40")
     first, last, one = match.groups()
     if one:
         return int(one), int(one)

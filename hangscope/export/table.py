@@ -30,7 +30,7 @@ def format_of(path: str) -> str:
     """Return the format that a file's name asks for. Raises UsageError."""
     found = FORMATS.get(Path(path).suffix.lower())
     if found is None:
-        raise UsageError(f"{path} has none of the extensions of a table", f"use {', '.join(FORMATS)}")
+        raise UsageError(f"{path}: unknown table format", f"use {', '.join(FORMATS)}")
     return found
 
 

@@ -7,6 +7,7 @@ whatever goes wrong with either is a StoreError that says what to do.
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from hangscope.report.masking.secrets import mask_text
 VERSION = 1
 _EMPTY = "`hangscope analyze PATH --store FILE` begins one"
 WAIT = 10.0  # seconds for another writer, or for a server that does not answer
+_LEAST = 1 << 16  # free bytes that SQLite needs for its log
 _SCHEME = regex(r"([a-z][a-z0-9+]{1,30})://", 0)
 _TYPES = {"str": "TEXT", "int": "BIGINT", "float": "DOUBLE PRECISION"}
 _KEPT = ("id", "recorded", "note", "analyses", "report")  # of an incident that is analyzed again
@@ -126,7 +128,7 @@ def open_store(place: str, *, writing: bool = True) -> Iterator[Store]:
     elif scheme[1].split("+")[0] in ("postgresql", "postgres"):
         opened = _postgresql(place, shown, writing)
     else:
-        raise StoreError(f"{shown} is no store", "give a file, or a URL that begins with postgresql://")
+        raise StoreError(f"{shown} is not a store", "give a file, or a URL that begins with postgresql://")
     with opened as connection:
         yield Store(connection)
 
@@ -174,10 +176,17 @@ def _refused(path: str, shown: str, error: sqlite3.Error) -> StoreError:
     elif "unable to open" in said or "readonly" in said or "read-only" in said:
         hint = "check the folder and its permissions"
     elif "not a database" in said or "malformed" in said:
-        hint = "give another file; this one is no store, or it is damaged"
-    elif "full" in said:
-        hint = "free some space"
+        hint = "give another file; this one is not a store, or it is damaged"
+    elif "full" in said or _free(path) < _LEAST:
+        hint = "the disk is full: free some space"
     return StoreError(f"the store {shown} cannot be used: {said}", hint)
+
+
+def _free(path: str) -> int:
+    try:
+        return shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free
+    except OSError:
+        return _LEAST
 
 
 class _Alchemy:

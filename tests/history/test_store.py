@@ -159,7 +159,7 @@ def _locked(path: Path) -> sqlite3.Connection:
         ("no folder", "unable to open"),
         ("no database", "not a database"),
         ("full", "full"),
-        ("url", "is no store"),
+        ("url", "is not a store"),
         ("server", "cannot be used"),
     ],
 )

@@ -83,4 +83,4 @@ def table(
         if not quiet:
             tell(f"Wrote {output}: {counted(rows, 'row')}")
     if not rows and not quiet:
-        tell("hangscope: no row: the files hold no collectives, or none that was selected")
+        tell("hangscope: no rows: the files contain no collectives, or none that match the selection")

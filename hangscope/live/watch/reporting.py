@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -98,7 +99,11 @@ class Reporting:
         except OSError as error:
             self.say(f"the list of the evidence cannot be written: {error.strerror or error}")
         options: dict[str, Any] = {"world_size": self.world_size} if self.world_size else {}
-        options |= {"store": self.store, "report_path": str(self.folder.report)} if self.store else {}
+        options |= (
+            {"store": self.store, "report_path": str(self.folder.report)}
+            if self.store or "HANGSCOPE_STORE" in os.environ
+            else {}
+        )
         report = analyze_safely([self.folder.path], deadline=deadline, **options)
         self.status = report.status
         self.culprits = frozenset(report.verdict.culprit_ranks if report.verdict is not None else ())
