@@ -62,12 +62,10 @@ def _on_a_cycle(edges: Edges) -> frozenset[Drawn]:
 def _condense(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> dict[Drawn, int]:
     """Return a class for each node: nodes of one class look alike and wait for the same classes (partition refinement)."""
     colours: dict[Drawn, object] = {}
-    callers: dict[Drawn, set[Drawn]] = defaultdict(set)
+    awaited = {target for targets in edges.values() for target in targets}
     for node, targets in edges.items():
-        for target in targets:
-            callers[target].add(node)
         if isinstance(node, Host):
-            colours[node] = ("host", node in roots, node.rank in subject.culprits, not targets)
+            colours[node] = (node in roots, node.rank in subject.culprits, node in awaited, not targets)
         elif not isinstance(node, Called):
             colours[node] = (type(node).__name__,)
         else:
