@@ -32,6 +32,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import growth
 import mutations
 from whole_lines import WholeLines
 
@@ -258,8 +259,14 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--case", type=int, nargs="+", help="these cases alone")
+    parser.add_argument(
+        "--growth", action="store_true", help="print the cost of hostile input at doubled sizes instead"
+    )
     parser.add_argument("--keep", type=Path, help="leave the inputs of --case here")
     options = parser.parse_args()
+    if options.growth:
+        growth.main()
+        return 0
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="fuzz-") as temporary:
         folders = bases(Path(temporary))

@@ -33,6 +33,7 @@ from tests.conftest import analyze
 from tests.in_thread import InThisThread
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+import growth
 from dump_generator import LAYOUTS, PREFIX, Job, generate
 
 pytestmark = pytest.mark.slow
@@ -252,3 +253,11 @@ def test_reading_in_this_thread_leaves_the_collector_as_it_was(mesh: Path) -> No
     assert gc.isenabled()
     future = InThisThread().submit(reader.read_file, str(mesh / f"{PREFIX}0"), "x")
     assert future.result()["status"] == "used" and gc.isenabled()
+
+
+@pytest.mark.parametrize("kind", growth.KINDS)
+def test_cost_follows_the_size_of_hostile_input(kind: str) -> None:
+    """Four times the input costs at most eight times as much; in proportion to its square it would be sixteen."""
+    make, size = growth.KINDS[kind]
+    growth.cost(make, 8)  # imports and caches
+    assert growth.cost(make, 2 * size) < 8 * growth.cost(make, size // 2) + 1
