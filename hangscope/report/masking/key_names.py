@@ -137,7 +137,11 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
         return Strength.SECRET
     if last.endswith(("pass", "pw")) and last.removesuffix("pass").removesuffix("pw") in _PASS_OF:  # SSHPASS
         return Strength.SECRET
-    if last == "secrets" or (last == "id" and before[-2:] == ["access", "key"]):
+    if (
+        last == "secrets"
+        or (last == "phrase" and before[-1:] == ["pass"])
+        or (last == "id" and before[-2:] == ["access", "key"])
+    ):
         return Strength.SECRET
     is_variable = bool(before) and name.upper() == name
     if last in ("key", "keys") and (last == "key" or {"secret", "api"} & set(before)):
@@ -146,7 +150,12 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
         if _PLAIN_KEYS & set(before[-1:]):
             return Strength.NOTHING
         return Strength.SECRET if is_variable or name.lower().startswith("x-") else Strength.MAYBE
-    if last == "session" and before:
+    if (
+        (last == "session" and before)
+        or last in ("crumb", "encrypt")
+        or (last.endswith(("token", "authkeys", "authkey"))
+        and last != "token")
+    ):
         return Strength.MAYBE
     if words in (["sk"], ["secret", "id"]) or (
         last == "seed" and before

@@ -22,7 +22,7 @@ _BACK = 160  # characters before it, of a key in quotes
 _LINES = 3
 _MOST_CODES = 12  # lines of a list
 _LONG = (
-    r"password|assword:|passwd|passphrase|passcode|pswd|credential|userpass|storepass|keypass|(?<![A-Za-z])secrets?(?![a-z])|"
+    r"password|assword:|passwd|passphrase|passcode|pswd|credential|userpass|requirepass|storepass|keypass|(?<![A-Za-z])secrets?(?![a-z])|"
     + "|".join(FOREIGN)
 )
 _SHORT = r"(?<!ward )(?<!ward_)(?<!first )(?<!second )pass(?! \d|@|_rate)|pw|pwd|psk|creds|clave|parola|passe|mdp|geslo|sandi|community"
@@ -31,7 +31,7 @@ _WORD = regex(
     rf"(?i)(?:{_LONG})|(?<![A-Za-z])(?P<short>{_SHORT})(?![a-z])|(?<![A-Za-z])(?P<weak>{_WEAK})(?![a-z])"
 )
 _HINT = regex(
-    r"mnemonic|words|pass|assword|pin|code|seed|phrase|headers|tok|key|token|session|pw|psk|pswd|secret|cred|clave|parola|mdp|geslo|sandi|community|login|logon|user|runas|account|"
+    r"mnemonic|words|otp|pass|assword|pin|code|seed|phrase|headers|tok|key|token|session|pw|psk|pswd|secret|cred|clave|parola|mdp|geslo|sandi|community|login|logon|user|runas|account|"
     + "|".join(FOREIGN)
 )
 _VALUE = regex(r"(?P<value>[^\s\"'`|;:,<>(){}\[\]\\「」]{7,63}[^\s\"'`|;:,.?<>(){}\[\]\\「」])")
@@ -40,17 +40,17 @@ _KEY = regex(
     r"(?i)(?<![A-Za-z])(?:api[ _-]?keys?|(?:access|secret|private)[ _-]keys?|secrets?|tok(?:en)?|session|credentials|password|headers)(?![a-z])"
 )
 _RANDOM = regex(
-    r"(?i)(?<![\w/.+$@-])(?<!h1:)(?:(?P<other>(?:[\w-]{0,40}[_-])?(?:commit|revision|sha\d{0,3}|digest|hash|id|uuid|checksum|etag|version|fingerprint|model|file|request|trace|span|run|image|key_id|runid|requestid|traceid)[\"']?(?: |: ?|=)[\"']?)|)(?P<value>[\w-]{20,128})(?![\w/.=@-])"
+    r"(?i)(?<![\w/.+$@-])(?<!h1:)(?:(?P<other>(?:[\w-]{0,40}[_-])?(?:commit|revision|sha\d{0,3}|digest|hash|id|uuid|checksum|etag|version|fingerprint|model|file|request|trace|span|run|image|key_id|runid|requestid|traceid)[\"']?(?: |: ?|=)[\"']?)|)(?P<value>[\w+-]{20,128}={0,2})(?![\w/.=@+-])"
 )
 _BEFORE = regex(
     rf"([^\s\"'`|;,<>(){{}}\[\]\\]{{8,64}})(?=(?:\\[rn])?[\"'`]? (?:as|is|was|for|#|//|\(|=) ?(?:(?:the|your|my|our|its|a|an|new|temporary) ){{0,2}}(?:[a-z]{{2,12}} )?(?i:{_LONG}|pass|pw)(?![a-z_]))"
 )
 # Codes in groups, after what they are for: `setup key: 47oc x7uz pxl4 3ykx`, `recovery codes:` and a line for each.
 _CODES = regex(
-    r"(?i)(?:recovery|backup|scratch|one-time|setup|totp|2fa|two-factor|license|unlock)[ _-](?:key|code|secret|seed|phrase)s?(?=[^:=\n]{0,40}(?:[:=]|\sis\s))|(?<![A-Za-z])(?-i:PIN)(?=(?: code)?(?: is|\s?[:=]))"
+    r"(?i)(?:recovery|backup|scratch|one-time|setup|totp|2fa|two-factor|license|unlock)[ _-](?:key|code|secret|seed|phrase)s?(?=[^:=\n]{0,40}(?:[:=]|\sis\s))|(?<![A-Za-z])(?:(?-i:PIN|OTP)|secret id|(?:verification|one-time) code)(?=(?: code)?(?: is|\s?[:=]))"
 )
 _GROUPS = regex(
-    r"(?<![\w/.:-])(?P<value>[A-Za-z0-9]{4,8}(?:-[A-Za-z0-9]{4,8}){1,9}|(?:[A-Za-z0-9]{4} ){3,15}[A-Za-z0-9]{4}|[A-Z0-9]{16,64}|(?!19|20)\d{6,10})(?![\w/.:-])"
+    r"(?<![\w/.:-])(?P<value>[A-Za-z0-9]{4,8}(?:-[A-Za-z0-9]{4,8}){1,9}|(?:[A-Za-z0-9]{4} ){3,15}[A-Za-z0-9]{4}|[A-Z0-9]{16,64}|(?!(?:19|20)\d{6}(?!\d))\d{6,10}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?![\w/.:-])"
 )
 # A list of words that stands for a key.
 _PHRASE = regex(

@@ -35,7 +35,7 @@ from hangscope.report.masking.token_forms import hide_accounts, hide_blobs, hide
 # Of names; searched in text without capitals, which takes a fifth of the time of ignoring case.
 _HINT = regex(
     r"key|token|secret|pass|dockerc|pwd|pw|psw|cred|auth|cookie|sess|sig|bearer|://|login|-u|hook|jwt|kty|sensitive|masked|client|(?<![a-z])sk[\"' :=]|seed|ticket|mysql|redis|mongo|ldap|zip -|"
-    r":\d{4,5}:|:\*:|munge:|basic |share |code |code=|md5|scram|psk|\s-[a-z]|::|identifi|zugangs|creden|api|private|eyj|eaa|cmvmd|mii|b3bl|atlas|sg\.|xapp|dt0c|:aa|q~|\$|sha|pat|-us\d|t1\.|[mno][\w-]{22,27}\.|oracle:|\w@|sqlplus|sqlldr|[ei][xm]pdp|mdp|parola|"
+    r":\d{4,5}:|:\*:|munge:|basic |share |code |code=|md5|scram|encrypt|crumb|zugang|psk|\s-[a-z]|::|identifi|zugangs|creden|api|private|eyj|eaa|cmvmd|mii|b3bl|atlas|sg\.|xapp|dt0c|:aa|q~|\$|sha|pat|-us\d|t1\.|[mno][\w-]{22,27}\.|oracle:|\w@|sqlplus|sqlldr|[ei][xm]pdp|mdp|parola|"
     + "|".join((*FOREIGN, *SHORT_FOREIGN, *FOREIGN_KEYS))
 )
 # A name in or without quotes, what parts it from its value, and how the value is quoted; quotes may be escaped.
@@ -75,7 +75,7 @@ _OF_A_LOGIN = regex(r"auth|log[io]n|sign.?in|cred|zugangsdaten|identifiants")
 _VARIABLE = regex(r"(?<![\w.$-])([A-Z][A-Z0-9_]{3,60})()[ \t]{1,3}[\"']?([^\s\"'`]{6,128})")
 # A user and a password beside each other: `credentials: admin / XXXX`.
 _BESIDE = regex(
-    r"(?i)(?<![A-Za-z])((?:credentials?|creds|logins?|zugangsdaten|identifiants|credenciales|credenziali)\W{1,4}[\w.@*-]{1,60})(\s{0,2}[/:|]\s{0,2})([^\s\"'`]{6,128})"
+    r"(?i)(?<![A-Za-z])((?:credentials?|creds|auth|logins?|zugang|zugangsdaten|identifiants|credenciales|credenziali)\W{1,4}[\w.@*-]{1,60})(\s{0,2}[/:|]\s{0,2})([^\s\"'`]{6,128})"
 )
 _FOREIGN_PAIR = regex(
     r"(?i)(" + "|".join(word for word in FOREIGN if not word.isalpha()) + r")()\s{0,3}[:=]\s{0,3}(?=\S)"

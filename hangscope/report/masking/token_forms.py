@@ -46,7 +46,7 @@ _FORMS = regex(
     r"(?:MII[A-Za-z0-9+/=]{60,}|b3BlbnNzaC1rZXktdjE[A-Za-z0-9+/=]{20,})(?:(?:\\n|\s{1,4})[A-Za-z0-9+/=]{40,})*(?:(?:\\n|\s{1,4})[A-Za-z0-9+/]{4,}={1,2})?)|"
     # password hashes: crypt, bcrypt, argon2, LDAP
     r"md5[0-9a-f]{32}(?!\w)|SCRAM-SHA-\d{1,3}\$\d{1,8}:[\w+/=$:]{20,}|[\w.-]{1,60}-\d:[A-Za-z0-9+/]{86}==|"  # PostgreSQL, Nix
-    r"(?<![\w$])\$(?:[1567y]|2[abxy]|gy|apr1|scrypt|argon2i?d?|pbkdf2[\w-]{0,10})\$[\w./$=,+-]{20,}|\{S?SHA\d{0,3}\}[\w+/=]{20,}"
+    r"(?<![\w$])\$(?:[1567y]|2[abxy]|gy|apr1|scrypt|argon2i?d?|pbkdf2[\w-]{0,10})\$[\w./$=,+-]{20,}|\{S?SHA\d{0,3}\}[\w+/=]{20,}|\{(?:PLAIN|CLEAR|CLEARTEXT)\}[^\s:\"']{4,100}"
 )
 # A long run of base64, such as a storage key or a line of a private key.
 _BLOB = regex(
