@@ -112,6 +112,10 @@ class Report:
 
         return render_html(self.document, markdown=self.to_markdown())
 
+    def __repr__(self) -> str:
+        """Return the answer in one line."""
+        return f"<hangscope.Report {self.status}: {self.document.title}>"
+
     def _repr_html_(self) -> str:
         """Return the page for a notebook's cell, in a frame that runs no script of the notebook's own."""
         from html import escape

@@ -40,6 +40,7 @@ def test_a_line_that_one_rank_alone_printed_is_a_field_and_in_every_output(tmp_p
 
 def test_a_notebook_shows_the_page_in_a_frame() -> None:
     report = hangscope.analyze(FIXTURES / "stuck_loader" / "dumps")
+    assert repr(report) == f"<hangscope.Report {report.status}: {report.document.title}>"
     frame = report._repr_html_()
     assert (
         frame.startswith("<iframe sandbox=") and "&lt;!DOCTYPE html&gt;" in frame and "<script" not in frame

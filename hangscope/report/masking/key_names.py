@@ -153,8 +153,7 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
     if (
         (last == "session" and before)
         or last in ("crumb", "encrypt")
-        or (last.endswith(("token", "authkeys", "authkey"))
-        and last != "token")
+        or (last.endswith(("token", "authkeys", "authkey")) and last != "token")
     ):
         return Strength.MAYBE
     if words in (["sk"], ["secret", "id"]) or (
