@@ -57,12 +57,12 @@ def _match(
     """Return the answer for a fault that `events` tell of, with which process it was as far as the text says."""
     told, several = whose(case, events), len({e.rank for e in events if e.rank is not None}) > 1
     one = "; which of them was first is not known" if several else ""
-    subject = told.split(" (")[0]
-    if what.startswith("a process ") and subject != "a process":
+    if what.startswith("a process "):
         why = f"{told} {what.removeprefix('a process ')}{one}"
+    elif what.endswith(" a process"):
+        why = f"{what.removesuffix('a process')}{told}{one}"
     else:
-        named = told.removeprefix("a process").strip(" ()")
-        why = f"{what} ({named}{one})" if named else what
+        why = what if told == "a process" else f"{what}: {told}{one}"
     return answer(cause, (), why, *advice, strength=strength, category=category, evidence=events[:4])
 
 

@@ -18,15 +18,18 @@ def whose(case: Case, events: Sequence[Event]) -> str:
     """Return the processes of events as a subject, `a process` where the text calls them nothing."""
     first = events[0]
     ranks = {e.rank for e in events if e.rank is not None} or {r for e in events for r in _beside(case, e)}
-    ids = [f"local rank {first.local_rank}"] if first.local_rank is not None and not ranks else []
-    ids += [f"task {first.task} of srun or mpirun"] if first.task is not None and not ranks else []
+    names = [ranks_phrase(sorted(ranks))] if ranks else []
+    if not ranks:
+        names += [f"local rank {first.local_rank}"] if first.local_rank is not None else []
+        names += [f"task {first.task} of srun or mpirun"] if first.task is not None else []
+        names = names or ["a process"]
     pid = getattr(first, "victim_pid", None) or first.pid
-    ids += [f"pid {pid}"] if pid is not None else []
-    ids += [f"host {first.host}"] if first.host else []
+    names += [f"pid {pid}"] if pid is not None and len(events) == 1 else []
+    names += [f"host {first.host}"] if first.host and len({e.host for e in events}) == 1 else []
     if not ranks and (told := ranks_in(first.message if isinstance(first, RankException) else first.text)):
-        ids.append(f"its message names {ranks_phrase(told)}")
-    who = ranks_phrase(sorted(ranks)) if ranks else "a process"
-    return f"{who} ({', '.join(ids)})" if (ids and len(events) == 1) or (ids and not ranks) else who
+        names.append(f"its message names {ranks_phrase(told)}")
+    subject, *ids = names
+    return f"{subject} ({', '.join(ids)})" if ids else subject
 
 
 def _beside(case: Case, event: Event) -> Sequence[int]:

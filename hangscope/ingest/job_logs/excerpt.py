@@ -9,21 +9,19 @@ The words of the stages are data, in knowledge/stages/stages.toml. Longer texts 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from functools import cache
-from itertools import pairwise
 
 from hangscope.ingest.job_logs.line_groups import LineGroup, line_groups, tells_of_trouble
 from hangscope.ingest.job_logs.text.named_processes import Named, named_processes
+from hangscope.ingest.job_logs.text.pace import broken, counted, form_of, moves, pace, spread
 from hangscope.ingest.job_logs.text.sections import Side, sides
+from hangscope.ingest.job_logs.text.stage import Stage, stage_of_line
 from hangscope.ingest.job_logs.text.steady import steady
 from hangscope.ingest.lines.prefixes import Line, clean, quote
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
-from hangscope.model.tables import entries
 
 _MOST = 1 << 15  # bytes of a text that is read so
 _CUT = 600  # characters of a line that are looked at
@@ -35,10 +33,6 @@ _ENDPOINT = regex(r"rdzv[_-]endpoint['\"]? {0,8}[:= ] ?['\"]?([\w.-]{1,253}:\d{1
 _OF_SIZE = regex(
     r"(?i)\b\d{1,6} ?(?:x|×|[gn]pus?|ranks|nodes|processes|workers|tasks)\b|\bworld\b\W{0,3}\d|\b[tpde]p\W{0,2}\d|\d ?[x×] ?[a-z]{0,2}\d|\(total\)"
 )
-_SETTINGS = 4  # of a line: `name=value`
-_COMMAND = regex(
-    r"^(?:\S{0,80}[$#>] ?)?(?:[A-Z_]{3,40}=\S{0,80} ){0,9}(?:torchrun|python3?|accelerate|deepspeed|srun|mpirun|mpiexec\S{0,8}|bash|sh|cmd:) "
-)
 _PAST = 3  # forms of lines
 _ALIKE = str.maketrans("12345678", "99999999")
 _PROSE = 8  # words
@@ -47,15 +41,7 @@ _CJK = regex(r"[\u4e00-\u9fff]{4}")
 _MAY = regex(
     r"(?i)\b(?:may|might|can|could)\b.{0,30}\b(?:hang|deadlock|stall)|lead to .{0,30}\bhang|\bhang detect"
 )
-_TURNS_LOOKED_AT = 400  # lines
-_TURNS = 5
-_DIGITS = regex(r"\d[\d.,:]*")
-_COUNT = regex(
-    r"(?i)\b(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?\b[ :=#\[(]{1,16}(\d{1,12})\b|\b(\d{1,12})/\d{1,12}\b(?= \[\d)"
-)
 _STEPS, _BETWEEN = "training", ("validation", "saving")  # of stages.toml
-_BARS = regex(r"[^\x20-\x7e]{1,200}|\s{2,200}")
-_LAUNCHER = regex(r"(?:slurmstepd|srun|mpirun|torchrun|W\d{4}|E\d{4}|\^C)\b")
 #: Sizes of the whole job; where there are two numbers it is their product.
 _SIZES = regex(
     r"(?i)\bworld[ _]?size['\"]?(?: is)?[ :=]{1,3}(\d{1,7})\b|\bMEMBER: \d{1,7}/(\d{1,7})\b|\(rank=\d{1,7}, size=(\d{1,7})[,)]"
@@ -77,23 +63,12 @@ _EXHIBITS = {
     "pip list": regex(r"^[\w.-]{2,60} {2,40}\d{1,4}\.\d[\w.+]{0,30}$"),
 }
 _VERSION = regex(r"^([\w.-]{2,60}?)(?: {2,40}|==)(\d{1,4}\.\d[\w.+]{0,30})$")
-#: How long a step takes, or how many there are in a second.
-_RATE = regex(
-    r"(?i)(\d{1,9}(?:\.\d{1,6})?) ?(ms|s|sec)/(?:it|iter|iteration|step|batch)\b|\b(?:time|elapsed)\b[^:=]{0,40}\((ms|s)\)[:= ]{1,3}(\d{1,9}(?:\.\d{1,6})?)"
-    r"|(\d{1,9}(?:\.\d{1,6})?) ?(?:it|iter|step|sample|example|tok(?:en)?)s?/s(?:ec)?\b"
-)
 _KERNEL_FRAME = regex(
     r"^\s*\[[ \d.]{3,20}\]\s{1,8}(?:\? )?([A-Za-z_][\w.]{2,80})\+0x[0-9a-f]{1,8}/0x[0-9a-f]{1,8}(?: \[(\w{2,40})\])?"
 )
 _WAITS_ANYHOW = regex(
     r"_{0,3}(?:schedule|mutex|rwsem|down_|io_schedule|wait_|bit_wait|out_of_line|rt_mutex|futex|x64_sys|do_syscall|entry_|ret_from|kthread|prepare_to)"
 )
-_SLOWER, _RATES = 2.0, 4
-#: `    forward-backward .....: (812.11, 4120.50)`, the least and the most of all ranks (megatron/core/timers.py)
-_TIMER, _WORTH = (
-    regex(r"^\s{1,8}([\w-]{3,60}) \.{2,80}: \((\d{1,9}\.\d{1,4}), (\d{1,9}\.\d{1,4})\)"),
-    100,
-)  # ms
 #: What a reporter writes of a job that stands.
 _COMPLAINS = regex(
     r"(?i)\b(?:hangs?|hanging|hung|stuck|fr[eo]ezes?|froze|frozen|stall(?:s|ed)|deadlock|unresponsive|please help|any (?:idea|help|thoughts)|nothing (?:for|happens|else|more|moves|after)|no (?:more )?(?:output|progress|response)|forever|(?:stops?|stopped) (?:here|there)|never (?:returns|finishes|ends|starts|comes back|gets? past|completes))\b|\?$|卡住|卡在|一直卡|不动"
@@ -101,17 +76,6 @@ _COMPLAINS = regex(
 _NOISE = regex(
     r"^(?:frame #\d|\s*at |#\d|\s*File \"|\s*$|[-=*~^_+|#\s]+$|\s{0,4}[|+].{0,300}[|+]\s{0,4}$|\.{2,}$|Extension modules:|```)|(?i:warnings?\.warn|deprecat)"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One stage of a job's life: the words that show it, and what to collect where a text ends in it (`what`: log or stack)."""
-
-    name: str
-    words: tuple[re.Pattern[str], ...]
-    phrase: str
-    collect: str
-    what: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,15 +110,6 @@ class Excerpt(Event, by_launcher=True, calm=True):
     steady_to: int = 0
     endpoint: str = ""
     sized: bool = False
-
-
-@cache
-def stages() -> tuple[Stage, ...]:
-    """Return the stages in the order of a job's life."""
-    return tuple(
-        Stage(s["name"], tuple(map(regex, s["words"])), s["phrase"], s["collect"], s["what"])
-        for s in entries("stages/stages.toml", "stage")
-    )
 
 
 def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excerpt | None:
@@ -193,11 +148,11 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
                 set[str](),
             )
         elif not shape.noise and not shape.trouble:
-            later.add(_form(text))
+            later.add(form_of(text))
     if len(later) > _PAST:  # what the program printed since shows that it went on
         stage = stage_line = ""
     complaint = quote(" ".join(told), _SHOWN)
-    counted = [(match, text) for _, text in ours if (match := _COUNT.search(text))]
+    counts = counted(ours)
     number, text = (
         telling or [line for line in ours if not of_people(line[1])] or ours or written or [last]
     )[-1]
@@ -207,7 +162,7 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
     sizes = tuple(sorted({n for n in _sizes(lines) if 1 < n <= MAX_RANKS}))
     return line.event(
         Excerpt, stage=stage, stage_line=stage_line, sizes=sizes, complaint=complaint, logged=logged,
-        broken=_broken([text for _, text in ours]), moves=_moves(counted, ours[-1:]), pace=_pace(counted) or _spread(ours),
+        broken=broken([text for _, text in ours]), moves=moves(counts, ours[-1:]), pace=pace(counts) or spread(ours),
         exhibits=tuple(name for name, shape in _EXHIBITS.items() if sum(bool(shape.search(text)) for _, text in lines) > 1),
         versions=tuple((m[1], m[2]) for _, text in lines if (m := _VERSION.match(text.strip()))), groups=line_groups(ours, _NOISE),
         sides=sides([text for _, text in lines]), kernel_wait=_kernel_wait([text for _, text in lines]),
@@ -228,7 +183,9 @@ class _Shape:
 
 
 def _shape(text: str) -> _Shape:
-    return _Shape(_stage(text), bool(_NOISE.search(text)), tells_of_trouble(text), _of_a_reporter(text))
+    return _Shape(
+        stage_of_line(text), bool(_NOISE.search(text)), tells_of_trouble(text), _of_a_reporter(text)
+    )
 
 
 def _of_a_reporter(text: str) -> bool:
@@ -237,7 +194,7 @@ def _of_a_reporter(text: str) -> bool:
         return False
     words = len(text.split())
     prose = _CJK.search(text) or (words >= _PROSE and _SENTENCE.search(text) and not text[:1].isspace())
-    return (bool(_COMPLAINS.search(text)) and (bool(prose) or _stage(text) is None)) or bool(
+    return (bool(_COMPLAINS.search(text)) and (bool(prose) or stage_of_line(text) is None)) or bool(
         _CJK.search(text)
     )
 
@@ -259,77 +216,6 @@ def _kernel_wait(lines: Sequence[str]) -> str:
     frames = [m for text in lines if (m := _KERNEL_FRAME.search(text)) and not _WAITS_ANYHOW.match(m[1])]
     frame = next((m for m in frames if m[2]), frames[0] if frames else None)
     return "" if frame is None else frame[1] + (f" [{frame[2]}]" if frame[2] else "")
-
-
-def _broken(lines: Sequence[str]) -> str:
-    """Return which line no longer followed the last one, of two that took turns at least twice; empty where none did."""
-    told = [text for text in lines if not _LAUNCHER.match(text.lstrip())][-_TURNS_LOOKED_AT:]
-    forms = [_DIGITS.sub("#", text).strip() for text in told]
-    runs = [form for before, form in pairwise(["", *forms]) if form != before]
-    if len(runs) < _TURNS or "#" not in runs[-1] or forms[-2:] != [runs[-1]] * 2:
-        return ""
-    behind = [after for form, after in pairwise(runs) if form == runs[-1]]
-    if len(behind) < 2 or len(set(behind)) != 1:
-        return ""
-    last = quote(told[-1], _SHOWN)
-    return f"'{behind[0][:80]}' came {len(behind)} times after '{runs[-1][:80]}', and not after the last one ({last[:80]})"
-
-
-def _moves(counted: Sequence[tuple[re.Match[str], str]], last_line: Sequence[tuple[int, str]]) -> str:
-    """Return `911/5000 to 912/5000` where the last line counts and an earlier one of its form counts less; else nothing."""
-    if not counted or counted[-1][1] != last_line[0][1]:
-        return ""
-    told = [(match, _form(text)) for match, text in (*counted[:-1][-_TURNS_LOOKED_AT:], counted[-1])]
-    last, form = told[-1]
-    alike = [match for match, other in told[:-1] if other == form and _number(match) < _number(last)]
-    return " ".join(f"{alike[0][0]} to {last[0]}".split()) if alike else ""
-
-
-def _pace(counted: Sequence[tuple[re.Match[str], str]]) -> str:
-    """Return since which count steps take at least twice as long, as `4.9 times slower since step 120: 9.77 s, then 48.37 s per step`."""
-    told = [(count[0], _seconds(rate)) for count, text in counted if (rate := _RATE.search(text))]
-    if len(told) < _RATES or not (before := min(seconds for _, seconds in told[:2])):
-        return ""
-    after = told[-1][1]
-    if after < _SLOWER * before:
-        return ""
-    since = next(label for label, seconds in told if seconds > (before * after) ** 0.5)
-    return f"{after / before:.2g} times slower since {' '.join(since.split())}: {before:.3g} s, then {after:.3g} s per step"
-
-
-def _spread(lines: Sequence[tuple[int, str]]) -> str:
-    """Return the timer that differs most between ranks, of a list as Megatron-LM prints it, where the slowest takes at least twice as long."""
-    told = [(float(m[3]) - float(m[2]), m) for _, text in lines if (m := _TIMER.match(text))]
-    more, timer = max(told, key=lambda item: item[0], default=(0.0, None))
-    if timer is None or more < _WORTH or float(timer[3]) < _SLOWER * float(timer[2]):
-        return ""
-    return f"uneven across ranks: {timer[1]} takes {float(timer[2]):.0f} ms on the fastest and {float(timer[3]):.0f} ms on the slowest"
-
-
-def _seconds(rate: re.Match[str]) -> float:
-    """Return how long a step takes."""
-    number, unit = float(rate[1] or rate[4] or rate[5]), (rate[2] or rate[3] or "").lower()
-    if rate[5]:
-        return 1 / number if number else 0.0
-    return number / 1000 if unit == "ms" else number
-
-
-def _form(text: str) -> str:
-    """Return a line without its numbers and bars."""
-    return _BARS.sub("", _DIGITS.sub("#", text))
-
-
-def _number(match: re.Match[str]) -> int:
-    return int((match[1] or match[2]).replace(",", ""))
-
-
-def _stage(text: str) -> Stage | None:
-    """Return the latest stage whose words a line holds; a command starts a job, and settings show nothing that happens."""
-    if text.count("=") > _SETTINGS:
-        return None
-    if _COMMAND.match(text):
-        return stages()[0] if any(word.search(text) for word in stages()[0].words) else None
-    return next((s for s in reversed(stages()) if any(word.search(text) for word in s.words)), None)
 
 
 def _sizes(lines: Sequence[tuple[int, str]]) -> Iterator[int]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from hangscope.causes.case import Case
 from hangscope.causes.ends.whose import whose
-from hangscope.ingest.job_logs.excerpt import Excerpt, Stage, of_people, stages
+from hangscope.ingest.job_logs.excerpt import Excerpt, of_people
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.messages import Message, Notice
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.job_logs.text.stage import Stage, stages
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Collect
@@ -34,9 +35,6 @@ _LOGGED = regex(r"^.{0,90}?\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b[
 _BUILT = "communicator"  # a stage that says more where nothing failed
 _STARTED = "server_started"  # of knowledge/messages
 _PLACE = regex(r"^\[(?:[^\s\]]{1,200}/)?[\w.]{1,60}\.(?:cc|cpp|h|hpp):\d{1,5}\] ")
-_OF_A_PROGRAM = regex(
-    r"[\[\](=|%<>/]|: ?\S|\d \||^\s{0,20}\S{1,24} \S{1,24}(?: \S{1,24})?$"
-)  # sentences of people have no such marks
 _INTERRUPT = "KeyboardInterrupt"
 _OWN_INTERRUPT = regex(
     r"KeyboardInterrupt(?:: |\(['\"])\w"
@@ -77,7 +75,6 @@ def _last_progress(case: Case) -> Progress | None:
         e
         for e in case.statements.all(Progress)
         if (e.file, e.line) not in failed
-        and _OF_A_PROGRAM.search(e.text)
         and not of_people(e.text)
         and not any(_short(e.text) == _short(text) for text in words)
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangscope.causes.case import Case
 from hangscope.causes.ends.process import REASONS
+from hangscope.causes.ends.whose import whose
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd
 from hangscope.ingest.job_logs.excerpt import Excerpt
@@ -12,7 +15,7 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.model.conclusion import Collect
 from hangscope.model.regex import regex
-from hangscope.verdict.answer.observation import Observation, clock, who
+from hangscope.verdict.answer.observation import Observation, clock
 
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
 #: What a way of ending leaves, and where to look: signals by their names, `code` for an exit code.
@@ -60,12 +63,12 @@ def process(case: Case) -> Observation | None:
     means, text = _LEAVES.get(first.signal or sign, _OTHER)
     if first.via == "deepspeed":
         means += " The command that is printed is that of the worker started last, whichever failed."
-    whose = who([first.rank] if first.rank is not None else [], "that process")
-    text = text.format(whose=whose, host=first.host or "its host")
+    subject = f"rank {first.rank}" if first.rank is not None else "that process"
+    text = text.format(whose=subject, host=first.host or "its host")
     suspects = (first.rank,) if first.rank is not None else ()
     if said:
         text += "; the frames that are printed below that line name the function"
-    shows = f"{_subject(first)} {how}{at}{also}{said}{_swept(case, first)}"
+    shows = f"{whose(case, [first])} {how}{at}{also}{said}{_swept(case, first)}"
     return Observation(shows, means, Collect(suspects, "log", text), suspects, True, True, (first,))
 
 
@@ -76,15 +79,12 @@ def crash(case: Case) -> Observation | None:
         return None
     event, rank = deaths[0].event, deaths[0].rank
     means, text = _LEAVES.get(f"SIG{name[1].upper()}" if name[1] else "SIGSEGV", _OTHER)
-    whose = who([rank])
     record = case.incident.ranks.get(rank)
     host = event.host or (record.host if record is not None else None)
-    parts = [f"pid {event.pid}"] if event.pid is not None else []
-    parts += [f"host {host}"] if host else []
-    where = f" ({', '.join(parts)})" if parts else ""
+    subject = whose(case, [replace(event, rank=rank, host=host)])
     said = event.what if isinstance(event, Terminate) else event.text
-    shows = f"{whose}{where} crashed: {' '.join(said.split())[:120]}"
-    text = text.format(whose=whose, host=host or "its host")
+    shows = f"{subject} crashed: {' '.join(said.split())[:120]}"
+    text = text.format(whose=f"rank {rank}", host=host or "its host")
     wanted = Collect((rank,), "log", f"{text}; the frames that are printed below it name the library")
     return Observation(shows, means, wanted, (rank,), True, True, (event,))
 
@@ -92,19 +92,6 @@ def crash(case: Case) -> Observation | None:
 def _all_alike(told: list[Exit]) -> bool:
     """Return whether several ends are told of which none is said to be the first."""
     return len(told) > 1 and not any(e.first for e in told)
-
-
-def _subject(end: Exit) -> str:
-    """Return whose end it was, by the best name that the line has: global rank, local rank or task."""
-    names = [f"rank {end.rank}"] if end.rank is not None else []
-    names += [f"local rank {end.local_rank}"] if end.local_rank is not None else []
-    names += [f"task {end.task}"] if end.task is not None and end.rank is None else []
-    names += [f"pid {end.pid}"] if end.pid is not None else []
-    names += [f"host {end.host}"] if end.host else []
-    if end.rank is None and end.local_rank is None and end.task is None:
-        names.insert(0, who(()))
-    subject, *parts = names
-    return f"{subject} ({', '.join(parts)})" if parts else subject
 
 
 def _swept(case: Case, first: Exit) -> str:

@@ -1,0 +1,98 @@
+"""How far and how fast the lines of a short text count: from where to where, since when slower, and what no longer followed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from hangscope.ingest.lines.prefixes import quote
+from hangscope.model.regex import regex
+
+_SHOWN = 160
+_TURNS_LOOKED_AT = 400  # lines
+_TURNS = 5
+_DIGITS = regex(r"\d[\d.,:]*")
+_COUNT = regex(
+    r"(?i)\b(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?\b[ :=#\[(]{1,16}(\d{1,12})\b|\b(\d{1,12})/\d{1,12}\b(?= \[\d)"
+)
+_BARS = regex(r"[^\x20-\x7e]{1,200}|\s{2,200}")
+_LAUNCHER = regex(r"(?:slurmstepd|srun|mpirun|torchrun|W\d{4}|E\d{4}|\^C)\b")
+#: How long a step takes, or how many there are in a second.
+_RATE = regex(
+    r"(?i)(\d{1,9}(?:\.\d{1,6})?) ?(ms|s|sec)/(?:it|iter|iteration|step|batch)\b|\b(?:time|elapsed)\b[^:=]{0,40}\((ms|s)\)[:= ]{1,3}(\d{1,9}(?:\.\d{1,6})?)"
+    r"|(\d{1,9}(?:\.\d{1,6})?) ?(?:it|iter|step|sample|example|tok(?:en)?)s?/s(?:ec)?\b"
+)
+_SLOWER, _RATES = 2.0, 4
+#: `    forward-backward .....: (812.11, 4120.50)`, the least and the most of all ranks (megatron/core/timers.py)
+_TIMER, _WORTH = (
+    regex(r"^\s{1,8}([\w-]{3,60}) \.{2,80}: \((\d{1,9}\.\d{1,4}), (\d{1,9}\.\d{1,4})\)"),
+    100,
+)  # ms
+
+
+def counted(lines: Sequence[tuple[int, str]]) -> list[tuple[re.Match[str], str]]:
+    """Return (what counts, the line) of the lines that count steps."""
+    return [(match, text) for _, text in lines if (match := _COUNT.search(text))]
+
+
+def broken(lines: Sequence[str]) -> str:
+    """Return which line no longer followed the last one, of two that took turns at least twice; empty where none did."""
+    told = [text for text in lines if not _LAUNCHER.match(text.lstrip())][-_TURNS_LOOKED_AT:]
+    forms = [_DIGITS.sub("#", text).strip() for text in told]
+    runs = [form for before, form in pairwise(["", *forms]) if form != before]
+    if len(runs) < _TURNS or "#" not in runs[-1] or forms[-2:] != [runs[-1]] * 2:
+        return ""
+    behind = [after for form, after in pairwise(runs) if form == runs[-1]]
+    if len(behind) < 2 or len(set(behind)) != 1:
+        return ""
+    last = quote(told[-1], _SHOWN)
+    return f"'{behind[0][:80]}' came {len(behind)} times after '{runs[-1][:80]}', and not after the last one ({last[:80]})"
+
+
+def moves(counted: Sequence[tuple[re.Match[str], str]], last_line: Sequence[tuple[int, str]]) -> str:
+    """Return `911/5000 to 912/5000` where the last line counts and an earlier one of its form counts less; else nothing."""
+    if not counted or counted[-1][1] != last_line[0][1]:
+        return ""
+    told = [(match, form_of(text)) for match, text in (*counted[:-1][-_TURNS_LOOKED_AT:], counted[-1])]
+    last, form = told[-1]
+    alike = [match for match, other in told[:-1] if other == form and _number(match) < _number(last)]
+    return " ".join(f"{alike[0][0]} to {last[0]}".split()) if alike else ""
+
+
+def pace(counted: Sequence[tuple[re.Match[str], str]]) -> str:
+    """Return since which count steps take at least twice as long, as `4.9 times slower since step 120: 9.77 s, then 48.37 s per step`."""
+    told = [(count[0], _seconds(rate)) for count, text in counted if (rate := _RATE.search(text))]
+    if len(told) < _RATES or not (before := min(seconds for _, seconds in told[:2])):
+        return ""
+    after = told[-1][1]
+    if after < _SLOWER * before:
+        return ""
+    since = next(label for label, seconds in told if seconds > (before * after) ** 0.5)
+    return f"{after / before:.2g} times slower since {' '.join(since.split())}: {before:.3g} s, then {after:.3g} s per step"
+
+
+def spread(lines: Sequence[tuple[int, str]]) -> str:
+    """Return the timer that differs most between ranks, of a list as Megatron-LM prints it, where the slowest takes at least twice as long."""
+    told = [(float(m[3]) - float(m[2]), m) for _, text in lines if (m := _TIMER.match(text))]
+    more, timer = max(told, key=lambda item: item[0], default=(0.0, None))
+    if timer is None or more < _WORTH or float(timer[3]) < _SLOWER * float(timer[2]):
+        return ""
+    return f"uneven across ranks: {timer[1]} takes {float(timer[2]):.0f} ms on the fastest and {float(timer[3]):.0f} ms on the slowest"
+
+
+def _seconds(rate: re.Match[str]) -> float:
+    """Return how long a step takes."""
+    number, unit = float(rate[1] or rate[4] or rate[5]), (rate[2] or rate[3] or "").lower()
+    if rate[5]:
+        return 1 / number if number else 0.0
+    return number / 1000 if unit == "ms" else number
+
+
+def form_of(text: str) -> str:
+    """Return a line without its numbers and bars."""
+    return _BARS.sub("", _DIGITS.sub("#", text))
+
+
+def _number(match: re.Match[str]) -> int:
+    return int((match[1] or match[2]).replace(",", ""))
