@@ -260,6 +260,9 @@ def _store(case: Case) -> Match | None:
     check = "Check that every rank was started and reaches MASTER_ADDR:MASTER_PORT."
     if logged and len(logged) < len(world):
         check = f"Check which of the {len(world)} ranks was not started: logs were collected of {ranks_phrase(logged)} only."
+    if joined is not None and joined > of:
+        why = f"{joined} workers had joined a barrier of {of} ranks: its store also counts those of a second start or of an earlier attempt"
+        check = "Check whether the job was started twice, or a restart uses the store of what came before: end what is left of that, and start with a free port."
     if missing:
         check = f"Check that {who(missing)} was started and reaches MASTER_ADDR:MASTER_PORT."
     return answer(

@@ -170,3 +170,9 @@ def test_a_server_that_works_evenly_behind_a_failed_check_is_no_stop(tmp_path: P
     head = batch.format("32:10", 40) + batch.format("32:31", 41) + batch.format("32:52", 42)
     explanation = judged(tmp_path, head + check + batch.format("33:13", 43)).explanation
     assert explanation.startswith("The job still advances") and "is no stop" in explanation
+
+
+def test_more_workers_than_ranks_are_those_of_a_second_start(tmp_path: Path) -> None:
+    line = "INFO:torch.distributed.distributed_c10d:Waiting in store based barrier to initialize process group for rank: {}, key: store_based_barrier_key:1 (world_size=4, worker_count=8, timeout=0:30:00)\n"
+    verdict = judged(tmp_path, "".join(line.format(rank) for rank in range(4)))
+    assert verdict.cause == "init_hang" and "second start or of an earlier attempt" in verdict.summary

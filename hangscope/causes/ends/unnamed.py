@@ -57,12 +57,14 @@ def _match(
     """Return the answer for a fault that `events` tell of, with which process it was as far as the text says."""
     told, several = whose(case, events), len({e.rank for e in events if e.rank is not None}) > 1
     one = "; which of them was first is not known" if several else ""
+    subject, _, ids = told.partition(" (")
+    why = what if subject in what else f"{what}: {told}{one}"
     if what.startswith("a process "):
         why = f"{told} {what.removeprefix('a process ')}{one}"
     elif what.endswith(" a process"):
         why = f"{what.removesuffix('a process')}{told}{one}"
-    else:
-        why = what if told == "a process" else f"{what}: {told}{one}"
+    elif subject == "a process":
+        why = f"{what} ({ids}" if ids else what
     return answer(cause, (), why, *advice, strength=strength, category=category, evidence=events[:4])
 
 

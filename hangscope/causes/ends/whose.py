@@ -19,8 +19,8 @@ def whose(case: Case, events: Sequence[Event]) -> str:
     first = events[0]
     ranks = {e.rank for e in events if e.rank is not None} or {r for e in events for r in _beside(case, e)}
     names = [ranks_phrase(sorted(ranks))] if ranks else []
+    names += [f"local rank {first.local_rank}"] if first.local_rank is not None and len(events) == 1 else []
     if not ranks:
-        names += [f"local rank {first.local_rank}"] if first.local_rank is not None else []
         names += [f"task {first.task} of srun or mpirun"] if first.task is not None else []
         names = names or ["a process"]
     pid = getattr(first, "victim_pid", None) or first.pid
