@@ -21,7 +21,7 @@ _ISSUED = 20  # characters of a key among the arguments of a call
 _UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
 # A call that opens a connection or a session, or that encrypts.
 _CALL = regex(
-    r"(?i)(?:connect|log_?in|logon|auth(?!or)|cred|account|passw|jwt|secret|(?:api|private|access)_?key|fernet|cipher|hmac|crypt|vault|(?P<weak>token(?!iz)|session|(?<![A-Za-z])sign))[\w.]{0,40}\([^()\n]{1,300}"
+    r"(?i)(?:connect|log_?in|logon|auth(?!or)|cred|account|passw|bind|(?<![a-z])(?:ftp|smtp|imap|sendline)|(?-i:AES)|jwt|secret|(?:api|private|access)_?key|fernet|cipher|hmac|crypt|vault|(?P<weak>token(?!iz)|session|(?<![A-Za-z])sign))[\w.]{0,40}\([^)\n]{1,300}"
 )
 _ARGUMENT = regex(r"(?<=[\"'])[^\s\"'(),]{8,64}(?=[\"'])")
 _LOGIN = regex(

@@ -170,9 +170,15 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
         return Strength.SECRET if _PASS_OF & set(before) or is_variable else Strength.LIKELY
     if last in FOREIGN_KEYS or last == "creds":
         return Strength.LIKELY
-    if last in ("signature", "sig", "auth", "code", "credential", "ticket"):
+    if last in ("signature", "sig", "auth", "code", "credential", "ticket", "invite", "otp"):
         marked = in_query or name.lower().startswith("x-")
-        return Strength.SECRET if marked else Strength.NOTHING if last == "code" else Strength.MAYBE
+        return (
+            Strength.SECRET
+            if marked
+            else Strength.NOTHING
+            if last in ("code", "invite", "otp")
+            else Strength.MAYBE
+        )
     return Strength.NOTHING
 
 

@@ -22,16 +22,16 @@ _BACK = 160  # characters before it, of a key in quotes
 _LINES = 3
 _MOST_CODES = 12  # lines of a list
 _LONG = (
-    r"password|assword:|passwd|passphrase|passcode|pswd|credential|userpass|requirepass|storepass|keypass|(?<![A-Za-z])secrets?(?![a-z])|"
+    r"password|assword:|passwd|passphrase|passcode|pswd|credential|userpass|requirepass|rootpw|getpass|radtest|storepass|keypass|(?<![A-Za-z])secrets?(?![a-z])|"
     + "|".join(FOREIGN)
 )
-_SHORT = r"(?<!ward )(?<!ward_)(?<!first )(?<!second )pass(?! \d|@|_rate)|pw|pwd|psk|creds|clave|parola|passe|mdp|geslo|sandi|community"
+_SHORT = r"(?<!ward )(?<!ward_)(?<!first )(?<!second )pass(?! \d|@|_rate)|pw|pwd|psk|creds|clave|parola|passe|mdp|geslo|sandi|community|auth|sasl|wifi|(?-i:EAP)"
 _WEAK = r"login|logon|user|username|add_user|adduser|runas|account"
 _WORD = regex(
     rf"(?i)(?:{_LONG})|(?<![A-Za-z])(?P<short>{_SHORT})(?![a-z])|(?<![A-Za-z])(?P<weak>{_WEAK})(?![a-z])"
 )
 _HINT = regex(
-    r"mnemonic|words|otp|pass|assword|pin|code|seed|phrase|headers|tok|key|token|session|pw|psk|pswd|secret|cred|clave|parola|mdp|geslo|sandi|community|login|logon|user|runas|account|"
+    r"mnemonic|words|otp|auth|sasl|wifi|eap |rootpw|radtest|pass|assword|pin|code|seed|phrase|headers|tok|key|token|session|pw|psk|pswd|secret|cred|clave|parola|mdp|geslo|sandi|community|login|logon|user|runas|account|"
     + "|".join(FOREIGN)
 )
 _VALUE = regex(r"(?P<value>[^\s\"'`|;:,<>(){}\[\]\\「」]{7,63}[^\s\"'`|;:,.?<>(){}\[\]\\「」])")
@@ -76,6 +76,7 @@ def hide_nearby(text: str) -> str:
         _WORD,
         _VALUE,
         lambda value, weak: _is_typed(value["value"]) and (not weak or bool(_SIGNS & set(value["value"]))),
+        back=_BACK,
     )
     return _hide(text, _CODES, _GROUPS, lambda value, _: any(map(str.isdigit, value["value"])), _MOST_CODES)
 
@@ -95,11 +96,14 @@ def _hide(
         weak = word.lastgroup == "weak"
         until = _until(text, word.end(), 1 if word.lastgroup else lines)
         for value in values.finditer(
-            text, max(scanned, word.start() - back if back else word.end()), until + 128
+            text,
+            max(scanned, word.start() - back if back and not word.lastgroup else word.end()),
+            until + 128,
         ):
             if value.start() >= until:
                 break
-            if value.start() < word.start() and text[value.start("value") - 1] not in "\"'":
+            quoted = text[value.start("value") - 1] in "\"'"
+            if value.start() < word.end() and not (quoted and value.end() <= word.start()):
                 continue
             named = text.find("\n", word.end(), value.start()) >= 0 and _OWN_NAME.search(
                 text, max(word.end(), value.start() - 60), value.start()
