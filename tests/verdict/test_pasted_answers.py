@@ -176,3 +176,15 @@ def test_more_workers_than_ranks_are_those_of_a_second_start(tmp_path: Path) -> 
     line = "INFO:torch.distributed.distributed_c10d:Waiting in store based barrier to initialize process group for rank: {}, key: store_based_barrier_key:1 (world_size=4, worker_count=8, timeout=0:30:00)\n"
     verdict = judged(tmp_path, "".join(line.format(rank) for rank in range(4)))
     assert verdict.cause == "init_hang" and "second start or of an earlier attempt" in verdict.summary
+
+
+def test_an_error_that_all_ranks_get_over_two_of_them_blames_nobody(tmp_path: Path) -> None:
+    error = "[1,{}]<stderr>:horovod.common.exceptions.HorovodInternalError: Mismatched ALLREDUCE tensor shapes: One rank sent a tensor of shape [8], but another rank sent a tensor of shape [9].\n"
+    verdict = judged(tmp_path, error.format(0) + error.format(5))
+    assert verdict.cause == "shape_mismatch" and verdict.culprit_ranks == ()
+
+
+def test_a_kernels_line_is_no_word_of_the_reporter(tmp_path: Path) -> None:
+    line = "[ 5508.496754] watchdog: BUG: soft lockup - CPU#41 stuck for {}s! [cuda-EvtHandlr:9077]\n"
+    verdict = judged(tmp_path, line.format(22) + line.format(48))
+    assert "reporter" not in verdict.explanation and "9077" in verdict.explanation

@@ -55,7 +55,7 @@ _NODES = regex(
     r"(?i)--n?nodes[ =](\d{1,6})(?![:\d])|\bsrun (?:-\w+ )?-N ?(\d{1,6})\b|\btrainer\.num_nodes=(\d{1,6})\b|(?<!-)\bnnodes=(\d{1,6})(?![:\d])"
 )
 _LOGGED = regex(
-    r"\b(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|NCCL)\b|\d\d:\d\d:\d\d|^\[[EWIF] ?\d|\d%\||\w(?:Error|Exception)\b|^\([A-Za-z]\w{0,60} pid=|\[rank\d|^export \w|ProcessGroup[A-Z]"
+    r"\b(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|NCCL)\b|\d\d:\d\d:\d\d|^\[[EWIF] ?\d|\d%\||\w(?:Error|Exception)\b|^\([A-Za-z]\w{0,60} pid=|\[rank\d|^export \w|ProcessGroup[A-Z]|^\[ {0,6}\d{1,9}\.\d{6}\]"
 )
 #: What somebody pasted beside the log, which nobody needs to be asked for.
 _EXHIBITS = {

@@ -31,7 +31,7 @@ _SYMPTOMS = regex(
     r"match|op\.preamble\.length"
     r"|DDP expects same model across all ranks|appears not to match (?:sizes|strides)|Expected to have "
     r"finished reduction in the prior iteration|Forward order differs across ranks"
-    r"|Horovod has been shut down|other ranks (?:that )?(?:did(?: not|n't)|have not|haven't) |exhausted inputs\. Throwing across all ranks|Rank \d{1,7} exhausted all inputs|aborted by|collective operation timeout"
+    r"|Horovod has been shut down|Mismatched [A-Za-z]{5,20} (?:tensor shapes|data types|root ranks|ops?)|other ranks (?:that )?(?:did(?: not|n't)|have not|haven't) |exhausted inputs\. Throwing across all ranks|Rank \d{1,7} exhausted all inputs|aborted by|collective operation timeout"
     # who polls for what another process has to make
     r"|\bTimed out (?:receiving|waiting for)\b|\b[Ww]aiting for .{1,80}, bailing out"
     # what is thrown in C++ arrives as a RuntimeError; a bare word of time is of a wait for peers (Python's own have other types)

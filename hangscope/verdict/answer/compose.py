@@ -35,7 +35,7 @@ Reader = Callable[[Case], Observation | None]
 #: What is read, the most telling first.
 READERS: tuple[Reader, ...] = (
     ends.process, ends.crash, course.unfinished, ends.outside, places.stacks, sides.sides, places.held, named.barrier, named.horovod, checks.mismatch, checks.analyzer, counters.desync, counters.counters,
-    waits.timeouts, watchers.dump_signals, watchers.observed_only, watchers.heartbeats, watchers.engines, named.hccl, checks.warnings, waits.failed,
+    waits.timeouts, watchers.dump_signals, watchers.heartbeats, watchers.engines, named.hccl, checks.warnings, waits.failed,
     named.store, named.announced,
 )  # fmt: skip
 #: What counts where none of these says anything.
@@ -45,7 +45,6 @@ LATER: tuple[Reader, ...] = (
     course.waiting_exceptions,
     course.interrupted,
     course.over,
-    course.apart,
     watchers.gpus,
 )
 _DEFAULT = " of group 0 (default_pg)"  # is meant where a title names no group

@@ -13,14 +13,13 @@ from hangscope.ingest.job_logs.text.stage import Stage, stages
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Collect
-from hangscope.model.rankset import agree, ranks_phrase
+from hangscope.model.rankset import ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, who
 from hangscope.verdict.status import harmless_at_an_end, trouble
 
 _SHOWN = 110
 _SAME = 60  # characters by which a line is known again
-_APART = 3  # ranks whose steps are compared
 _TELLING = frozenset({"saving", "validation", "warming up", "serving"})  # stages that say more than a step
 #: What an error says whose process timed out or lost a peer; other errors that several ranks raise are no waits.
 _OF_A_WAIT = regex(
@@ -95,7 +94,7 @@ def over(case: Case) -> Observation | None:
         means = "That is the end of a run that finished. What is printed after it (a store that is gone, communicators that are aborted, leaked semaphores) belongs to the shutdown: nothing here shows a hang."
         text = "only if a process is still there: its stack (py-spy dump --pid PID) and how long it has been there"
         return Observation(shows, means, Collect((), "stack", text), events=(last,))
-    notices = case.statements.all(Notice)
+    notices = [e for e in case.statements.all(Notice) if not of_people(e.text)]
     started = max((e for e in notices if e.id == _STARTED), key=lambda e: e.line, default=None)
     if started is None or any(e.line > started.line for e in notices):
         return None
@@ -103,22 +102,6 @@ def over(case: Case) -> Observation | None:
     means = "What is reported before it (a wait for a shared-memory block, compilation, graph capture) was over by then: nothing here shows a hang."
     text = "only if requests are not answered now: a stack of every worker (py-spy dump --native) while one is open"
     return Observation(shows, means, Collect((), "stack", text), events=(started,))
-
-
-def apart(case: Case) -> Observation | None:
-    """Read the last step of each rank, where a few are behind the others."""
-    told = [e for e in case.statements.all(Progress) if e.rank is not None and e.step is not None]
-    steps = {e.rank: e.step or 0 for e in told if e.rank is not None}
-    few = sorted(rank for rank, step in steps.items() if step == min(steps.values()))
-    if len(steps) < _APART or 2 * len(few) >= len(steps) or len({e.total for e in told}) > 1:
-        return None
-    most = max(steps.values())
-    shows = (
-        f"the last step of {ranks_phrase(few)} is {min(steps.values())}, and the others are at up to {most}"
-    )
-    means = f"{ranks_phrase(few).capitalize()} {agree(few, 'is', 'are')} behind by what was printed last; output may be late by a step, so it is where to look first and no proof."
-    text = f"a stack of {ranks_phrase(few)} and of one other rank (py-spy dump)"
-    return Observation(shows, means, Collect(tuple(few), "stack", text), tuple(few), events=tuple(told))
 
 
 def moving(case: Case) -> Observation | None:

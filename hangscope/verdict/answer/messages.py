@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import world_size
 from hangscope.explain.text.known_messages import blanks_of, filled
-from hangscope.ingest.job_logs.excerpt import Excerpt
+from hangscope.ingest.job_logs.excerpt import Excerpt, of_people
 from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
 from hangscope.ingest.torch_logs.store import StoreUnreachable
 from hangscope.model.conclusion import Collect
@@ -22,7 +22,10 @@ _OTHERS = (regex(r"\b(?:any )?other\b"),)
 def messages(case: Case) -> Iterator[tuple[Known, Observation]]:
     """Yield the known messages of a text: those that tell of a fault first, then what follows from one, then what healthy jobs print too."""
     by_entry: dict[str, list[Message]] = defaultdict(list)
-    for event in (*case.statements.all(Message), *case.statements.all(Notice)):
+    notices = (
+        e for e in case.statements.all(Notice) if not of_people(e.text)
+    )  # nor what somebody writes of one
+    for event in (*case.statements.all(Message), *notices):
         by_entry[event.id].append(event)
     known = table()
     order = sorted(

@@ -10,7 +10,7 @@ from hangscope.explain.text.known_messages import listed
 from hangscope.ingest.job_logs.activity import GpuUse
 from hangscope.ingest.job_logs.engines import EngineTimeout
 from hangscope.ingest.job_logs.excerpt import Excerpt
-from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import DumpSignal, HeartbeatTimeout, WatchdogTimeout
 from hangscope.model.conclusion import Collect
 from hangscope.model.rankset import agree, compress, ranks_phrase
 from hangscope.model.regex import regex
@@ -45,18 +45,6 @@ def dump_signals(case: Case) -> Observation | None:
     return Observation(
         "; ".join(parts), means, Collect(tuple(first), "log", text), (), True, False, tuple(told)
     )
-
-
-def observed_only(case: Case) -> Observation | None:
-    """Read who saw another rank's signal and had nothing overdue itself."""
-    idle = sorted(case.statements.ranks(DumpObserved) - case.statements.ranks(WatchdogTimeout))
-    if not idle:
-        return None
-    shows = f"{ranks_phrase(idle)} only observed another rank's dump signal and had no collective of {agree(idle, 'its', 'their')} own overdue"
-    means = f"A rank that others wait for looks like that: {agree(idle, 'it is', 'they are')} alive and outside of any collective."
-    text = f"a stack of {ranks_phrase(idle)} (py-spy dump): what {agree(idle, 'it does', 'they do')} instead"
-    seen = tuple(e for e in case.statements.all(DumpObserved) if e.rank in idle)
-    return Observation(shows, means, Collect(tuple(idle), "stack", text), tuple(idle), True, False, seen)
 
 
 def heartbeats(case: Case) -> Observation | None:
