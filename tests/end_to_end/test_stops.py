@@ -320,7 +320,10 @@ def test_ends_in_one_second_are_told_with_their_ranks(tmp_path: Path) -> None:
         ]
     verdict = verdict_on(tmp_path, *lines)
     assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", ())
-    assert verdict.summary == "Ranks 1-3 ended with exit code 1; which of them was first is not known."
+    assert (
+        verdict.summary
+        == "Ranks 1-3 (host gpu07) ended with exit code 1; which of them was first is not known."
+    )
 
 
 def test_a_local_rank_is_told_where_no_global_one_is(tmp_path: Path) -> None:
