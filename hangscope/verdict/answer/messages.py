@@ -22,9 +22,8 @@ _OTHERS = (regex(r"\b(?:any )?other\b"),)
 def messages(case: Case) -> Iterator[tuple[Known, Observation]]:
     """Yield the known messages of a text: those that tell of a fault first, then what follows from one, then what healthy jobs print too."""
     by_entry: dict[str, list[Message]] = defaultdict(list)
-    notices = (
-        e for e in case.statements.all(Notice) if not of_people(e.text)
-    )  # nor what somebody writes of one
+    # A sentence that quotes a message is none.
+    notices = (e for e in case.statements.all(Notice) if '"' not in e.text or not of_people(e.text))
     for event in (*case.statements.all(Message), *notices):
         by_entry[event.id].append(event)
     known = table()
