@@ -34,6 +34,9 @@ _LOGGED = regex(r"^.{0,90}?\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b[
 _BUILT = "communicator"  # a stage that says more where nothing failed
 _STARTED = "server_started"  # of knowledge/messages
 _PLACE = regex(r"^\[(?:[^\s\]]{1,200}/)?[\w.]{1,60}\.(?:cc|cpp|h|hpp):\d{1,5}\] ")
+_OF_A_PROGRAM = regex(
+    r"[\[\](=|%<>/]|: ?\S|\d \||^\s{0,20}\S{1,24} \S{1,24}(?: \S{1,24})?$"
+)  # sentences of people have no such marks
 _INTERRUPT = "KeyboardInterrupt"
 _OWN_INTERRUPT = regex(
     r"KeyboardInterrupt(?:: |\(['\"])\w"
@@ -74,7 +77,9 @@ def _last_progress(case: Case) -> Progress | None:
         e
         for e in case.statements.all(Progress)
         if (e.file, e.line) not in failed
+        and _OF_A_PROGRAM.search(e.text)
         and not of_people(e.text)
+        and not e.text.startswith("#")  # a table's head
         and not any(_short(e.text) == _short(text) for text in words)
     )
     counted = [e for e in told if e.step is not None or e.epoch is not None]
