@@ -46,9 +46,10 @@ class GroupFrontier:
         return None if index is None else self.kinds[index]
 
     def kind_index(self, rank: int, seq: int) -> int | None:
-        """Return the index of what a rank called at a seq, or None where no row was kept."""
-        row = self.members[rank].row_of(seq)
-        return None if row is None else int(self.members[rank].queue.kind[row])
+        """Return the index of what a rank called at a seq, or None where no row was kept, or the rank is no member."""
+        member = self.members.get(rank)
+        row = member.row_of(seq) if member is not None else None
+        return None if member is None or row is None else int(member.queue.kind[row])
 
     def created(self, rank: int, seq: int) -> int:
         """Return the enqueue time of a rank's call in ns, 0 where it is not known."""

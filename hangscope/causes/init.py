@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from hangscope.causes.case import Case, Match, answer, who
+from hangscope.causes.case import Case, Match, answer, of_odd_line, who
 from hangscope.explain.finding import Nothing
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
@@ -43,6 +43,7 @@ def never_formed(case: Case) -> Match | None:
         _bootstrap,
         _communicator,
         _seen_at_the_store,
+        _left_behind,
         _store,
         _at_the_start,
         _alone,
@@ -209,6 +210,25 @@ def _seen_at_the_store(case: Case) -> Match | None:
         "Compare MASTER_ADDR and MASTER_PORT of all ranks: each needs the address of rank 0's host (or of torchrun's store), which must accept connections at that port.",
         strength=2 if differ and apart else int(bool(culprits)),
         evidence=[seen[rank] for rank in (*apart, *there)[:4]],
+    )
+
+
+def _left_behind(case: Case) -> Match | None:
+    """Return the answer for the few ranks that are still joining while the others call collectives: they wait for other ranks, or at another store."""
+    placed = case.statements.whereabouts
+    joining = tuple(sorted(r for r, w in placed.items() if w.op == "init_process_group"))
+    others = tuple(sorted(r for r, w in placed.items() if w.inside and r not in joining))
+    if not joining or 2 * len(joining) >= len(joining) + len(others):
+        return None
+    told = [e for r in joining for e in case.statements.of(r, StoreTimeout, RankException)[:1]]
+    keys = sorted({e.waited_rank for e in told if isinstance(e, StoreTimeout) and e.waited_rank is not None})
+    awaited = f", waiting for {who(keys)}" if keys else ""
+    return answer(
+        "init_hang",
+        joining,
+        f"{who(joining)} {agree(joining, 'is', 'are')} still in init_process_group{awaited}, while the others call collectives without {agree(joining, 'it', 'them')}",
+        f"Compare WORLD_SIZE, RANK, MASTER_ADDR, MASTER_PORT and the rendezvous id of {who(joining)} with those of the others.",
+        evidence=[*told[:3], *(of_odd_line(o) for o in case.statements.outlier_lines if o.ranks == joining)],
     )
 
 

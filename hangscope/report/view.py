@@ -42,7 +42,7 @@ from hangscope.report.verdict_view import verdict_part
 from hangscope.report.words import clean
 from hangscope.verdict.claims import Scope
 from hangscope.verdict.phrasing import SUMMARY, clauses, fitting, sentence_case
-from hangscope.verdict.status import ended_well, last_answer, serves
+from hangscope.verdict.status import ended_well, last_answer, moved_on, serves
 
 _WINDOWS = 200
 _BRANCHES = 1000
@@ -128,6 +128,8 @@ def _headline(analysis: Analysis) -> str:
         dumped = [record.dump_file is not None for record in analysis.incident.ranks.values()]
         if any(dumped) and ended_well(analysis.case):
             return "No hang: the job ended without an error after these dumps were written."
+        if (step := moved_on(analysis.case)) is not None:
+            return f"No hang: the job made further steps after these dumps were written ('{clauses(step.text, 110)}')."
         if serves(analysis.case):
             answer = clauses(last_answer(analysis.case), 110)
             return f"No hang: the last lines show the server answering requests ('{answer}'), so its earlier waits have ended."

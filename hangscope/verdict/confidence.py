@@ -40,6 +40,9 @@ _OF_PROGRAMS = frozenset(
     }
 )  # fmt: skip
 
+#: Causes that lie with some of the ranks, of which the text that shows them usually tells more.
+_OF_ONE_RANK = frozenset({"rank_conditional_collective", "p2p_mismatch"})
+
 Doubts = Iterator[tuple[int, str]]
 
 
@@ -114,6 +117,12 @@ def even_sides(case: Case, match: Match) -> Doubts:
         yield LOW, f"the ranks are evenly divided, and logs are missing ({ranks_phrase(unread)})"
     if case.finding.tie and not match.culprits:
         yield MEDIUM, "the ranks are evenly divided, and earlier collectives do not show which are wrong"
+
+
+def unnamed(case: Case, match: Match) -> Doubts:
+    """Text shows a fault of some rank's program, and not whose: that narrows nothing down."""
+    if case.from_text and not match.culprits and match.cause in _OF_ONE_RANK:
+        yield LOW, "the logs do not show which rank did it"
 
 
 def stay_blocked(case: Case, match: Match) -> set[int]:
@@ -265,8 +274,8 @@ def not_here(case: Case, match: Match) -> Doubts:
 
 
 DOUBTS: tuple[Callable[[Case, Match], Doubts], ...] = (
-    damaged, went_on, even_sides, leaves_waiting, guessed, of_one_moment, died_beside, computing, others_unseen, text_alone, no_history,
+    damaged, went_on, even_sides, unnamed, leaves_waiting, guessed, of_one_moment, died_beside, computing, others_unseen, text_alone, no_history,
     not_here,
 )  # fmt: skip
 _OF_CAUSE = (no_history,)  # doubts about why alone, and about who alone
-_OF_RANK = (even_sides,)
+_OF_RANK = (even_sides, unnamed)

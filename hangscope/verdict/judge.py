@@ -21,7 +21,14 @@ from hangscope.verdict.missing import missing_inputs
 from hangscope.verdict.phrasing import in_the_imperative, retitled
 from hangscope.verdict.rivals import rivals
 from hangscope.verdict.several import with_the_others
-from hangscope.verdict.status import ended_well, serves, status_without_verdict, still_moves, trouble
+from hangscope.verdict.status import (
+    ended_well,
+    moved_on,
+    serves,
+    status_without_verdict,
+    still_moves,
+    trouble,
+)
 
 CROWD = 4  # a guess may name at most this part of the job's ranks, or one
 
@@ -53,7 +60,7 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
 
 def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     """Return the verdict on a case and the status of its job."""
-    if ended_well(case) or serves(case):
+    if ended_well(case) or serves(case) or moved_on(case):
         return Judgement("no_hang", None)
     wanted, set_aside = missing_inputs(case), case.explanation.set_aside
     missing = [item.text for item in wanted]

@@ -34,6 +34,7 @@ _QUEUED = regex(
     r"(?i)#[\w-]{0,20}(?:queue|prealloc|transfer)-req: [1-9]|\b(?:waiting|pending|queued): [1-9]\d{0,8} req"
 )
 _LATER, _ZONE = 3.0, 900.0  # s: more than clocks differ, and what time zones differ by
+_STEPS, _LONG = 3.0, 10.0  # times the pace of the steps, and s: no step takes longer to be printed
 _PER_HOST = frozenset({2, 4, 8, 16})  # devices
 
 
@@ -94,7 +95,7 @@ def last_answer(case: Case) -> str:
 def serves(case: Case) -> bool:
     """Return whether a server's last line about its load shows it answering, after every line about a wait."""
     last = max(case.statements.all(Served), key=lambda e: (e.file, e.line), default=None)
-    if last is None or not last.well or case.graph.waiting:
+    if last is None or not last.well or case.graph.waiting or last.file in damaged_files(case.incident):
         return False
     events = (e for e in _lines(case) if not isinstance(e, Progress))
     failed = any(g.kind == ERROR for e in case.statements.all(Excerpt) for g in e.groups)
@@ -151,12 +152,7 @@ def _finished_after_the_dumps(case: Case) -> bool:
 
     A log's clock may be that of any time zone, all of which differ by quarters of an hour: what is later counts up to half of one.
     """
-    queues = [
-        queue
-        for record in case.incident.ranks.values()
-        for queue in (*record.queues.values(), *record.p2p.values())
-    ]
-    newest = max((int(queue.created[-1]) for queue in queues if len(queue)), default=0)
+    newest = _newest_call(case)
     if not newest:
         return False
     called = since_new_year(newest / 1e9)
@@ -167,6 +163,28 @@ def _finished_after_the_dumps(case: Case) -> bool:
         if not _LATER < (last.in_the_year - called) % _ZONE < _ZONE / 2:
             return False
     return True
+
+
+def moved_on(case: Case) -> Progress | None:
+    """Return a step that was printed several steps after the newest call in all dumps: the job moved on after they were written."""
+    newest = _newest_call(case)
+    if not newest or not case.graph.waiting or trouble(case):
+        return None
+    called = since_new_year(newest / 1e9)
+    for e in case.statements.all(Progress):
+        if e.step is None or e.in_the_year is None:
+            continue
+        since = max(_LATER, _STEPS * e.pace) if e.pace is not None else _LONG
+        if since < (e.in_the_year - called) % _ZONE < _ZONE / 2:
+            return e
+    return None
+
+
+def _newest_call(case: Case) -> int:
+    """Return when the newest call of all dumps was enqueued (ns, 0: unknown)."""
+    records = case.incident.ranks.values()
+    queues = (queue for r in records for queue in (*r.queues.values(), *r.p2p.values()))
+    return max((int(queue.created[-1]) for queue in queues if len(queue)), default=0)
 
 
 def harmless_at_an_end(event: Event) -> bool:

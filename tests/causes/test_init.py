@@ -247,3 +247,14 @@ def test_an_address_that_gloo_tried_in_vain_is_a_peers_and_not_the_stores(tmp_pa
     verdict = judged(told(tmp_path, [f"[rank0]: {MESH}"]))
     assert "peer at 127.0.0.1:6018" in verdict.summary and "store" not in verdict.summary
     assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", ())
+
+
+def test_who_is_still_joining_while_the_others_call_collectives_never_joined_them(tmp_path: Path) -> None:
+    def error(rank: int, function: str, last: str) -> list[str]:
+        place = f'  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 9, in {function}'
+        user = f'  File "/workspace/train.py", line {5 if rank == 1 else 9}, in main'
+        return ["Traceback (most recent call last):", user, "    run()", place, "    wait()", last]
+
+    logs: dict[str, str | list[str]] = {f"rank{r}.log": error(r, "all_reduce", CLOSED) for r in (0, 2, 3)}
+    logs["rank1.log"] = error(1, "init_process_group", KEY)
+    assert short(told(tmp_path, logs)) == ("init_hang", (1,), "medium")

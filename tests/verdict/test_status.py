@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -459,3 +460,18 @@ def test_nearly_half_of_a_job_is_not_named_for_a_call_that_it_only_seems_to_have
             recorder.call("barrier", "0", line=40, state="started")
         write_all([recorder], tmp_path)
     assert len(blame(analyze(tmp_path))[2]) <= 1
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(60, "no_hang"), (1, "hang")])
+def test_steps_that_are_printed_long_after_the_last_call_show_that_the_job_moved_on(
+    tmp_path: Path, seconds: int, status: str
+) -> None:
+    recorders = loop(4)
+    for recorder in recorders[1:]:
+        due(recorder)
+    last = max(entry["time_created_ns"] for r in recorders for entry in r.entries) / 1e9
+    steps = [
+        f"{datetime.fromtimestamp(last + at, timezone.utc):%Y-%m-%d %H:%M:%S} [trainer] step {7 + at} loss 2.5"
+        for at in range(seconds - 1, seconds + 1)
+    ]
+    assert judged(tmp_path, recorders, train=steps).status == status

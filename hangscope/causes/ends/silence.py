@@ -66,7 +66,9 @@ def vanished(case: Case) -> Match | None:
     what = f"left {'no dump' if dumps else 'no further output'}, and every blocked rank is waiting for {'it' if one else 'them'}"
     if ras:
         what = f"{agree(culprits, 'is', 'are')} {'reported dead by' if ras == {'dead'} else 'not answering'} NCCL's RAS"
-    sure = ras == {"dead"} or (complete and (silent or (bool(lost) and one)))
+    # Whoever ends closes its connections at once: peers that waited for a timeout had one that was still there.
+    lived = bool(statements.all(GlooTimeout)) and not silent
+    sure = ras == {"dead"} or (complete and (silent or (bool(lost) and one and not lived)))
     return answer(
         "crashed_rank",
         culprits,

@@ -55,6 +55,8 @@ def _is_copy(line: str, original: str, near: Iterable[str]) -> bool:
     rest, lost = line[head : len(line) - tail], original[head : len(original) - tail]
     if not rest.strip() or (not lost and head >= _SIDE and tail >= _SIDE):
         return True  # a piece is missing, or something stands in the middle
+    if not lost and tail and original[max(0, head - 1) : head + 1].isalpha():
+        return head > 0  # something stands inside one of its words
     piece = rest.replace(original, "")
     if len(rest) > _FRAGMENT and any(piece in other for other in near):
         return True  # glued

@@ -24,7 +24,7 @@ from hangscope.model.regex import regex
 _READS_A_RESULT = "_maybe_opt_step"  # of torch/amp/grad_scaler.py, which asks each device whether it found an infinite number
 #: of CUDA's driver and runtime, and of HIP's
 _SYNCHRONIZES = regex(r"^(?:cu|cuda|hip)(?:Stream|Device|Event|Ctx)Synchronize(?:_v\d)?$")
-_LEAST = 4  # stacks of which one may be the odd one
+_LEAST, _FEWEST = 4, 3  # stacks of which one may be the outlier; where not those of all ranks are here
 
 
 def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
@@ -33,11 +33,14 @@ def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
     Where nothing says that they wait, its stack must be in a library's code: it may compute, or wait for its own device.
     """
     stood = {r: w.stack for r, w in statements.whereabouts.items() if w.kind == "stack" and w.stack}
-    if len(stood) < _LEAST or stood.keys() != incident.ranks.keys() or statements.inside:
+    complete = len(stood) >= _LEAST and stood.keys() == incident.ranks.keys()
+    if len(stood) < _FEWEST or statements.inside:
         return None
     ((place, times),) = Counter(stack[0] for stack in stood.values()).most_common(1)
     odd, end = tuple(r for r, stack in stood.items() if not _waits_for_its_device(stack)), statements.external
     waits = len(odd) == 1
+    if not complete and not waits:
+        return None
     stopped = bool(statements.all(*PROOFS)) or (
         end is not None and stood_still(incident, statements, end) is True
     )
@@ -51,7 +54,7 @@ def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
         return None
     if _of_the_program(own[0]) and not (waits and is_user(own[0])):
         return None  # it waits for its device at another line, or computes
-    return Absent(odd, guess=not stopped)
+    return Absent(odd, guess=not stopped or not complete)
 
 
 def _waits_for_its_device(stack: Stack) -> bool:

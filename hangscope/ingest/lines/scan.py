@@ -32,6 +32,8 @@ WINDOW = 1 << 18
 EVENTS_PER_WRITER = 200
 EVENTS_IN_ALL = 60_000
 _FILLER = b"\n\n\n"
+WINDOW_OF_LINES = 1 << 14
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
 
 
 @dataclass(slots=True)
@@ -228,6 +230,8 @@ class _Run:
         number, data = self.before
         if data:
             self.windows.append((number - data.count(b"\n"), data))
+        if _is_cut(data):
+            self.notes.append(Note("truncated", "ends inside a line", self.file, number))
         return Scan(self.kept.events(), self.notes, self.last_number, self.bytes, self.windows)
 
 
@@ -237,6 +241,12 @@ def _tail(data: bytes) -> bytes:
         return data
     cut = len(data) - WINDOW
     return data[data.find(b"\n", cut - 1) + 1 or cut :]
+
+
+def _is_cut(data: bytes) -> bool:
+    """Return whether a text ends inside a line: its last one has no line feed and is, numbers apart, the head of one before it."""
+    *before, last = data[-WINDOW_OF_LINES:].translate(_DIGITS).split(b"\n")
+    return bool(last.strip()) and last not in before and any(line.startswith(last) for line in before)
 
 
 class EventStore:

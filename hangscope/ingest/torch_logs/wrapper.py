@@ -26,11 +26,12 @@ _PEER_ADDRESS = regex(r"\[(?P<peer>[\w.:%]{2,64})\]:\d{1,5}")
 
 
 def _mismatch(line: Line, match: re.Match[str]) -> dict[str, Any] | None:
-    halves = fingerprints(line.text[match.start() :])
-    if not halves:
-        return None
-    own, peer = halves[0], halves[1] if len(halves) > 1 else None
     other = re.search(r", but Rank (\d{1,7}) is running", line.text)
+    until = other.start() if other else len(line.text)
+    mine, theirs = fingerprints(line.text[match.start() : until]), fingerprints(line.text[until:])
+    if not mine:
+        return None  # its own half is damaged
+    own, peer = mine[0], theirs[0] if theirs else None
     garbled = garbled_peer(own, peer) if peer else None
     return {
         "group_rank": int(match.group(1)),

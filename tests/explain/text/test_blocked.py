@@ -150,3 +150,8 @@ def _natively(odd: list[str]) -> dict[str, str | list[str]]:
 def test_a_backward_pass_and_communication_are_no_wait_of_the_hosts(tmp_path: Path, odd: list[str]) -> None:
     verdict = told(tmp_path, _natively(odd)).verdict
     assert verdict is not None and verdict.culprit_ranks == ()
+
+
+def test_of_three_stacks_the_one_that_reads_while_the_others_synchronize_is_a_guess(tmp_path: Path) -> None:
+    files = {name: stack for name, stack in _synchronized([*READ, *LOAD]).items() if name[11] in "124"}
+    assert short(told(tmp_path, files)) == ("stuck_rank", (2,), "low")

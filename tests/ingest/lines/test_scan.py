@@ -132,3 +132,11 @@ def test_the_start_of_a_large_job_leaves_room_for_its_failure(monkeypatch: pytes
     store.extend([line.event(RankException, type="E", message="m")])
     assert [e.kind for e in store.events()].count("exception") == 1
     assert len(store.events()) == 51
+
+
+@pytest.mark.parametrize(
+    ("end", "cut"), [("2026-03-02 ", True), ("2026-03-02 11:00:02 step 2\n", False), ("bye", False)]
+)
+def test_a_log_that_ends_in_the_head_of_a_line_is_truncated(end: str, cut: bool) -> None:
+    found = scan(io.BytesIO(f"2026-03-01 10:00:01 step 1\n{end}".encode()), "job.log", [])
+    assert [note.code for note in found.notes] == ["truncated"] * cut

@@ -169,3 +169,9 @@ def test_gloo_symptoms(text: str, kind: str, fields: dict[str, object]) -> None:
     event = one(f"[rank1]: RuntimeError: {text}", kind)
     assert event.rank == 1
     assert {name: getattr(event, name) for name in fields} == fields
+
+
+def test_the_peers_half_is_not_taken_for_an_own_one_that_is_damaged() -> None:
+    text = mismatch(tensor_print(8).replace("Collective", "Collestive"), tensor_print(8, dtype="Half"))
+    reading = read_log(io.BytesIO(f"[rank2]: {text}".encode()), "job.log")
+    assert not [event for event in reading.events if event.kind == "fingerprint"]
