@@ -13,6 +13,7 @@ from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import Event
 from hangscope.model.rankset import agree
 
+_SAVES = frozenset({"checkpoint", "weights"})
 _OVER = "exited the training loop early, according to its own output"
 
 
@@ -70,6 +71,8 @@ def _by_its_call(d: Difference) -> Match | None:
     view = finding.stuck.view
     even = view is not None and len(view.members) == 2 * len(culprits)
     # In the loop's own function, the handler of an exception or an extra call of one rank looks the same.
-    sure = int(not even and (len(culprits) > 1 or d.out_of_their_function))
+    # A checkpoint is written at the end of a step as well, and by some ranks where a condition lets them.
+    saves = d.case.knowledge.read(d.own_stack).kind in _SAVES
+    sure = int(not even and not saves and (len(culprits) > 1 or d.out_of_their_function))
     where = f"{at(d.beyond)}; the others are still in it"
     return _left(culprits, sure, f"exited the training loop early{where}")

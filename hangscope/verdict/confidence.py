@@ -258,6 +258,13 @@ def no_history(case: Case, match: Match) -> Doubts:
         )
 
 
+def left_or_died(case: Case, match: Match) -> Doubts:
+    """Doubt that a silent rank crashed if the last that it printed is a line of its own: it may say why the rank left."""
+    own = [odd for odd in case.statements.outlier_lines if odd.telling and odd.ranks == match.culprits]
+    if match.cause == "crashed_rank" and isinstance(case.finding, Unseen) and own:
+        yield LOW, "no line shows how it ended, and what it alone printed may say why it left"
+
+
 def not_here(case: Case, match: Match) -> Doubts:
     """Doubt a named rank that may itself be waiting for ranks of which nothing was collected."""
     gone = not_collected(case.incident, case.statements) - set(match.culprits)
@@ -275,7 +282,7 @@ def not_here(case: Case, match: Match) -> Doubts:
 
 DOUBTS: tuple[Callable[[Case, Match], Doubts], ...] = (
     damaged, went_on, even_sides, unnamed, leaves_waiting, guessed, of_one_moment, died_beside, computing, others_unseen, text_alone, no_history,
-    not_here,
+    left_or_died, not_here,
 )  # fmt: skip
-_OF_CAUSE = (no_history,)  # doubts about why alone, and about who alone
+_OF_CAUSE = (no_history, left_or_died)  # doubts about why alone, and about who alone
 _OF_RANK = (even_sides, unnamed)

@@ -9,6 +9,7 @@ import pytest
 from tests.conftest import analyze
 from tests.dump_writer import Recorder
 from tests.simulator import Remains, collect, simulate
+from tests.text_lines import CLOSED
 from tests.verdicts import blame, judged, level, said
 
 
@@ -113,3 +114,15 @@ def test_a_call_that_its_rank_makes_in_every_round_accuses_nobody(tmp_path: Path
             if recorder.rank or not last:
                 recorder.call("broadcast", "1", line=22, state="scheduled" if last else "completed")
     assert blame(judged(tmp_path / "node0", recorders))[2] == ()
+
+
+def test_silence_and_an_unusual_line_do_not_prove_that_a_rank_crashed(tmp_path: Path) -> None:
+    """Rank 2 left no dump, peers lost their connection to it, and the last line of its log is its own."""
+    recorders = [Recorder(rank, {"0": ("default_pg", range(4))}, backend="gloo") for rank in range(4)]
+    for recorder in recorders:
+        for _ in range(6):
+            recorder.call("all_reduce", "0", line=12)
+        recorder.call("all_reduce", "0", line=12, state="scheduled")
+    logs = {f"rank{r}": [f"[rank{r}]: {CLOSED}"] if r != 2 else ["[rank2] odd shard ahead"] for r in range(4)}
+    report = judged(tmp_path, [r for r in recorders if r.rank != 2], **logs)
+    assert blame(report) == ("hang", "crashed_rank", (2,)) and level(report) == "low"

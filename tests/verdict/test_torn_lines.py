@@ -68,7 +68,7 @@ def test_a_torn_table_of_failures_is_not_sure(tmp_path: Path, damaged: str) -> N
     assert certainty(whole) == ("crashed_rank", "high") and not whole.warnings
     log.write_text(damaged)
     torn = analyze(log)
-    assert [w.code for w in torn.warnings] == ["torn_table"]
+    assert "torn_table" in [w.code for w in torn.warnings]
     assert torn.verdict is None or torn.verdict.confidence != "high"
 
 

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from math import log2
 
-from hangscope.explain.statements.torn_lines import Originals
+from hangscope.explain.statements.torn_lines import Originals, splits_a_word
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -101,7 +101,11 @@ def _join_torn(said: dict[str, dict[int, _Said]], printers: int) -> None:
         if len(said[template]) > 1:
             continue  # another copy was counted as it
         ((rank, copy),) = said[template].items()
-        for original in map(whole.__getitem__, originals.of(forms[template])):
+        for form in originals.of(forms[template]):
+            original = whole[form]
+            if splits_a_word(forms[template], form):
+                del said[template]
+                break
             who = said.get(original, {})
             own = who[rank].count if rank in who else 0
             if original != template and any(

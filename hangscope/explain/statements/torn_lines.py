@@ -34,6 +34,13 @@ class Originals:
         return [original for original in near if _is_copy(line, original, near)]
 
 
+def splits_a_word(line: str, original: str) -> bool:
+    """Return whether a line is all of another one with something inside one of its words, which no program prints."""
+    head = _shared(line, original)
+    tail = min(_shared(line[::-1], original[::-1]), min(len(line), len(original)) - head)
+    return 0 < head < len(original) == head + tail and original[head - 1 : head + 1].isalpha()
+
+
 def _ends(line: str) -> tuple[tuple[bool, str], tuple[bool, str]]:
     return (False, line[:_SIDE]), (True, line[-_SIDE:])
 
@@ -55,8 +62,8 @@ def _is_copy(line: str, original: str, near: Iterable[str]) -> bool:
     rest, lost = line[head : len(line) - tail], original[head : len(original) - tail]
     if not rest.strip() or (not lost and head >= _SIDE and tail >= _SIDE):
         return True  # a piece is missing, or something stands in the middle
-    if not lost and tail and original[max(0, head - 1) : head + 1].isalpha():
-        return head > 0  # something stands inside one of its words
+    if splits_a_word(line, original):
+        return True
     piece = rest.replace(original, "")
     if len(rest) > _FRAGMENT and any(piece in other for other in near):
         return True  # glued

@@ -132,7 +132,7 @@ def test_a_message_that_does_not_fit_tells_neither_who_is_odd_nor_in_which_way(t
     assert judged(report).alternatives[0].cause == "rank_conditional_collective"
 
 
-@pytest.mark.parametrize(("left", "named", "level"), [((2,), (2,), "low"), ((2, 3), (), "medium")])
+@pytest.mark.parametrize(("left", "named", "level"), [((2,), (2,), "low"), ((2, 3), (), "low")])
 def test_where_others_stand_in_sends_and_receives_who_left_for_a_call_of_all_is_a_guess(
     tmp_path: Path, left: tuple[int, ...], named: tuple[int, ...], level: str
 ) -> None:
