@@ -26,8 +26,6 @@ _OF_THE_LINES = frozenset({"rank_conditional_collective", "model_mismatch"})
 OF_THE_LOOP = "uneven_loader"  # of which the place of a call alone is a weak sign
 #: The cause that follows where sources agree on who is missing; of what a rank called in place of its peers' call they tell less.
 _OF_THE_MISSING = "stuck_rank"
-#: The cause where no line shows how a rank ended: it left nothing, and what it printed before says as little.
-_OF_THE_SILENT = "crashed_rank"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +56,7 @@ def prove(case: Case, match: Match) -> Proof:
     alone = match.cause in _OF_THE_LINES and OUTPUT in sources and bool(_alone(case, match))
     by_text = bool(sources) and (match.strength == 2 or ((missing or alone) and not match.rivals))
     # Who is to blame is proved by calls: then the usual reading of these calls is the right one (measured, docs/score.md).
-    silent = isinstance(case.finding, Unseen) and match.cause == _OF_THE_SILENT
     of_cause = match.strength > 0 and (not case.from_text or by_text) and not _is_by_place_alone(case, match)
-    of_cause = of_cause and not silent
     return Proof(why, why if of_cause else "", lines, bool(sources))
 
 

@@ -123,6 +123,7 @@ def test_silence_and_an_unusual_line_do_not_prove_that_a_rank_crashed(tmp_path: 
         for _ in range(6):
             recorder.call("all_reduce", "0", line=12)
         recorder.call("all_reduce", "0", line=12, state="scheduled")
-    logs = {f"rank{r}": [f"[rank{r}]: {CLOSED}"] if r != 2 else ["[rank2] odd shard ahead"] for r in range(4)}
+    logs = {f"rank{r}": ["loading the shards", f"[rank{r}]: {CLOSED}"] for r in (0, 1, 3)}
+    logs["rank2"] = ["loading the shards", "no samples are left after filtering"]
     report = judged(tmp_path, [r for r in recorders if r.rank != 2], **logs)
     assert blame(report) == ("hang", "crashed_rank", (2,)) and level(report) == "low"
