@@ -167,7 +167,7 @@ def excerpt(windows: Sequence[tuple[int, bytes]], size: int, file: str) -> Excer
         versions=tuple((m[1], m[2]) for _, text in lines if (m := _VERSION.match(text.strip()))), groups=line_groups(ours, _NOISE),
         sides=sides([text for _, text in lines]), kernel_wait=_kernel_wait([text for _, text in lines]),
         named=named_processes(lines), steady=even[0], steady_to=even[1],
-        sized=any(_OF_SIZE.search(text) for _, text in lines if "imeout" not in text),
+        sized=bool(sizes) or any(_OF_SIZE.search(text) for _, text in lines if "imeout" not in text),
         endpoint=next((m[1] for _, text in lines if (m := _ENDPOINT.search(text))), ""),
     )  # fmt: skip
 

@@ -33,7 +33,7 @@ def _ended(found: Found) -> Iterator[Event]:
 END = block(
     says(
         r"^= {1,6}(?:RANK (?P<task>\d{1,7}) )?PID (?P<pid>\d{1,9}) RUNNING AT (?P<host>\S{1,253})",
-        literal=" RUNNING AT ",
+        literal="RUNNING AT ",
     ),
     ends=regex(r"^= {1,6}(?:KILLED BY SIGNAL: (?P<number>\d{1,3})|EXIT CODE: (?P<code>\d{1,3}))\b"),
     lines=3,
