@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -15,10 +16,11 @@ from hangscope.live.folder import RunFolder
 from hangscope.live.look.activity import Activity, Work, leave_activity
 from hangscope.live.look.processes import Process
 from hangscope.live.look.status import Status
+from hangscope.live.watch.evidence import write_evidence
 from hangscope.live.watch.link import Link
 from hangscope.live.watch.nodes import Nodes
 from hangscope.live.watch.options import Options
-from hangscope.live.watch.progress import SHORT, START, Look, Patience, busy
+from hangscope.live.watch.progress import SHORT, START, Look, Patience, busy, mark_of
 from hangscope.live.watch.reporting import Reporting
 from hangscope.live.watch.stalls import Stalls
 from hangscope.live.watch.watcher import Watcher
@@ -167,6 +169,28 @@ def test_a_start_without_progress_has_a_limit_of_its_own() -> None:
     patience = Patience(10, 50)
     alone = [replace(look(time), distributed=False) for time in (0, 1000)]
     assert not any(patience.frozen(each) for each in alone), "a command that is no distributed job"
+
+
+def test_a_start_may_take_longer_while_a_rank_computes_here_or_elsewhere() -> None:
+    here, elsewhere = Patience(10, 20), Patience(10, 20)
+    assert not any(here.frozen(replace(look(time, 0, 0), cpu={7: float(time)})) for time in range(79))
+    assert not any(elsewhere.frozen(replace(look(time, 0, 0), elsewhere=time // 5)) for time in range(79))
+    assert elsewhere.frozen(replace(look(139, 0, 0), elsewhere=15)), "none since"
+
+
+def test_lines_of_a_launcher_whose_ranks_have_not_started_are_no_progress() -> None:
+    patience = Patience(10, 20)
+    looks = [look(time, launcher=time) for time in (1, 2)]
+    assert not any(patience.frozen(each) for each in looks)
+    assert not patience.is_beyond(looks[1], mark_of(looks[0])) and mark_of(looks[1]).is_beyond(
+        mark_of(looks[0])
+    )
+
+
+def test_the_list_of_the_evidence_does_not_list_itself(tmp_path: Path) -> None:
+    for _ in range(2):
+        write_evidence(tmp_path, [tmp_path], 2)
+    assert json.loads((tmp_path / "evidence.json").read_text())["files"] == {}
 
 
 def test_ranks_that_are_started_again_have_the_time_of_a_start() -> None:

@@ -54,7 +54,9 @@ class Captures:
         after = self._job.look()
         if {rank.pid for rank in before.ranks} - {rank.pid for rank in after.ranks} and ending:
             return True  # it took longer than a signal waits: the job is ending
-        if mark_of(after) == mark_of(before) and self._patience.stands_still(time.monotonic()):
+        mark = mark_of(before)
+        same = mark_of(after).told_by == mark.told_by and not self._patience.is_beyond(after, mark)
+        if same and self._patience.stands_still(time.monotonic()):
             self.work = after.activity.since(before.activity)
             return True
         self.stalls.ended_by_look(before, own)

@@ -27,8 +27,9 @@ def write_evidence(
     for top in chosen:
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
             info = os.lstat(path)
-            if stat.S_ISREG(info.st_mode) and not is_unfinished(path.name):
-                files[path.relative_to(folder).as_posix()] = (info.st_size, info.st_mtime)
+            name = path.relative_to(folder).as_posix()
+            if stat.S_ISREG(info.st_mode) and name != NAME and not is_unfinished(path.name):
+                files[name] = (info.st_size, info.st_mtime)
     data = {
         "schema": SCHEMA,
         "world_size": world_size or None,

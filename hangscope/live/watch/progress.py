@@ -6,7 +6,8 @@ shows itself for half a minute. `timeout` counts from the first progress, so tha
 of a cluster is taken for a freeze; until then `init_timeout` counts from the start, or from the ranks' restart. A job may pause for as long as it was
 asked to be given, or half as long again as the longest pause that it came back from: a checkpoint or an evaluation has
 its own time. A rank that is at work is given WORK times as long: its main thread moves and uses the processor, or it
-compiles or saves, which may wait for a compiler or a disk. That counts on all nodes that share the folder.
+compiles or saves, which may wait for a compiler or a disk. That counts on all nodes that share the folder, and for the start
+as well, where an import counts only while it computes: one that waits for a disk may do so for ever.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from hangscope.model.dataclass import dataclass
 OWN_TIME = 1.5
 SHORT = 5.0  # s: less than that is a step
 START = 30.0  # s in which a job may show nothing at all, and its ranks may start
+_NEWS = 60.0  # s for which work counts that was seen before the first progress
 WORK = 4.0
 
 
@@ -96,17 +98,22 @@ class Patience:
                 self._first = look.time  # its ranks are being started again
             self._mark, self._since = mark, since
             self._at_work = None
-            self.active = True
+            self.active = since is not None
             return False
-        self.active = before is not None and _at_work(before, look)
-        if self._since is None:
-            return look.distributed and look.time - self._first >= self.init_timeout
+        self.active = before is not None and _at_work(before, look, self.started)
         if self.active or (before is not None and before.elsewhere != look.elsewhere):
             self._at_work = look.time
-        quiet, limit = look.time - self._since, self.limit
-        if self._at_work is not None and look.time - self._at_work < limit:
+        since, limit, news = self._since, self.limit, self.limit
+        if since is None:
+            since, limit, news = self._first, self.init_timeout, min(_NEWS, self.init_timeout)
+        if self._at_work is not None and look.time - self._at_work < news:
             limit *= WORK
-        return quiet >= limit
+        return look.time - since >= limit and (self.started or look.distributed)
+
+    def is_beyond(self, look: Look, before: Mark) -> bool:
+        """Whether the job has come further than it was; before its first progress a launcher's lines may tell of vain attempts."""
+        mark = mark_of(look)
+        return mark.is_beyond(before) and (self.started or mark.told_by != "launcher")
 
     @property
     def started(self) -> bool:
@@ -133,9 +140,10 @@ class Patience:
         return 0.0 if self._since is None else now - self._since
 
 
-def _at_work(before: Look, now: Look) -> bool:
-    """Return whether a rank was at work between two looks."""
-    return any(status.work for status in now.ranks) or bool(busy(before, now))
+def _at_work(before: Look, now: Look, started: bool) -> bool:
+    """Return whether a rank was at work between two looks; `started`: an import counts also while it does not compute."""
+    known = any(status.work and (started or status.work != "import") for status in now.ranks)
+    return known or bool(busy(before, now))
 
 
 def busy(before: Look, now: Look) -> set[int]:

@@ -177,7 +177,8 @@ class Watcher:
             self.nodes.work()
         still = self.patience.still_for(look.time)
         self.captures.stalls.look(look, still, report=self.reported is not None)
-        if self.reported is not None and mark_of(look).is_beyond(self.reported) and not self.ending.begun:
+        went_on = self.reported is not None and self.patience.is_beyond(look, self.reported)
+        if went_on and not self.ending.begun:
             self.reported, self.reporting.settled = None, False
             self.reporting.say("it goes on; what the report tells of was a pause")
         if frozen and self.reported is None:
