@@ -37,4 +37,7 @@ def damage(case: Case, match: Match) -> str:
     for item in match.evidence:
         if item.source is not None and REPLACED in item.text:
             return f"it rests on a line of {item.source.file} that contains invalid bytes"
+    for event in case.finding.events:
+        if REPLACED in event.text:
+            return f"it rests on a line of {event.file} that contains invalid bytes"
     return ""

@@ -176,3 +176,10 @@ def test_an_abort_among_watchdogs_is_no_sure_fault_of_its_own(tmp_path: Path) ->
     )
     verdict = analyze(tmp_path).verdict
     assert verdict is not None and (verdict.cause != "crashed_rank" or verdict.confidence != "high")
+
+
+def test_a_size_that_invalid_bytes_hide_makes_no_sure_mismatch(tmp_path: Path) -> None:
+    text = (FIXTURES / "text" / "watchdog_all_of_four.txt").read_bytes()
+    log = tmp_path / "job.log"
+    log.write_bytes(text.replace(b"NumelOut", b"Nume\xb0Out", 1))
+    assert certainty(analyze(log))[1] != "high"
