@@ -159,6 +159,31 @@ def test_a_callback_answers_the_trigger(
     assert report.verdict.location is not None and report.verdict.location.line == line_of(train)
 
 
+@pytest.mark.parametrize(
+    ("module", "launch", "kind", "train"),
+    [
+        ("lightning", [], "lightning", LIGHTNING),
+        ("transformers", ["-m", "torch.distributed.run", "--nproc-per-node=2"], "trainer", TRAINER),
+    ],
+)
+def test_a_freeze_under_run_is_reported_and_analyzed_again_alike(
+    module: str, launch: list[str], kind: str, train: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    pytest.importorskip(module)
+    (tmp_path / "train.py").write_text(train)
+    (tmp_path / "hook.py").write_text(hooks.text(kind).replace("devices=2", 'devices=2, accelerator="cpu"'))
+    port = [f"--master-port={free_port()}"] if launch else []
+    command = hangscope(
+        "run", "--dir", "left", "--hang-timeout", "8", "--", sys.executable, *launch, *port, "hook.py"
+    )
+    with started(command, tmp_path, settings(environment, tmp_path)):
+        until((tmp_path / "left" / "report.json").exists, 120)
+    told = json.loads((tmp_path / "left" / "report.json").read_text())["verdict"]
+    assert (told["cause"], told["culprit_ranks"]) == ("stuck_rank", [1])
+    assert told["location"]["line"] == line_of(train)
+    assert json.loads(library.analyze_safely(tmp_path / "left").to_json())["verdict"] == told
+
+
 def test_ray_train_gives_what_the_workers_raised(tmp_path: Path, environment: dict[str, str]) -> None:
     pytest.importorskip("ray.train")
     (tmp_path / "train.py").write_text(RAY % (tmp_path / "hang"))
