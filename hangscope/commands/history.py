@@ -66,6 +66,8 @@ def list_(store: str | None, limit: int, cause: str | None, as_json: bool) -> No
     _print_table(
         ("id", "date", "job", "ranks", "confidence", "incident", "note"), (_row(entry) for entry in shown)
     )
+    if not entries:
+        click.echo(f"The store holds no incident{f' of the cause {cause}' if cause else ''}.", err=True)
     if len(shown) < len(entries):
         click.echo(f"{counted(len(entries) - len(shown), 'more incident')}; --limit 0 shows all", err=True)
 
@@ -213,5 +215,7 @@ def _print_json(rows: Iterable[Any]) -> None:
 
 def _print_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     table = [tuple(head), *(tuple(map(str, row)) for row in rows)]
+    if len(table) == 1:  # a head alone says nothing
+        return
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     show("".join("  ".join(map(str.ljust, row, widths)).rstrip() + "\n" for row in table))
