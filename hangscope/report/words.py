@@ -24,6 +24,7 @@ STATE_WORDS = {"done": "completed", "pending": "pending", "started": "started", 
 LINE_CHARS = 500
 
 _REMARK = regex(r" ?\([^()]{0,200}\)")
+_SHAPE = regex(r"\(\[[^()]{0,200}\)")
 _CLAUSE_END = regex(r"; |\. ")
 _ANSI = regex(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _UNPRINTABLE: dict[int, str | None] = {
@@ -40,13 +41,14 @@ _UNPRINTABLE: dict[int, str | None] = {
 def below_title(title: str, explanation: str) -> str:
     """Return an explanation as it is shown below a title: without a first clause that says no more than the title.
 
-    Remarks in parentheses (a place, a host, a shape) do not count: who, where and what are shown next to the explanation.
+    Remarks in parentheses (a place, a host) do not count: who and where are shown next to the explanation. A shape does.
     """
     said = _REMARK.sub("", title).rstrip(".")
     for end in _CLAUSE_END.finditer(explanation):
-        if _REMARK.sub("", explanation[: end.start()]) == said:
-            rest = explanation[end.end() :]
-            return rest[:1].upper() + rest[1:]
+        clause, rest = explanation[: end.start()], explanation[end.end() :]
+        if _REMARK.sub("", clause) == said:
+            kept = all(shape in rest for shape in _SHAPE.findall(clause))
+            return rest[:1].upper() + rest[1:] if kept else explanation
         if end.start() > 2 * len(title) + LINE_CHARS:
             break
     return "" if _REMARK.sub("", explanation).rstrip(".") == said else explanation

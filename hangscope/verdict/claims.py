@@ -147,4 +147,7 @@ def blocked(case: Case, waiting: Sequence[int], in_call: Sequence[int], left: bo
     stuck = case.finding.stuck
     group = stuck.group.label if stuck.group is not None else ""
     op = stuck.kind.op if stuck.kind is not None else ""
-    return Blocked(tuple(in_call), op, stuck.seq, group, left, len(waiting) - len(in_call))
+    stood = {r: case.statements.whereabouts.get(r) for r in in_call} if case.from_text else {}
+    elsewhere = {r for r, where in stood.items() if where is not None and where.op and op and where.op != op}
+    there = tuple(r for r in in_call if r not in elsewhere)
+    return Blocked(there, op, stuck.seq, group, left, len(waiting) - len(in_call))
