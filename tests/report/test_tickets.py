@@ -178,7 +178,11 @@ def test_a_time_that_no_calendar_holds_is_not_shown() -> None:
 def test_no_explanation_repeats_the_title_above_it() -> None:
     title = "Rank 0 called barrier (train.py:20) while the others called all_reduce"
     claim = "Rank 0 (host n1) called barrier (train.py:20) while the others called all_reduce([8] Float)"
-    assert below_title(title, f"{claim}; ranks 1-3 are blocked. See n1.") == "Ranks 1-3 are blocked. See n1."
+    rest = "Ranks 1-3 issued all_reduce([8] Float). See n1."
+    assert below_title(title, f"{claim}; {rest[0].lower()}{rest[1:]}") == rest
+    assert below_title(title, f"{claim}; ranks 1-3 are blocked.").startswith(
+        "Rank 0 (host n1) called barrier"
+    )
     assert below_title(title, f"{claim}.") == ""
     assert below_title(title, "Rank 0 called barrier; ranks 1-3 are blocked.").startswith(
         "Rank 0 called barrier"

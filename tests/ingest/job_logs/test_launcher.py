@@ -193,7 +193,8 @@ def test_failure_table(prefix: str, old: bool) -> None:
 
 
 def test_a_table_cut_off_gives_what_it_holds() -> None:
-    assert [e.rank for e in events(table()[:520])] == [8]
+    cut_off = settled(table()[:520])
+    assert [e.rank for e in cut_off.events] == [8] and [n.code for n in cut_off.notes] == ["truncated"]
     root_only = table()[table().index("Root Cause") :]
     assert [(e.rank, e.first) for e in events(root_only)] == [(9, True)]
     assert events("Root Cause (first observed failure):\nnothing of that kind\n") == []
