@@ -9,6 +9,8 @@ import click
 from hangscope.commands.options import store_option
 from hangscope.errors import UsageError
 
+_START = 900.0  # s
+
 
 @click.command(
     short_help="Run a command under watch; report if it hangs.",
@@ -24,10 +26,8 @@ from hangscope.errors import UsageError
 @click.option(
     "--init-timeout",
     type=click.FloatRange(1.0),
-    default=900.0,
-    show_default=True,
     metavar="S",
-    help="Capture it when it has made no first progress S seconds after the start.",
+    help=f"Capture it when it has made no first progress S seconds after the start (default: {_START:g}).",
 )
 @click.option(
     "--on-hang",
@@ -47,7 +47,7 @@ from hangscope.errors import UsageError
 def run(
     directory: str | None,
     hang_timeout: float | None,
-    init_timeout: float,
+    init_timeout: float | None,
     on_hang: str,
     summary: str | None,
     store: str | None,
@@ -60,13 +60,15 @@ def run(
     running whatever happens to the watcher. The ranks get the recorder's environment variables (never one that you have set) and
     a small agent. All files are written to hangscope-<job>/. On several nodes, use the same --dir on a shared disk.
     """
-    if on_hang != "report" and hang_timeout is None:
-        raise UsageError(f"--on-hang {on_hang} does nothing without --hang-timeout", "--hang-timeout 900")
+    if on_hang != "report" and hang_timeout is None and init_timeout is None:
+        raise UsageError(
+            f"--on-hang {on_hang} does nothing without --hang-timeout or --init-timeout", "--hang-timeout 900"
+        )
     from hangscope.live.watch.command import CannotStart, exit_like
     from hangscope.live.watch.options import Options
     from hangscope.live.watch.supervisor import Supervisor
 
-    options = Options(directory, hang_timeout, init_timeout, on_hang, summary, quiet, store)
+    options = Options(directory, hang_timeout, init_timeout or _START, on_hang, summary, quiet, store)
     try:
         code = Supervisor(command, options).run()
     except CannotStart as error:

@@ -71,7 +71,10 @@ def test_doctor_says_what_is_missing_and_how_to_get_it(run: Run, tmp_path: Path)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("run", "--on-hang", "kill", "--", "true"), "--on-hang kill does nothing without --hang-timeout"),
+        (
+            ("run", "--on-hang", "kill", "--", "true"),
+            "--on-hang kill does nothing without --hang-timeout or --init-timeout",
+        ),
         (("capture",), "give either process ids or --job FOLDER"),
         (("capture", "4194303"), "there is no process 4194303 on this node"),
         (("capture", "--job", "nothing"), "nothing is not the folder of a `hangscope run`"),
@@ -83,6 +86,10 @@ def test_a_wrong_call_is_a_sentence_and_leaves_nothing(
     done = run(*words)
     assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith(f"hangscope: {said}")
     assert not list((tmp_path / "here").iterdir())
+
+
+def test_a_start_may_be_all_that_has_a_limit(run: Run) -> None:
+    assert run("run", "-q", "--init-timeout", "60", "--on-hang", "kill", "--", "true").returncode == 0
 
 
 def test_a_rank_that_tells_nothing_is_no_input(run: Run) -> None:

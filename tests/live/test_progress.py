@@ -23,6 +23,7 @@ from hangscope.live.watch.options import Options
 from hangscope.live.watch.progress import SHORT, START, Look, Patience, busy, mark_of
 from hangscope.live.watch.reporting import Reporting
 from hangscope.live.watch.stalls import Stalls
+from hangscope.live.watch.streams import Streams
 from hangscope.live.watch.watcher import Watcher
 
 
@@ -127,6 +128,21 @@ def test_a_step_is_no_standstill() -> None:
     assert not patience.stands_still(SHORT - 1) and patience.stands_still(SHORT)
     patience.frozen(look(SHORT, 2))
     assert not patience.stands_still(2 * SHORT)  # a job of slow steps
+
+
+def test_what_the_watcher_prints_is_no_output_of_the_job(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reporting = Reporting(RunFolder(tmp_path), Nodes(tmp_path), None, quiet=False)
+    reporting.say("before the start")
+    streams = Streams(os.getpid(), reporting.printed)
+    os.write(2, b"step 1\n")
+    reporting.say("looking at the job")
+    os.write(2, b"step 2\n")
+    streams.keep(tmp_path, "node")
+    assert streams.bytes == len("step 1\nstep 2\n")
+    assert (tmp_path / "node.err").read_text() == "step 1\nstep 2\n"
+    assert "looking at the job" in capfd.readouterr().err
 
 
 def test_one_node_reports_and_waits_for_the_others(tmp_path: Path) -> None:

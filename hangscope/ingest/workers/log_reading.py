@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from hangscope.errors import Note
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
+from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs import (
     accelerate_check,
     activity,
@@ -113,7 +114,7 @@ def read_log(
     reading.of_a_job = any(map(_OF_A_JOB.search, signs))
     reading.tail = last_lines(found.windows) if own else ()
     ends = good_ends(found.windows, file)
-    reading.excerpt = excerpt(found.windows, found.size, file)
+    reading.excerpt = None if is_of_the_watcher(file) else excerpt(found.windows, found.size, file)
     told = [*found.events, *progress_events(found.windows, file), *ends, *own_lines]
     events = _of_spawned(sorted(told, key=lambda event: event.line))
     recorded = detail.recordings(owned=own)

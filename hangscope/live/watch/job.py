@@ -28,7 +28,7 @@ class Job:
         self._statuses = StatusReader()
         self._searched = -_SEARCH
         self._agentless: set[int] = set()  # ranks' processes that had no agent at the last search
-        self.streams = Streams(run)
+        self.streams = Streams(run, reporting.printed)
         self.processes: list[Process] = []
         self.pid = 0
         self.since = time.monotonic()

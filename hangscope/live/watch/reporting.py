@@ -36,13 +36,19 @@ class Reporting:
         self.problems: list[str] = []  # what could not be watched
         self.status = ""  # of the last report
         self.culprits: frozenset[int] = frozenset()
+        self.printed: list[bytes] = []  # on stderr
         self.settled = False  # a report names what froze: the ending that follows is no news
 
     def say(self, text: str) -> None:
         """Print a line on stderr."""
+        self._print(f"hangscope: {text}\n")
+
+    def _print(self, text: str) -> None:
         if not self.quiet:
             with suppress(OSError, ValueError):
-                print(f"hangscope: {text}", file=sys.stderr, flush=True)
+                print(text, file=sys.stderr, end="", flush=True)
+                encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
+                self.printed.append(text.encode(encoding, "backslashreplace"))
 
     def problem(self, text: str) -> None:
         """Print what could not be watched, once, and keep it for the report."""
@@ -107,9 +113,7 @@ class Reporting:
         report = analyze_safely([self.folder.path], deadline=deadline, **options)
         self.status = report.status
         self.culprits = frozenset(report.verdict.culprit_ranks if report.verdict is not None else ())
-        if not self.quiet:
-            with suppress(OSError, ValueError):
-                print(report.to_text(), file=sys.stderr, end="", flush=True)
+        self._print(report.to_text())
         try:
             report.write_html(self.folder.report, force=True)
             leave(self.folder.json_report, report.to_json().encode())

@@ -1,6 +1,6 @@
 """What a command prints, if it prints into files: how much, and a copy for the report. Nothing stands in the way of the job.
 
-Its stdout and stderr are those of `hangscope run`. What goes to a terminal or a pipe is not ours to read; there the ranks'
+Its stdout and stderr are those of `hangscope run`; what the watcher itself prints there is no output of the job. What goes to a terminal or a pipe is not ours to read; there the ranks'
 and launchers' own agents keep what Python prints.
 """
 
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from hangscope.model.dataclass import dataclass
 
+_STDERR = 2
 _MOST = 64 * 2**20  # bytes of a stream that are copied, its last ones
 
 
@@ -24,10 +26,11 @@ class _Stream:
 
 
 class Streams:
-    """The stdout and stderr of a process, as far as they are regular files."""
+    """The stdout and stderr of a process, as far as they are regular files; `own` is what this process prints on its stderr."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, own: Sequence[bytes] = ()) -> None:
         self._streams: list[_Stream] = []
+        self._own, self._before = own, len(own)
         files = set()
         for number, name in ((1, "out"), (2, "err")):
             path = f"/proc/{pid}/fd/{number}"
@@ -40,16 +43,21 @@ class Streams:
 
     @property
     def bytes(self) -> int:
-        """Return how many bytes have been printed."""
-        return sum(max(0, os.fstat(s.descriptor).st_size - s.start) for s in self._streams)
+        """Return how many bytes the command has printed."""
+        printed = sum(max(0, os.fstat(s.descriptor).st_size - s.start) for s in self._streams)
+        ours = any(os.path.sameopenfile(s.descriptor, _STDERR) for s in self._streams)
+        return printed - sum(map(len, self._own[self._before :])) if ours else printed
 
     def keep(self, folder: Path, name: str) -> None:
-        """Copy what was printed into a folder. Raises OSError."""
+        """Copy what the command printed into a folder. Raises OSError."""
         for stream in self._streams:
             at = max(stream.start, os.fstat(stream.descriptor).st_size - _MOST)
-            with open(folder / f"{name}.{stream.name}", "wb") as file:
-                while data := os.pread(stream.descriptor, 1 << 20, at):
-                    at += file.write(data)
+            with open(stream.descriptor, "rb", closefd=False) as file:
+                file.seek(at)
+                data = file.read(_MOST)
+            for text in self._own[self._before :]:
+                data = data.replace(text, b"", 1)
+            (folder / f"{name}.{stream.name}").write_bytes(data)
 
 
 def _fdinfo(pid: int, number: int) -> dict[str, str]:

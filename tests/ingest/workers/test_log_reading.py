@@ -121,6 +121,12 @@ def test_two_agents_end_one_attempt_together() -> None:
     assert [e.attempt for e in reading.events if e.kind == "exception"] == [0, 0, 1]
 
 
+def test_what_a_watcher_notes_is_quoted_as_nobodys_output() -> None:
+    text = "program: sh\nNCCL_DEBUG: WARN\nexit: 7\n"
+    assert read(text).excerpt is not None
+    assert read(text, "job/launcher/gpu07.4711.run").excerpt is None
+
+
 def test_wire_form_is_builtins_and_whole() -> None:
     reading = read(
         f"[default1]:[rank9]: {CLOSED}[rank0]: Ranks 1, 3 failed to pass monitoredBarrier in 8 ms\n"
