@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.causes.case import Case, Match, at
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import agree, ranks_phrase
 
@@ -147,6 +149,9 @@ def blocked(case: Case, waiting: Sequence[int], in_call: Sequence[int], left: bo
     stuck = case.finding.stuck
     group = stuck.group.label if stuck.group is not None else ""
     op = stuck.kind.op if stuck.kind is not None else ""
+    checked = any(e.context == "mismatch" for e in case.statements.all(CallFingerprint))
+    if case.from_text and checked and not case.statements.all(WatchdogTimeout):
+        return Blocked((), op, stuck.seq, group)  # they raised what DETAIL's check found
     stood = {r: case.statements.whereabouts.get(r) for r in in_call} if case.from_text else {}
     elsewhere = {r for r, where in stood.items() if where is not None and where.op and op and where.op != op}
     there = tuple(r for r in in_call if r not in elsewhere)

@@ -32,9 +32,9 @@ _CHAIN_LINES = 60
 _MESSAGE_LIMIT = 2000
 _MESSAGE_LINES = 4
 
+#: A rank in parentheses is the one that raised it, whoever prints it (torch/distributed/checkpoint/api.py).
 _HEADER = regex(
-    r"^(?:Original |Exception in thread .{0,100})?Traceback \(most recent call last\):\s*$|^\s*(?:Original "
-    r")?Traceback \(most recent call last\):\s*$"
+    r"^(?:\s*(?:Original )?|Exception in thread .{0,100})Traceback \(most recent call last\):(?: \(RANK (\d{1,7})\))?\s*$"
 )
 _FRAME = regex(r'^( {2,6})File "(.{1,1000}?)", line (\d{1,9})(?:, in (.{1,300}))?\s*$')
 _CARETS = regex(r"^\s*[~^][~^\s]*$")
@@ -99,6 +99,7 @@ class _Open:
     chained: bool = False
     original: bool = False
     headed: bool = False
+    rank: int | None = None  # as the header names it
 
 
 @dataclass(slots=True)
@@ -136,8 +137,8 @@ class TracebackParser(LineParser):
         events = self._age()
         key = line.origin
         text = line.text
-        if _HEADER.match(text) and len(text) - len(text.lstrip()) <= 1:
-            return [*events, *self._header(key, line, text)]
+        if (header := _HEADER.match(text)) and len(text) - len(text.lstrip()) <= 1:
+            return [*events, *self._header(key, line, header)]
         if any(mark in text for mark in _CHAINED):
             if key in self._done:
                 self._done[key].linked = True
@@ -155,18 +156,21 @@ class TracebackParser(LineParser):
             return [*events, *self._bare(key, line, text)]
         return [*events, *self._inside(key, opened, line, frame)]
 
-    def _header(self, key: str, line: Line, text: str) -> list[Event]:
+    def _header(self, key: str, line: Line, header: re.Match[str]) -> list[Event]:
         opened = self._open.get(key)
         if opened is not None and not opened.frames:
             opened.woven += 1  # two writers without prefixes, line by line
             return []
         events = self._finish(key) if opened else []
         done = self._done.get(key)
-        original = text.lstrip().startswith("Original ")
+        original = line.text.lstrip().startswith("Original ")
         chained = done is not None and (done.linked or original)
         if done is not None and not chained:
             events.extend(self._emit(key))
-        self._open[key] = _Open(line, fed=self._fed, chained=chained, original=original, headed=True)
+        rank = int(header[1]) if header[1] else None
+        self._open[key] = _Open(
+            line, fed=self._fed, chained=chained, original=original, headed=True, rank=rank
+        )
         return events
 
     def _continues(self, key: str, text: str) -> bool:
@@ -290,6 +294,7 @@ class TracebackParser(LineParser):
         return [
             done.where.event(
                 RankException,
+                rank=opened.rank,
                 type=done.kind,
                 message=quote(done.message, _MESSAGE_LIMIT),
                 frames=tuple(reversed(opened.frames)),

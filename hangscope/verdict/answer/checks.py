@@ -49,6 +49,8 @@ def mismatch(case: Case) -> Observation | None:
         shows = f"DETAIL's check{at}: {ranks_phrase(few)} ran {odd}, {ranks_phrase(many)} ran {usual}{differ}"
         means = f"{ranks_phrase(few).capitalize()} {agree(few, 'is', 'are')} the minority, and the one{agree(few, '', 's')} to look at."
         text = f"the branch that makes {ranks_phrase(few)} call {odd.split(' ')[0]} there: what {agree(few, 'it does', 'they do')} and the others do not"
+        if odd.split(" ")[0] == usual.split(" ")[0]:
+            text = f"where that tensor comes from on {ranks_phrase(few)} and on one other rank: its batch, configuration or dtype"
         return Observation(
             shows, means, Collect(tuple(few), "log", text), tuple(few), True, True, tuple(told)
         )
@@ -157,9 +159,8 @@ def analyzer(case: Case) -> Observation | None:
         )
         rest = f", which {ranks_phrase(other)} scheduled" if other else ""
         own = f": {listed(dict.fromkeys(e.found))} instead of {e.wanted}" if e.found and e.wanted else ""
-        parts.append(
-            f"torch's analyzer: {ranks_phrase(named)} {what} {e.op or 'the collective'} number {e.seq}{own or rest}"
-        )
+        by, number = ("torch's analyzer: ", f" number {e.seq}") if e.seq is not None else ("", "")
+        parts.append(f"{by}{ranks_phrase(named)} {what} {e.op or 'the collective'}{number}{own or rest}")
     named = named or sorted({r for e in (counts or lost) if (r := _number(e)) is not None})
     parts += [_counted(counts, named)] if counts else []
     means = "A rank that is behind is alive but stuck before the call, or on another path."

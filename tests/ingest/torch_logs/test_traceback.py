@@ -53,6 +53,12 @@ def test_one_traceback_is_one_event(prefix: str) -> None:
     assert (event.line, event.rank) == (9, 2 if "2" in prefix and "Ray" not in prefix else None)
 
 
+def test_a_rank_in_the_header_raised_it_whoever_prints_it() -> None:
+    relayed = traceback("OSError: [Errno 28] No space left on device", prefix="[rank0]: ")
+    relayed = relayed.replace("(most recent call last):", "(most recent call last): (RANK 5)")
+    assert [(e.rank, e.type) for e in exceptions(relayed)] == [(5, "OSError")]
+
+
 def test_interleaved_ranks_are_told_apart() -> None:
     a, b = (traceback(f"KeyError: {r}", function=f"f{r}", prefix=f"[rank{r}]: ").splitlines() for r in (0, 1))
     text = "\n".join(line for pair in zip(a, b, strict=True) for line in pair)
