@@ -9,6 +9,7 @@ from hangscope.causes.case import Case, Match, answer, of_odd_line, who
 from hangscope.explain.finding import Nothing
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
+from hangscope.ingest.files.run_evidence import ELSEWHERE
 from hangscope.ingest.job_logs.activity import StoreAccess
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
@@ -183,18 +184,24 @@ def _seen_at_the_store(case: Case) -> Match | None:
     world, there = len(case.incident.ranks), [rank for rank, event in seen.items() if event.is_there]
     apart = [rank for rank in seen if rank not in there]
     absent = sorted(set(case.incident.ranks) - set(seen) - set(case.stacks))
+    apart_nodes = any(note.code == ELSEWHERE for note in case.incident.notes)
+    # a node that has all other ranks is the only one, where one rank was forgotten
+    elsewhere = (apart_nodes and (len(absent) > 1 or world < 3)) or any(
+        case.incident.ranks[rank].host for rank in absent
+    )
     theirs, other = ({seen[rank].address for rank in ranks} for ranks in (there, apart))
     shown, given = " and ".join(sorted(theirs)), " and ".join(sorted(other))
     differ = bool(theirs) and theirs.isdisjoint(other) and 2 * len(apart) <= world
     culprits = apart if 2 * len(apart) <= world else []
     if there and not apart:
+        unknown = f"whether {who(absent)} started cannot be seen here"
         culprits, why = (
-            absent,
-            f"{who(there)} {agree(there, 'is', 'are')} waiting at the store; {who(absent)} did not join",
+            [] if elsewhere else absent,
+            f"{who(there)} {agree(there, 'is', 'are')} waiting at the store; {unknown if elsewhere else f'{who(absent)} did not join'}",
         )
     elif not there:
         culprits, why = (
-            absent if absent == [0] else [],
+            absent if absent == [0] and not elsewhere else [],
             f"{who(apart)} {agree(apart, 'finds', 'find')} no store at {given}",
         )
     elif differ:

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hangscope.errors import Note
+from hangscope.ingest.files.run_evidence import ELSEWHERE
+from hangscope.live.watch.evidence import write_evidence
 from tests.conftest import analyze
 from tests.nccl_writer import Comm, NcclWriter, Proc
 from tests.text_lines import CLOSED, judged, raised, short, told
@@ -238,6 +241,20 @@ def test_live_ranks_are_judged_by_who_reaches_the_store(
     verdict = analyze(tmp_path / "job", world_size=3).verdict
     assert verdict is not None
     assert (verdict.cause, verdict.culprit_ranks, verdict.confidence) == ("init_hang", named, confidence)
+
+
+@pytest.mark.parametrize(("world", "named"), [(4, ()), (3, (2,))])
+def test_ranks_that_may_be_on_another_node_are_not_blamed(
+    tmp_path: Path, world: int, named: tuple[int, ...]
+) -> None:
+    folder = tmp_path / "job" / "capture_01"
+    folder.mkdir(parents=True)
+    for rank in range(2):
+        text = f"process {900 + rank} is starting: connected to the store at 10.0.0.7:29500\n"
+        (folder / f"start_rank_{rank}.txt").write_text(text)
+    write_evidence(tmp_path / "job", [folder], world, [Note(ELSEWHERE, "others left nothing")])
+    verdict = analyze(tmp_path / "job").verdict
+    assert verdict is not None and verdict.culprit_ranks == named
 
 
 MESH = "RuntimeError: Gloo connectFullMesh failed with [/x/pair.cc:152] timed out connecting: SO_ERROR: Connection refused, remote=[127.0.0.1]:6018$0"

@@ -278,6 +278,8 @@ def test_captures_of_a_stall_that_resolves_itself_are_kept_and_are_no_evidence_o
         ("hang", 0, False, True),  # it waits for rank 1, and spins
         ("hang", 1, False, False),
         ("hang", 5, True, False),  # of another node
+        ("hang", 6, None, False),  # never seen here
+        ("hang", 7, None, False),  # its node does not answer
     ],
 )
 def test_a_job_is_ended_only_if_its_report_says_hang_and_no_rank_computes(
@@ -288,7 +290,12 @@ def test_a_job_is_ended_only_if_its_report_says_hang_and_no_rank_computes(
     watcher = Watcher(theirs, Options(on_hang="kill", quiet=True), folder, os.getpid())
     watcher.reporting.status, watcher.reporting.culprits = status, frozenset({1})
     watcher.job.processes = [Process(7 + r, r, None, 2, ("python",)) for r in range(2)]
-    watcher.captures.work = {} if rank is None else {7 + rank: Work(0.9, moved)}
+    watcher.reporting.saw(watcher.job.processes)
+    watcher.captures.work = {} if moved is None else {7 + (rank or 0): Work(0.9, moved)}
+    if rank == 6:
+        watcher.reporting.world_size = 7
+    if rank == 7:
+        (folder.path / "nodes" / "other.9.here").touch()
     if rank == 5:
         there = Activity(2.0, {12: 2.0}, {12: 7})
         folder.capture(1).mkdir()

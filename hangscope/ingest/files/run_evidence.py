@@ -33,6 +33,7 @@ _OF_THE_WATCHER = regex(
 _CAPTURE = regex(r"(?:stall|at_end|capture_\d{2,9})/(?:stack_rank_|comm_lib_trace_rank_)")
 RESOLVED = "stalls"  # the folder in a run's of what it captured before it went on: evidence only if it is given itself
 LATER = "attempt-"  # the folders of later runs, such as those of a requeued job: each has its own report
+ELSEWHERE = "ranks_elsewhere"  # code of the note on ranks that the nodes of a run have not seen
 _MOST = 64 << 20  # bytes of the list
 _MOST_NOTES, _LONGEST = 100, 1000  # notes, and characters of one
 _OWN = frozenset(

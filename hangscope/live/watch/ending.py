@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hangscope.live.look.activity import computing_in
 from hangscope.live.look.processes import send
-from hangscope.model.rankset import ranks_phrase
+from hangscope.model.rankset import agree, ranks_phrase
 
 if TYPE_CHECKING:
     from hangscope.live.watch.watcher import Watcher
@@ -25,7 +25,7 @@ class Ending:
         self.unheard: int | None = None
 
     def of_hung_job(self) -> None:
-        """End the job, if the report says that it hangs and no rank computes; ranks that wait for others may spin."""
+        """End the job, if the report says that it hangs, all its ranks were seen and none computes; ranks that wait for others may spin."""
         reporting, link, job = self._watcher.reporting, self._watcher.link, self._watcher.job
         folder, work = self._watcher.folder, self._watcher.captures.work
         moved = computing_in(folder.capture(folder.captures()))  # also on other nodes
@@ -36,6 +36,11 @@ class Ending:
             return reporting.say(f"not ended: {ranks_phrase(ranks)} may yet make progress (computing)")
         if reporting.status != "hang":
             return reporting.say(f"not ended: the report says {reporting.status}")
+        if unseen := sorted(reporting.unseen() - moved.keys()):
+            what = f"{ranks_phrase(unseen)} {agree(unseen, 'was', 'were')} not seen here"
+            return reporting.say(f"not ended: {what}, and may be at work on another node")
+        if late := sorted(self._watcher.nodes.wait(0.0, lambda: True)):
+            return reporting.say(f"not ended: {', '.join(late)} did not answer")
         self.begun = reporting.settled = True  # what follows is our own doing
         link.send(send=signal.SIGTERM)
         self._wait(_GRACE)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hangscope.errors import Note
+from hangscope.ingest.files.run_evidence import ELSEWHERE
 from hangscope.live.folder import RunFolder, leave
 from hangscope.live.look.processes import Process
 from hangscope.live.watch.evidence import write_evidence
@@ -136,16 +137,21 @@ class Reporting:
             self.culprits = frozenset((report["verdict"] or {"culprit_ranks": ()})["culprit_ranks"])
             self.status = report["status"]
 
-    def _ranks_elsewhere(self) -> list[Note]:
-        """Return what the report says of ranks whose node does not share the folder, with how to join the nodes' evidence."""
+    def unseen(self) -> set[int]:
+        """Return the ranks of the job that no node with this folder has seen, and those that the report names without that."""
         logs = self.folder.path.glob("logs/restart_*/rank_*.*")
         left = {int(rank) for path in logs if (rank := path.stem.removeprefix("rank_")).isdecimal()}
-        elsewhere = set(range(self.world_size)) - self.here - left
+        there = {rank for ranks in self.nodes.ranks().values() for rank in ranks}
+        return ({*range(self.world_size)} | self.culprits) - self.here - left - there
+
+    def _ranks_elsewhere(self) -> list[Note]:
+        """Return what the report says of ranks whose node does not share the folder, with how to join the nodes' evidence."""
+        elsewhere = self.unseen()
         if not elsewhere or len(elsewhere) == self.world_size or self.nodes.others():
             return []
         return [
             Note(
-                "ranks_elsewhere",
+                ELSEWHERE,
                 f"{ranks_phrase(elsewhere)} of {self.world_size} left nothing on this node",
                 hint=f"on each node `hangscope pack {self.folder.path} -o NODE.hangpack`, then `hangscope analyze *.hangpack`;"
                 " next time give all nodes one --dir on a shared disk",
