@@ -188,3 +188,26 @@ def test_a_kernels_line_is_no_word_of_the_reporter(tmp_path: Path) -> None:
     line = "[ 5508.496754] watchdog: BUG: soft lockup - CPU#41 stuck for {}s! [cuda-EvtHandlr:9077]\n"
     verdict = judged(tmp_path, line.format(22) + line.format(48))
     assert "reporter" not in verdict.explanation and "9077" in verdict.explanation
+
+
+def _stack(pid: int, call: str, line: int) -> str:
+    library = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
+    return (
+        f'Process {pid}: /opt/venv/bin/python train.py\nPython v3.11.4 (/usr/bin/python3.11)\n\nThread {pid} (idle): "MainThread"\n'
+        f"    {call} ({library}:3252)\n    sync (train.py:{line})\n    <module> (train.py:92)\n"
+    )
+
+
+def test_stacks_of_several_processes_of_no_known_rank_are_compared_by_their_ids(tmp_path: Path) -> None:
+    alike = [_stack(pid, "all_reduce", 41) for pid in (70, 71, 72)]
+    odd = judged(tmp_path, "".join([*alike, _stack(73, "all_reduce", 55)]))
+    assert odd.summary.startswith(
+        "Process 73 alone is at distributed_c10d.py:3252 in all_reduce (from train.py:55"
+    )
+    assert "rocesses 70, 71 and 72 are at" in odd.explanation and odd.culprit_ranks == ()
+    two = judged(tmp_path, alike[0] + _stack(73, "barrier", 55))
+    assert (
+        "alone is" not in two.summary + two.explanation
+        and "do not tell who waits for whom" in two.explanation
+    )
+    assert "all at the same place" in judged(tmp_path, "".join(alike)).explanation

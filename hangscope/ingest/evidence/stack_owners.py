@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hangscope.errors import Note
 from hangscope.ingest.torch_logs.exception_meaning import is_library
@@ -12,6 +12,8 @@ from hangscope.model.frames import Stack
 from hangscope.model.regex import regex
 
 STANDS = ": the main thread is at "  # before the places in such a note
+APART = ": by their main threads, "  # before those of several processes with their ids
+ALONE = " alone is at "  # between the id of the one process that is elsewhere and its place
 OF_NO_RANK = "stacks_of_no_rank"  # code of the note on a file of stacks of which no rank is known
 _SHOWN = 8  # places of processes of no known rank
 #: What NCCL, HCCL, CUDA and MPI offer, and not the functions that they call in turn.
@@ -54,15 +56,46 @@ def unplaced(file: str, placed: int, missed: list[list[Thread]]) -> list[Note]:
     """Return the note on processes of no known rank, if there are any, with where they are."""
     if not missed:
         return []
-    main = [thread.stack for threads in missed for thread in _main(threads)]
-    places = list(dict.fromkeys(map(_place, main)))
-    where = f"{STANDS}{'; '.join(places[:_SHOWN])}" if places else ""
+    where = _standing(missed)
     if not placed:
-        what = f"neither its name nor its text says which rank's stacks it holds, so it was set aside{where}"
+        unnamed = ", so it was set aside" if APART not in where else ""
+        what = f"neither its name nor its text says which rank's stacks it holds{unnamed}{where}"
         hint = "name it like stack_rank_3.txt, or write `=== rank 3 ===` above the stacks of each rank"
         return [Note(OF_NO_RANK, what, file, hint=hint)]
     what = f"{len(missed)} of the {placed + len(missed)} processes in it are of no known rank, so their stacks were set aside{where}"
     return [Note("rank_unknown", what, file, hint="logs that name their process ids place them")]
+
+
+def _standing(missed: list[list[Thread]]) -> str:
+    """Return where the main threads are: of several processes the ids at each place, the one that is nowhere else like the others first."""
+    at: dict[str, list[int | None]] = defaultdict(list)
+    for threads in missed:
+        for thread in _main(threads):
+            at[_place(_to_user(thread.stack) if len(missed) > 1 else thread.stack)].append(thread.pid)
+    pids = [pid for those in at.values() for pid in those]
+    if len(pids) < 2 or None in pids or len(set(pids)) < len(pids):
+        return f"{STANDS}{'; '.join([*at][:_SHOWN])}" if at else ""
+    odd = len(at) == 2 < len(pids) and min(map(len, at.values())) == 1
+    told = [
+        f"process {ids[0]}{ALONE if odd else ' is at '}{place}"
+        if len(ids) == 1
+        else f"processes {_listed(ids)} are at {place}"
+        for place, ids in sorted(at.items(), key=lambda item: len(item[1]))
+    ]
+    return f"{APART}{'; '.join(told[:_SHOWN])}"
+
+
+def _listed(ids: Sequence[int | None]) -> str:
+    shown = [*map(str, ids[:_SHOWN]), *([f"{len(ids) - _SHOWN} more"] if len(ids) > _SHOWN else ())]
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def _to_user(stack: Stack) -> Stack:
+    """Return a stack down to the line of the user's that calls its innermost frame: what is below that, all may have in common."""
+    for depth, frame in enumerate(stack[1:], 2):
+        if frame.file.endswith(".py") and not is_library(frame.file):
+            return stack[:depth]
+    return stack
 
 
 def _main(threads: list[Thread]) -> list[Thread]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from hangscope.causes.case import Case
 from hangscope.explain.text.known_messages import listed
-from hangscope.ingest.evidence.stack_owners import OF_NO_RANK, STANDS, library_call
+from hangscope.ingest.evidence.stack_owners import ALONE, APART, OF_NO_RANK, STANDS, library_call
 from hangscope.ingest.job_logs.activity import Held
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.knowledge.callsite import user_frame
@@ -64,10 +64,15 @@ def _not_returned(call: str) -> str:
 
 def of_no_rank(case: Case) -> Observation | None:
     """Read where a process is of which nothing says which rank it is."""
-    notes = [note for note in case.incident.notes if note.code == OF_NO_RANK and STANDS in note.message]
-    if not notes or case.stacks or any(e.sides for e in case.statements.all(Excerpt)):
+    told = [note.message for note in case.incident.notes if note.code == OF_NO_RANK]
+    if case.stacks or any(e.sides for e in case.statements.all(Excerpt)):
         return None
-    place = notes[0].message.partition(STANDS)[2]
+    if several := next((text.partition(APART)[2] for text in told if APART in text), ""):
+        return _of_several(several)
+    notes = [text for text in told if STANDS in text]
+    if not notes:
+        return None
+    place = notes[0].partition(STANDS)[2]
     means = "Nothing says which rank this is, and one stack does not tell whether it waits for the others or they for it."
     if (api := _INSIDE.search(place)) is not None:
         means = f"{_not_returned(api[1])} Nothing says which rank this is, or whether the others are at the same place."
@@ -75,6 +80,21 @@ def of_no_rank(case: Case) -> Observation | None:
     return Observation(
         f"the main thread of the process that is shown is at {place}", means, Collect((), "stack", text)
     )
+
+
+def _of_several(places: str) -> Observation:
+    """Read where several processes are of which nothing says which ranks they are."""
+    odd, alone, _ = places.partition(ALONE)
+    text = "which ranks these processes are: a line like `=== rank 3 ===` above the stack of each"
+    if alone:
+        means = f"The other processes are all at one place and may wait there for {odd}, or it has gone on without them: the calls at both places tell which."
+        text = f"what keeps {odd} there: its stack a minute later with native frames (py-spy dump --native), its log, and {text}"
+    elif "; " in places:
+        means = "They are not all at the same place, and no single one of them is apart from all others: stacks alone do not tell who waits for whom."
+    else:
+        means = "They are all at the same place, so none of them holds up the others: the process that does is not shown, or the call itself does not end."
+        text = "the stacks of the processes that are not shown, at the same time (py-spy dump --native --pid PID)"
+    return Observation(places, means, Collect((), "stack", text))
 
 
 def held(case: Case) -> Observation | None:
