@@ -152,7 +152,7 @@ def _met(pair: AbortedPair) -> Evidence:
 
 def _told_by_lines(case: Case, pairs: Sequence[AbortedPair]) -> list[OutlierLine]:
     """Return the telling lines that one rank alone printed, where it is the only such rank and one of those that met."""
-    lines = [o for o in case.statements.outlier_lines if o.telling and len(o.ranks) == 1]
+    lines = [o for o in case.statements.outlier_lines if o.telling and o.how == "only" and len(o.ranks) == 1]
     met = {rank for pair in pairs for rank in pair.ranks}
     return lines if len({o.ranks for o in lines}) == 1 and met.issuperset(lines[0].ranks) else []
 
@@ -299,14 +299,23 @@ def other_roots(case: Case) -> Match | None:
         return None
     frame, root = case.frame_of(kind), "src" if kind.op in _FROM else "dst"
     unknown = "recorders do not keep the root of a collective, so it is not known whether all ranks pass the same one"
+    values = [o for o in case.statements.outlier_lines if o.how == "value" and o.telling]
+    odd = values if len({o.ranks for o in values}) == 1 else []
+    claim = f"{_everybody(case)} in the same {kind.op}{at(frame)}, which does not complete: they may disagree about `{root}`"
+    if odd:
+        claim = f"{who(odd[0].ranks)} probably passed another `{root}` to {kind.op}{at(frame)}: it printed another value than the others"
     return answer(
         "collective_mismatch",
-        (),
-        f"{_everybody(case)} in the same {kind.op}{at(frame)}, which does not complete: they may disagree about `{root}`",
+        odd[0].ranks if odd else (),
+        claim,
         f"Print `{root}` on every rank before that line: it must be the same global rank everywhere, and must not depend on values of the rank itself.",
         f"In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group.",
         strength=int({k.backend for k in case.incident.kinds} <= {"gloo", ""}),
-        evidence=[*case.statements.all(GlooTimeout)[:4], Evidence("method", unknown)],
+        evidence=[
+            *map(of_odd_line, odd[:1]),
+            *case.statements.all(GlooTimeout)[:4],
+            Evidence("method", unknown),
+        ],
         frame=frame,
         frame_rank=finding.stuck.rank,
         rivals=[("network_stall", "a stalled transport leaves the same record")],

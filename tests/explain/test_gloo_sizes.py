@@ -38,7 +38,7 @@ def test_gloo_sends_parts_of_these_sizes(
 
 def _printed(rank: int, text: str) -> Printed:
     return Printed(
-        f"{rank}.log", 1, text, rank=rank, templates=("batch #: # rows",), counts=(4,), numbers=(1,), texts=(text,), behind=(0,)
+        f"{rank}.log", 1, text, rank=rank, templates=("batch #: # rows",), counts=(4,), numbers=(1,), texts=(text,), earlier=("",), behind=(0,)
     )  # fmt: skip
 
 

@@ -62,6 +62,19 @@ def test_one_value_among_equal_ones_is_odd() -> None:
     assert odd.ranks == (2,) and odd.how == "value"
 
 
+def test_a_value_that_was_one_on_all_ranks_before_tells_where_it_differs() -> None:
+    same = ["generation 3: score 0.5, best is 1", "generation 4: score 0.6, best is 1"]
+    other = [same[0], "generation 4: score 0.6, best is 2"]
+    (odd,) = _told({rank: other if rank == 1 else same for rank in range(4)})
+    assert odd.ranks == (1,) and odd.how == "value" and odd.telling
+
+
+def test_a_value_of_each_rank_s_own_tells_nothing() -> None:
+    assert (
+        _told({rank: [f"batch 1: {4 + rank} rows", f"batch 2: {7 - rank} rows"] for rank in range(4)}) == []
+    )
+
+
 def test_a_peer_that_printed_a_line_fewer_times_stopped_earlier() -> None:
     (odd,) = _told({4: ["got 4 samples"] * 5, 5: ["got 4 samples"] * 4}, ranks=6)
     assert odd.ranks == (5,) and odd.how == "count"

@@ -57,6 +57,7 @@ class _Said:
     count: int
     behind: int
     text: str
+    earlier: str
     file: str
     line: int
 
@@ -76,11 +77,19 @@ def outlier_lines(
         ranks.add(event.rank)
         cut |= set() if event.complete else {event.rank}
         last = aftermath.get((event.rank, event.file), event.line + (1 << 40))
-        rows = zip(event.templates, event.counts, event.behind, event.texts, event.numbers, strict=True)
-        for template, count, behind, text, line in rows:
+        rows = zip(
+            event.templates,
+            event.counts,
+            event.behind,
+            event.texts,
+            event.earlier,
+            event.numbers,
+            strict=True,
+        )
+        for template, count, behind, text, earlier, line in rows:
             before = said[template].get(event.rank)
             if line < last and (before is None or before.count < count):
-                said[template][event.rank] = _Said(count, behind, text, event.file, line)
+                said[template][event.rank] = _Said(count, behind, text, earlier, event.file, line)
     for printers in (2, 1):
         _join_torn(said, printers)
     speakers = set[int]().union(*said.values())
@@ -124,7 +133,7 @@ def _odd(lines: dict[int, _Said], ranks: set[int], cut: set[int], reporters: set
         usual, times = 0, 1
     odd = tuple(rank for rank, count in counts.items() if count != usual)
     if not odd:
-        return _other_value(lines, ranks) if usual == 1 else None
+        return _other_value(lines, ranks) if usual else None
     if not usual and len(set(counts.values())) > 2:
         return None if cut else _fewer_times(lines)
     if 2 * len(odd) > len(ranks) or (usual and (times == 1 or cut)):
@@ -168,18 +177,32 @@ def _as_reporter(rank: int, text: str) -> float:
 
 
 def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None:
-    """Return the line in which a few ranks print another number than all others, of one that every rank printed once."""
-    texts = (_CLOCK.sub("", _OF_ITSELF.sub("", lines[rank].text)) for rank in sorted(ranks))
-    for column in zip(*map(_NUMBER.findall, texts), strict=False):
+    """Return the line in which a few ranks print another number than all others, of one that every rank printed equally often.
+
+    Of a line that comes again and again only a number counts that was the same on all ranks the time before: it tells.
+    """
+    last, before = (
+        [*zip(*(_numbers(getattr(lines[rank], name)) for rank in sorted(ranks)), strict=False)]
+        for name in ("text", "earlier")
+    )
+    again = any(lines[rank].earlier for rank in ranks)
+    for place, column in enumerate(last):
+        if again and (place >= len(before) or len(set(before[place])) > 1):
+            continue
         value, times = Counter(column).most_common(1)[0]
         few = tuple(rank for rank, number in zip(sorted(ranks), column, strict=True) if number != value)
         if 0 < len(few) <= max(1, _FEW * len(ranks)) and len(few) < times:
-            line, note = (
-                lines[few[0]],
-                f"{ranks_phrase(few)} printed another value here than {value}, which the others printed",
-            )
-            return OutlierLine(few, "value", line.text, line.file, line.line, TELLING / 2, note)
+            line = lines[few[0]]
+            note = f"{ranks_phrase(few)} printed another value here than {value}, which the others printed"
+            note += "; the time before, all printed the same" if again else ""
+            return OutlierLine(few, "value", line.text, line.file, line.line, TELLING / 2, note, again)
     return None
+
+
+def _numbers(text: str) -> list[str]:
+    """Return the numbers of a line, but for clocks and its own rank."""
+    found: list[str] = _NUMBER.findall(_CLOCK.sub("", _OF_ITSELF.sub("", text)))
+    return found
 
 
 def first_aftermath(events: list[Event]) -> dict[tuple[int, str], int]:

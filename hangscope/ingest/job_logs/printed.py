@@ -46,14 +46,15 @@ _NOT_ITS_OWN = regex(
 class Printed(Event, kind="printed", calm=True):
     """The templates of the lines that one writer's own program printed into one log, in the order in which each was last printed.
 
-    Parallel to `templates`: how often (`counts`), the number and the text of the last such line (`numbers`, `texts`), and how
-    many lines the writer printed after it (`behind`). `complete`: the log was kept from its first line to its last.
+    Parallel to `templates`: how often (`counts`), the number and the text of the last such line (`numbers`, `texts`), the text of
+    the one before it (`earlier`, empty where there is none), and how many lines the writer printed after it (`behind`). `complete`: the log was kept from its first line to its last.
     """
 
     templates: tuple[str, ...]
     counts: tuple[int, ...]
     numbers: tuple[int, ...]
     texts: tuple[str, ...]
+    earlier: tuple[str, ...]
     behind: tuple[int, ...]
     complete: bool = False
 
@@ -80,11 +81,16 @@ class _Writer:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.last: dict[str, tuple[int, int, Line]] = {}  # how many lines came before, number, line
+        self.earlier: dict[str, str] = {}
         self.before = 0
 
-    def add(self, template: str, count: int, before: int, line: Line) -> None:
+    def add(self, template: str, count: int, before: int, line: Line, earlier: Line | None = None) -> None:
         self.counts[template] += count
-        self.last.pop(template, None)
+        last = self.last.pop(template, None)
+        if earlier is None and last is not None:
+            earlier = last[2]
+        if earlier is not None:
+            self.earlier[template] = earlier.text
         self.last[template] = (before, line.number, line)
 
     def event(self, complete: bool) -> Printed | None:
@@ -99,6 +105,7 @@ class _Writer:
             counts=tuple(self.counts[template] for template, _ in kept),
             numbers=tuple(number for _, (_, number, _) in kept),
             texts=tuple(line.text[:_WIDTH].strip() for _, (_, _, line) in kept),
+            earlier=tuple(self.earlier.get(template, "")[:_WIDTH].strip() for template, _ in kept),
             behind=tuple(self.before - before - 1 for _, (before, _, _) in kept),
             complete=complete and len(kept) == len(told),
         )
@@ -154,6 +161,8 @@ def _of_one(writer: _Writer, number: int, data: bytes, file: str) -> None:
     lines = data.split(b"\n")
     forms = data.translate(_AS_ZERO).split(b"\n")
     counts, last = Counter(forms), dict(zip(forms, range(len(forms)), strict=True))
+    ends = set(last.values())
+    before = {form: at for at, form in enumerate(forms) if at not in ends}
     chosen = sorted(last.items(), key=lambda item: item[1])[-_FORMS:]
     found = {form: _line(lines[at], number + at, file) for form, at in chosen}
     templates = {form: template_of(by_itself(line)) for form, line in found.items()}
@@ -162,7 +171,8 @@ def _of_one(writer: _Writer, number: int, data: bytes, file: str) -> None:
     for at, form in enumerate(forms):
         if form in its_own:
             if at in places:
-                writer.add(templates[form], counts[form], writer.before, found[form])
+                earlier = _line(lines[before[form]], number + before[form], file) if form in before else None
+                writer.add(templates[form], counts[form], writer.before, found[form], earlier)
             writer.before += 1
 
 
