@@ -19,6 +19,7 @@ from hangscope.explain.text.excerpt import beyond_the_text, not_collected, witho
 from hangscope.ingest.job_logs.activity import Computing
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
+from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Absence
 from hangscope.model.rankset import agree, ranks_phrase
@@ -183,6 +184,12 @@ def died_beside(case: Case, match: Match) -> Doubts:
     died = {death.rank for death in case.statements.deaths} - set(match.culprits)
     if match.cause == "stuck_rank" and isinstance(case.finding, Absent) and died:
         yield LOW, f"{ranks_phrase(died)} died independently"
+    aborted = {e.rank for e in case.statements.all(GlooSizeMismatch) if e.rank is not None}
+    if case.from_text and isinstance(case.finding, Different) and aborted - set(match.culprits):
+        yield (
+            LOW,
+            f"{ranks_phrase(sorted(aborted))} got a message of another size, and may be what its peers wait for",
+        )
     if match.cause != "gpu_stall" or not isinstance(case.finding, Lagging):
         return
     if gone := _unseen(case, match) | died:
