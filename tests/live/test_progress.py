@@ -280,6 +280,7 @@ def test_captures_of_a_stall_that_resolves_itself_are_kept_and_are_no_evidence_o
         ("hang", 5, True, False),  # of another node
         ("hang", 6, None, False),  # never seen here
         ("hang", 7, None, False),  # its node does not answer
+        ("hang", 8, None, False),  # a launcher that has started none
     ],
 )
 def test_a_job_is_ended_only_if_its_report_says_hang_and_no_rank_computes(
@@ -292,6 +293,8 @@ def test_a_job_is_ended_only_if_its_report_says_hang_and_no_rank_computes(
     watcher.job.processes = [Process(7 + r, r, None, 2, ("python",)) for r in range(2)]
     watcher.reporting.saw(watcher.job.processes)
     watcher.captures.work = {} if moved is None else {7 + (rank or 0): Work(0.9, moved)}
+    if rank == 8:
+        watcher.reporting.here, watcher.reporting.culprits = set(), frozenset()
     if rank == 6:
         watcher.reporting.world_size = 7
     if rank == 7:

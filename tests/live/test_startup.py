@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+from hangscope.live.look.meeting import leave_meetings
 from hangscope.live.look.processes import job_of
 from hangscope.live.watch.startup import diagnosis
+from tests.conftest import analyze
 from tests.live.jobs import started
 
 RANKS = r"""
@@ -54,3 +58,29 @@ def test_a_launcher_that_waits_for_others_says_for_whom(tmp_path: Path, environm
         assert isinstance(job, subprocess.Popen) and job.stdout is not None and job.stdout.readline()
         (told,) = diagnosis(job_of([job.pid]))
         assert told == f"the launcher (process {job.pid}) has started no rank; it connects to nobody"
+
+
+def test_a_node_whose_torchrun_was_given_another_address_is_named(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    (tmp_path / "torchrun").write_text(
+        "import socket, time\nstore = socket.socket()\nstore.bind(('127.0.0.1', 0))\nstore.listen()\n"
+        "print(store.getsockname()[1], flush=True)\ntime.sleep(60)\n"
+    )
+    words = [sys.executable, "torchrun", "--nnodes=3", "--nproc_per_node", "2", "--node-rank"]
+    where = {"PET_MASTER_ADDR": "127.0.0.1"}
+    folder = tmp_path / "left" / "capture_01"
+    folder.mkdir(parents=True)
+    with started([*words, "0"], tmp_path, {**environment, **where}) as first:
+        assert first.stdout is not None
+        port = first.stdout.readline().strip()
+        (process,) = job_of([first.pid])
+        leave_meetings(folder, [replace(process, command=(*process.command, f"--master-port={port}"))])
+        away = (*words, "1", "--master-addr", "127.0.0.9", "--master-port", port)
+        leave_meetings(folder, [replace(process, pid=os.getpid(), command=away)])
+    assert len(list(folder.iterdir())) == 4
+    report = analyze(tmp_path / "left", world_size=6)
+    verdict = report.verdict
+    assert verdict is not None and (verdict.cause, verdict.culprit_ranks) == ("init_hang", (2, 3))
+    assert f"127.0.0.9:{port}" in verdict.summary and f"127.0.0.1:{port}" in verdict.summary
+    assert socket.gethostname().split(".")[0] in report.to_text()

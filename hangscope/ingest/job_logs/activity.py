@@ -8,7 +8,7 @@
 
     process 9914 is stopped
     process 9914 is computing: 98% of a processor, in Python code
-    process 9914 is starting: no answer from the store at 10.0.0.9:29500
+    process 9914 on gpu07 is starting: no answer from the store at 10.0.0.9:29500
 
     |   2  NVIDIA H100 80GB HBM3          On  |   00000000:52:00.0 Off |                    0 |
     | N/A   33C    P0             71W /  700W |   61198MiB /  81559MiB |      0%      Default |
@@ -77,7 +77,7 @@ class StoreAccess(Event, same_by=("store_host", "port", "reaches")):
 
     forms = (
         says(
-            r"^process \d{1,9} is starting: (?P<reaches>serving|connected to|no answer from|no connection to) the store at (?P<store_host>\S{1,253}):(?P<port>\d{1,5})$"
+            r"^process \d{1,9}(?: on (?P<host>[\w.-]{1,253}))? is starting: (?P<reaches>serving|connected to|no answer from|no connection to) the store at (?P<store_host>\S{1,253}):(?P<port>\d{1,5})$"
         ),
     )
 

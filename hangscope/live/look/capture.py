@@ -77,7 +77,7 @@ def capture(
     foreign = {p.rank for p in processes if p.is_rank and p.rank is not None and not p.is_ours}
     processes = [process for process in processes if process.is_ours]
     ranks = [process for process in processes if process.is_rank]
-    leave_meetings(target, ranks)
+    leave_meetings(target, processes)
     asks = number is None and (everywhere or any(p.folder == str(folder.path) for p in processes))
     if asks:
         leave(folder.trigger, f"{asked}\n".encode())

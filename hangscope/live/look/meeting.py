@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import socket
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,6 +21,7 @@ _REACHES = {
     "connecting": "no answer from the store at",
     "": "no connection to the store at",
 }
+_PORT, _MOST = 29500, 256  # torchrun's own port, and ranks of a node
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +55,48 @@ def _meeting(process: Process) -> Meeting | None:
             host, port = environment.get("MASTER_ADDR", ""), environment.get("MASTER_PORT", "")
     if process.rank is None or not host or not port.isdecimal():
         return None
-    sockets = tcp_sockets(process.pid, inodes_of(process.pid))
-    states = {each.state for each in sockets if each.port == int(port)}
-    best = next((state for state in _REACHES if state in states), "")
-    return Meeting(process.rank, process.pid, host, port, _REACHES[best])
+    return Meeting(process.rank, process.pid, host, port, _reaches(process.pid, int(port)))
 
 
-def leave_meetings(target: Path, ranks: Iterable[Process]) -> None:
-    """Write one line about each rank that is starting into a capture. Raises OSError."""
-    for meeting in meetings(ranks):
-        text = f"process {meeting.pid} is starting: {meeting}\n"
+def _reaches(pid: int, port: int) -> str:
+    states = {each.state for each in tcp_sockets(pid, inodes_of(pid)) if each.port == port}
+    return _REACHES[next((state for state in _REACHES if state in states), "")]
+
+
+def launcher_meetings(launcher: Process) -> list[Meeting]:
+    """Return where torchrun's agent on one of several nodes meets the others, for each rank that it is to start.
+
+    All nodes are taken to have as many ranks; where the nodes are numbered as they come (c10d, etcd), nothing tells the ranks.
+    """
+    node, nodes = proc.number(_told(launcher, "node-rank")), proc.number(_told(launcher, "nnodes"))
+    ranks = proc.number(_told(launcher, "nproc-per-node") or "1")
+    where = f"{_told(launcher, 'master-addr')}:{_told(launcher, 'master-port') or _PORT}"
+    host, _, port = (_told(launcher, "rdzv-endpoint") or where).rpartition(":")
+    static = _told(launcher, "rdzv-backend") in ("", "static")
+    if node is None or (nodes or 0) < 2 or not ranks or ranks > _MOST or not host or not port.isdecimal():
+        return []
+    reaches, first = _reaches(launcher.pid, int(port)), node * ranks
+    return [
+        Meeting(rank, launcher.pid, host, port, reaches) for rank in range(first, first + ranks) if static
+    ]
+
+
+def _told(launcher: Process, name: str) -> str:
+    """Return an option of torchrun, from its command line or else its environment; empty where it was not given."""
+    for at, word in enumerate(launcher.command):
+        flag, sign, value = word.partition("=")
+        if flag.startswith("--") and flag[2:].replace("_", "-") == name:
+            return value if sign else "".join(launcher.command[at + 1 : at + 2])
+    with suppress(OSError):
+        return proc.process_of(launcher.pid)[0].get(f"PET_{name.upper().replace('-', '_')}", "")
+    return ""
+
+
+def leave_meetings(target: Path, processes: Sequence[Process]) -> None:
+    """Write one line about each rank that is starting, or is yet to be started, into a capture. Raises OSError."""
+    found = meetings(process for process in processes if process.is_rank)
+    if not any(process.is_rank for process in processes):
+        found = [meeting for p in processes if p.is_launcher for meeting in launcher_meetings(p)]
+    for meeting in found:
+        text = f"process {meeting.pid} on {socket.gethostname().split('.')[0]} is starting: {meeting}\n"
         leave(target / f"start_rank_{meeting.rank}.txt", text.encode())

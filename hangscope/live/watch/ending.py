@@ -36,6 +36,8 @@ class Ending:
             return reporting.say(f"not ended: {ranks_phrase(ranks)} may yet make progress (computing)")
         if reporting.status != "hang":
             return reporting.say(f"not ended: the report says {reporting.status}")
+        if not reporting.here:
+            return reporting.say("not ended: no rank was seen here")
         if unseen := sorted(reporting.unseen() - moved.keys()):
             what = f"{ranks_phrase(unseen)} {agree(unseen, 'was', 'were')} not seen here"
             return reporting.say(f"not ended: {what}, and may be at work on another node")
