@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from hangscope.api import Report
+from hangscope.causes.mismatch import ROOTED
 from hangscope.report.html.measure import text_width
 from hangscope.report.html.page import build_page
 from hangscope.report.reasons import deciding_facts, names
@@ -115,6 +116,8 @@ def rows_differ_where_they_part(document: Document) -> Iterator[str]:
     verdict = document.verdict
     if verdict is None or verdict.cause not in DIFFERING:
         return
+    if verdict.cause == "collective_mismatch" and verdict.op in ROOTED:
+        return  # no recorder keeps the root
     named = [
         c for c in diff.classes if c.role == "culprit" and set(ranks_of(c.ranks)) & set(verdict.culprit_ranks)
     ]
