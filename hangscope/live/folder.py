@@ -26,6 +26,7 @@ from pathlib import Path
 
 from hangscope.export.output import replace_file
 from hangscope.ingest.files.run_evidence import LATER, RESOLVED
+from hangscope.live.watch.nodes import may_join
 from hangscope.model.dataclass import dataclass
 
 _MOST_ATTEMPTS = 10_000
@@ -48,11 +49,11 @@ class RunFolder:
         )
         return cls(Path.cwd() / f"hangscope-{job or os.getpid()}")
 
-    def make(self, join: bool = False) -> RunFolder:
+    def make(self) -> RunFolder:
         """Make this folder and return it, or the next `attempt-N/` in it if an earlier run has used it.
 
-        Nobody else may be able to write into it. `join` says that the run in it is still going on, on another node, and is
-        ours. Raises OSError.
+        A run of the same job that is going on there, on other nodes, is joined. Nobody else may be able to write into the
+        folder. Raises OSError.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         place = self.path
@@ -60,11 +61,11 @@ class RunFolder:
             make_private(place)
             try:
                 (place / "nodes").mkdir(0o700)
+                break
             except FileExistsError:
-                if not join:
-                    place = self.path / f"{LATER}{number}"
-                    continue
-            break
+                if may_join(place):
+                    break
+                place = self.path / f"{LATER}{number}"
         for name in ("launcher", "dumps"):
             make_private(place / name)
         return RunFolder(place)
@@ -151,9 +152,7 @@ def make_anywhere(given: str | None, problems: list[str]) -> RunFolder | None:
     """
     wanted = RunFolder.of_job(given)
     try:
-        from hangscope.live.watch.nodes import may_join
-
-        return wanted.make(join=may_join(wanted.path))
+        return wanted.make()
     except OSError as error:
         problems.append(f"{wanted.path} is not used: {error.strerror or error}")
     try:

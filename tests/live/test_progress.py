@@ -16,10 +16,10 @@ from hangscope.live.folder import RunFolder
 from hangscope.live.look.activity import Activity, Work, leave_activity
 from hangscope.live.look.processes import Process
 from hangscope.live.look.status import Status
+from hangscope.live.options import Options
 from hangscope.live.watch.evidence import write_evidence
 from hangscope.live.watch.link import Link
 from hangscope.live.watch.nodes import Nodes
-from hangscope.live.watch.options import Options
 from hangscope.live.watch.progress import SHORT, START, Look, Patience, busy, mark_of
 from hangscope.live.watch.reporting import Reporting
 from hangscope.live.watch.stalls import Stalls
@@ -201,6 +201,13 @@ def test_lines_of_a_launcher_whose_ranks_have_not_started_are_no_progress() -> N
     assert not patience.is_beyond(looks[1], mark_of(looks[0])) and mark_of(looks[1]).is_beyond(
         mark_of(looks[0])
     )
+
+
+def test_late_retries_of_a_launcher_that_has_started_nothing_are_no_progress() -> None:
+    patience = Patience(10, 60)
+    looks = [replace(look(time, launcher=time), launching=True) for time in range(61)]
+    assert [patience.frozen(each) for each in looks] == [False] * 60 + [True]
+    assert not patience.started
 
 
 def test_the_list_of_the_evidence_does_not_list_itself(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ class Job:
         self._statuses = StatusReader()
         self._searched = -_SEARCH
         self._agentless: set[int] = set()  # ranks' processes that had no agent at the last search
+        self._launching = False  # a launcher has started no process yet
         self.streams = Streams(run, reporting.printed)
         self.processes: list[Process] = []
         self.pid = 0
@@ -45,6 +46,8 @@ class Job:
             self._searched = time.monotonic()
             self.processes = job_of([self.pid])
             self._reporting.saw(self.processes)
+            launchers = [p.pid for p in self.processes if p.is_launcher]
+            self._launching = bool(launchers) and not any(map(proc.children_of, launchers))
             self._check_agents()
 
     def _check_agents(self) -> None:
@@ -78,6 +81,7 @@ class Job:
             self._nodes.works_elsewhere(),
             {p.pid: written(p.pid) for p in silent},
             bool(found) and any(p.is_rank or p.is_launcher for p in self.processes),
+            self._launching,
         )
 
     def left(self) -> list[Process]:

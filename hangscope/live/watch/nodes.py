@@ -16,6 +16,7 @@ from pathlib import Path
 
 _SAY = 5.0  # s at least between two signs of life of a node, or two signs that it is at work
 _FRESH = 15.0  # s after its last sign of life for which a node is taken for alive
+_STARTING = 3.0  # s that a run which has just made its folder gets to show its first sign of life
 _JOB = ("SLURM_JOB_ID", "SLURM_RESTART_COUNT", "SLURM_STEP_ID", "PBS_JOBID", "LSB_JOBID")
 
 
@@ -112,23 +113,31 @@ class Nodes:
 def may_join(folder: Path) -> bool:
     """Whether the run in a folder is our own job's, going on on another node.
 
-    A node of it has shown that it is alive within the last seconds, by the clock of the disk. Our own host is not in it yet, no
-    report is written, and the scheduler's numbers are the same.
+    A node of it has shown within the last seconds, by the clock of the disk, that it is alive. Our own host is not in it
+    yet, no report is written, and the scheduler's numbers are the same. A run that is only starting is given a moment to show
+    who it is.
     """
     nodes = folder / "nodes"
-    here = list(nodes.glob("*.here"))
-    if (
-        not here
-        or (folder / "report.json").exists()
-        or any(p.stem.rpartition(".")[0] == _host() for p in here)
-    ):
+    deadline = time.monotonic() + _STARTING
+    while True:
+        now, here = _clock(nodes), list(nodes.glob("*.here"))
+        if here or now - nodes.stat().st_ctime >= _FRESH or time.monotonic() >= deadline:
+            break
+        time.sleep(0.05)
+    ours = any(path.stem.rpartition(".")[0] == _host() for path in here)
+    if ours or (folder / "report.json").exists():
         return False
+    alive = [p for p in here if now - p.stat().st_mtime < _FRESH and not p.with_suffix(".done").exists()]
+    return any(path.read_text() == _job() for path in alive)
+
+
+def _clock(nodes: Path) -> float:
+    """Return the time by the clock of the disk, in seconds since the epoch."""
     probe = nodes / f".{_host()}.{os.getpid()}"
     probe.touch()
     now = probe.stat().st_mtime
     probe.unlink()
-    alive = [p for p in here if now - p.stat().st_mtime < _FRESH and not p.with_suffix(".done").exists()]
-    return any(path.read_text() == _job() for path in alive)
+    return now
 
 
 def _host() -> str:

@@ -31,7 +31,8 @@ class Look:
     """What was seen at one moment: the clock in s, the ranks of this node, bytes that the command printed, processor seconds that main threads wanted.
 
     `elsewhere` is a number that changes when another node says that its ranks are at work. `silent` has what each rank
-    without an agent has written. `distributed` says that there are ranks, or a launcher that is to start some.
+    without an agent has written. `distributed` says that there are ranks, or a launcher that is to start some; `launching`
+    that this launcher has started no process yet, so that its own lines (such as retries of a connection) are no progress.
     """
 
     time: float
@@ -41,6 +42,7 @@ class Look:
     elsewhere: int = 0
     silent: dict[int, int] = field(default_factory=dict)
     distributed: bool = True
+    launching: bool = False
 
     @property
     def activity(self) -> Activity:
@@ -68,7 +70,7 @@ def mark_of(look: Look) -> Mark:
         return Mark("output", sum(rank.printed for rank in look.ranks if not rank.by_calls))
     if look.silent:
         return Mark("written", sum(look.silent.values()))
-    return Mark("launcher", look.printed)
+    return Mark("launcher", 0 if look.launching else look.printed)
 
 
 class Patience:
