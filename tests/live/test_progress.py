@@ -203,6 +203,12 @@ def test_lines_of_a_launcher_whose_ranks_have_not_started_are_no_progress() -> N
     )
 
 
+def test_a_job_that_was_reported_during_its_start_goes_on_with_its_first_calls() -> None:
+    start, running, ended = look(1, 0, 0, printed=9, by_calls=False), look(2, 5, 5), look(3, launcher=99)
+    assert mark_of(running).is_beyond(mark_of(start))
+    assert not mark_of(ended).is_beyond(mark_of(running)), "ranks that end are no progress"
+
+
 def test_late_retries_of_a_launcher_that_has_started_nothing_are_no_progress() -> None:
     patience = Patience(10, 60)
     looks = [replace(look(time, launcher=time), launching=True) for time in range(61)]

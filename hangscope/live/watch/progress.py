@@ -50,6 +50,9 @@ class Look:
         return Activity(self.time, self.cpu, {status.pid: status.moves for status in self.ranks})
 
 
+_MEASURES = ("launcher", "written", "output", "calls")  # the later in the life of a job, the further behind
+
+
 @dataclass(frozen=True, slots=True)
 class Mark:
     """How far a job has come, by what shows it: `calls`, `output` or writes (`written`) of ranks, else the output of the `launcher`."""
@@ -58,8 +61,12 @@ class Mark:
     count: int
 
     def is_beyond(self, other: Mark) -> bool:
-        """Whether the job has come further since; ranks that end take their counts with them."""
-        return self.told_by == other.told_by and self.count > other.count
+        """Whether the job has come further since, by the same measure or by one that only running ranks give.
+
+        Ranks that end take their counts with them.
+        """
+        now, before = _MEASURES.index(self.told_by), _MEASURES.index(other.told_by)
+        return self.count > (other.count if now == before else 0) and now >= before
 
 
 def mark_of(look: Look) -> Mark:

@@ -73,13 +73,25 @@ def children_of(pid: int) -> List[int]:
 
 
 def stacks_of_children(pid: int) -> List[Tuple[int, str]]:
-    """Return the stacks of the processes below one, of those that listen for the signal."""
+    """Return the stacks of the workers below a rank, of those that listen for the signal."""
     found = []
     for child in children_of(pid):
-        text = stacks_of(child)
+        text = "" if is_rank(child) else stacks_of(child)
         if text:
             found.append((child, text))
     return found
+
+
+def is_rank(pid: int) -> bool:
+    """Return whether the agent of a process reports its progress, as those of ranks do (Lightning starts ranks below rank 0)."""
+    path = anonymous(pid, STATUS_NAME)
+    try:
+        if path:
+            with open_anonymous(path) as file:
+                return bool(file.read(1))
+    except OSError:
+        pass
+    return False
 
 
 def stacks_of(pid: int, patience: float = 0.5) -> str:
