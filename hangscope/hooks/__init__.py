@@ -6,18 +6,18 @@ from importlib.resources import files
 
 #: What each hook is for, by its name on the command line; the file is in this folder.
 HOOKS = {
-    "slurm": ("slurm.sh", "a batch script: scancel, time limit and failure leave a report"),
-    "k8s": ("k8s.yaml", "a Job: the termination message is the report"),
+    "slurm": ("slurm.sh", "a batch script that reports failures, time limits and scancel"),
+    "k8s": ("k8s.yaml", "a Job whose termination message is the report"),
     "torchrun": ("torchrun.sh", "any launcher script, on one node or several"),
     "accelerate": ("accelerate.sh", "the same for accelerate launch"),
-    "ray": ("ray.py", "Ray Train: what the workers raised, with their ranks"),
-    "lightning": ("lightning.py", "Lightning's Trainer, without another launcher"),
+    "ray": ("ray.py", "Ray Train: records the exception of each rank and writes a report"),
+    "lightning": ("lightning.py", "Lightning's Trainer, without a launcher script"),
     "debug": (
         "debug.py",
-        "torch.distributed.debug (needs requests and tabulate): a page with the diagnosis in its server",
+        "torch.distributed.debug (needs requests and tabulate): adds a page with the diagnosis",
     ),
     "agent": ("SKILL.md", "a skill for coding agents: when to use hangscope, and how to read its answers"),
-    "trainer": ("trainer.py", "Hugging Face's Trainer, without another launcher"),
+    "trainer": ("trainer.py", "Hugging Face's Trainer, without a launcher script"),
 }
 
 

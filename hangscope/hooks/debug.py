@@ -1,6 +1,6 @@
 from train import main
 
-if __name__ == "__main__":  # the server is a process of its own, which imports this file
+if __name__ == "__main__":  # the server is a separate process that imports this file
     try:  # torch's server needs requests and tabulate: pip install 'hangscope[debug]'
         from torch.distributed.debug import start_debug_server
         from torch.distributed.debug._debug_handlers import default_handlers

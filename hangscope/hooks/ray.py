@@ -1,6 +1,6 @@
 from ray.train import RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
-from train import train_function  # begins with: try: hangscope.capture.start("/shared/hang"), as below
+from train import train_function  # it starts the agent first, as shown below
 
 try:
     from hangscope.capture.ray import HangscopeCallback

@@ -1,7 +1,7 @@
 #!/bin/bash
 #SBATCH --nodes=2 --ntasks-per-node=1 --time=08:00:00
 #SBATCH --signal=B:TERM@120
-# Two minutes before the time limit the job is looked at, while all ranks live. DIR is on a disk that all nodes see.
+# Slurm sends SIGTERM two minutes before the time limit; a stalled job is captured then. DIR must be on a shared disk.
 DIR=$SLURM_SUBMIT_DIR/hangscope-$SLURM_JOB_ID
 watch=()
 hangscope --version > /dev/null 2>&1 && watch=(hangscope run --dir "$DIR" --hang-timeout 900 --)
