@@ -28,12 +28,12 @@ from hangscope.errors import HangscopeError
 
 _EXAMPLES = """\b
 Examples:
-  hangscope analyze ./dumps                        diagnose, write hangscope-report.html
-  hangscope analyze logs/ dumps/ -o hang.html      several folders, another name
-  pbpaste | hangscope analyze -                    what you copied from a terminal or a thread
-  hangscope analyze dumps.tar.gz --format json     for a script
-  hangscope explain uneven_loader                  what a cause means
-  hangscope demo                                   freeze a tiny real job and diagnose it
+  hangscope analyze ./dumps                        diagnose a job, write hangscope-report.html
+  hangscope analyze logs/ dumps/ -o hang.html      several folders, another output file
+  pbpaste | hangscope analyze -                    text copied from a terminal or a chat
+  hangscope analyze dumps.tar.gz --format json     JSON on stdout, for a script
+  hangscope explain uneven_loader                  explain a cause
+  hangscope demo                                   hang a tiny job on the CPU and diagnose it
 """
 
 
@@ -51,7 +51,7 @@ class _Group(click.Group):
         except BrokenPipeError:
             os._exit(0)
         except MemoryError:
-            fail("out of memory", "analyse fewer files, or a machine with more memory", EXIT_ERROR)
+            fail("out of memory", "analyze fewer files, or use a machine with more memory", EXIT_ERROR)
         except Exception as error:  # a bug of ours: one line for the user, the details on request
             if os.environ.get("HANGSCOPE_DEBUG"):
                 raise
@@ -66,7 +66,7 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXAMPLES)
 @click.version_option(__version__, "-V", "--version", prog_name="hangscope")
 def main() -> None:
-    """Find the rank, the call, the line and the cause behind a frozen distributed PyTorch job."""
+    """Find out which rank made a distributed PyTorch job hang, in which collective, on which line, and why."""
 
 
 for command in (

@@ -26,7 +26,7 @@ from hangscope.errors import UsageError
 
 
 @click.command(
-    short_help="Diagnose a frozen job from its dumps, logs and stacks.",
+    short_help="Diagnose a hung job from its dumps, logs and stacks.",
     epilog="""\b
 Examples:
   hangscope analyze ./dumps
@@ -49,19 +49,19 @@ Examples:
     "--max-output-bytes",
     type=click.IntRange(200),
     metavar="N",
-    help="Cut stdout after a complete line, at most N bytes (not for JSON).",
+    help="Print at most N bytes on stdout, cut after a complete line (not for JSON).",
 )
 @click.option(
     "--source",
     type=click.Path(exists=True, file_okay=False),
     metavar="DIR",
-    help="The job's source code, from which the page quotes lines; without it no source is read.",
+    help="Folder of the job's source code, for quotes on the page. Without it no source is read.",
 )
 @click.option(
     "--world-size",
     type=click.IntRange(1),
     metavar="N",
-    help="Number of ranks of the job; overrides what the inputs say.",
+    help="Number of ranks of the job. Overrides what the inputs say.",
 )
 @jobs_option
 @click.option("--exit-code", is_flag=True, help="Exit 10 for a hang, 11 for inconclusive, 0 for no hang.")
@@ -70,9 +70,9 @@ Examples:
     "--rules",
     multiple=True,
     metavar="FILE",
-    help="A site's own rules (TOML), in addition to HANGSCOPE_RULES; repeatable.",
+    help="Your own rules (TOML), in addition to HANGSCOPE_RULES. Repeatable.",
 )
-@click.option("--attempt", metavar="N|all", help="Which restart attempt to analyse (default: the last).")
+@click.option("--attempt", metavar="N|all", help="Which restart attempt to analyze (default: the last).")
 @click.option(
     "--full-table",
     is_flag=True,
@@ -87,7 +87,7 @@ Examples:
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
     show_default=True,
-    help="Colour of the text report.",
+    help="Color of the text report.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show all evidence and all warnings.")
 @quiet_option
@@ -105,12 +105,11 @@ def analyze(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Diagnose a frozen job from its dumps, logs and stacks.
+    """Diagnose a hung job from its dumps, logs and stacks.
 
     PATH is a file, a folder (searched recursively), an archive (.tar, .tar.gz, .tar.zst, .zip), an fsspec URL, or - for
-    standard input (`pbpaste | hangscope analyze -`). Flight
-    Recorder dumps, logs and stacks are recognized by their content. The text report goes to stdout, the HTML report to
-    hangscope-report.html, everything else to stderr.
+    standard input (`pbpaste | hangscope analyze -`). Files are recognized by their content. The text report goes to
+    stdout, the HTML report to hangscope-report.html, and progress and warnings go to stderr.
     """
     gc.disable()  # this process ends with its report; the collector would look through all calls again and again
     from hangscope import api, isolated

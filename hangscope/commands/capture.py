@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from hangscope.live.look.user import User
 
 
-@click.command(short_help="Take stacks and recorders of a running job.")
+@click.command(short_help="Take stacks and recorder dumps from a running job.")
 @click.argument("pids", metavar="PID...", nargs=-1, type=click.IntRange(1))
-@click.option("--job", metavar="FOLDER", help="The folder of a running `hangscope run`, on any node.")
+@click.option("--job", metavar="FOLDER", help="The folder of a job under `hangscope run`, instead of PID.")
 @click.option(
     "--dir",
     "directory",
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 )
 @quiet_option
 def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet: bool) -> None:
-    """Take the stacks and recorders of all ranks on this node, twice, without disturbing the job.
+    """Take stacks and recorder dumps from all ranks on this node, twice, without disturbing the job.
 
-    PID is a launcher or a rank; all processes below it are captured. Ranks are identified by the environment variables that their launcher set. Prints where all ranks are as one tree; run `hangscope analyze` on the folder for a verdict. Run by root,
-    it looks at the job as the job's own user.
+    PID is the process ID of a launcher or a rank; all processes below it are captured. Ranks are recognized by the
+    environment variables that their launcher set. The command prints the stacks of all ranks as one tree. Run
+    `hangscope analyze` on the folder for a verdict. As root, the command acts as the job's user.
     """
     # All imports, and py-spy, come before the change of user, who may not read this installation.
     from hangscope.ingest.stacks.dumps import read_processes  # noqa: F401

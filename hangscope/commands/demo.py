@@ -13,14 +13,14 @@ from hangscope.commands.terminal import wants_color
 from hangscope.errors import UsageError
 
 
-@click.command(short_help="Freeze a tiny real job on the CPU and diagnose it.")
+@click.command(short_help="Hang a tiny real job on the CPU and diagnose it.")
 @click.argument("scenario", required=False, default="rank_conditional")
 @report_option
-@click.option("--keep", metavar="DIR", help="Keep what the frozen job left in DIR.")
+@click.option("--keep", metavar="DIR", help="Keep the files of the job in DIR.")
 @click.option("--list", "list_only", is_flag=True, help="List the scenarios.")
 @force_option
 def demo(scenario: str, output: str, keep: str | None, list_only: bool, force: bool) -> None:
-    """Freeze a tiny real job on this machine's CPU and diagnose it (needs torch)."""
+    """Hang a tiny real job on this machine's CPU and diagnose it (needs torch)."""
     import tempfile
 
     from hangscope import api

@@ -12,15 +12,16 @@ from hangscope.commands.terminal import ProgressBar
 from hangscope.errors import HangscopeError
 
 
-@click.command(short_help="Compare two reports: is it the same bug?")
+@click.command(short_help="Compare two incidents: are they the same bug?")
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @quiet_option
 @click.pass_context
 def diff(context: click.Context, first: str, second: str, quiet: bool) -> None:
-    """Say whether two reports describe the same bug, and how they differ.
+    """Report whether two incidents have the same bug, and how they differ.
 
-    A and B are reports of hangscope (JSON or HTML), or folders and archives that are analyzed first. Exits with 0 for the same bug, 1 for a different one, 3 without usable input, 4 for an internal error.
+    A and B are reports of hangscope (JSON or HTML), or folders and archives, which are analyzed first. The exit code is
+    0 for the same bug, 1 for a different one, 3 without usable input, 4 for an internal error.
     """
     from hangscope.diff import compare, load
 

@@ -10,7 +10,7 @@ from hangscope.commands.options import paths_argument, store_option
 from hangscope.live.doctor import examine
 
 
-@click.command(short_help="List missing evidence and how to collect it.")
+@click.command(short_help="Check what data is missing and how to collect it.")
 @paths_argument
 @store_option
 def doctor(paths: tuple[str, ...], store: str | None) -> None:

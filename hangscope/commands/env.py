@@ -15,12 +15,12 @@ _POST_START = 'lifecycle: {postStart: {exec: {command: [sh, -c, "mkdir -p /job/d
 _FOLDERS = {"shell": "$DIR", "slurm": "$DIR", "k8s": "/job", "ray": "/shared/job"}
 
 
-@click.command(short_help="Print the variables to set before a job.")
-@click.option("--shell", "form", flag_value="shell", default="shell", help="export lines (the default).")
-@click.option("--slurm", "form", flag_value="slurm", help="The same, for a batch script.")
-@click.option("--k8s", "form", flag_value="k8s", help="The env of a container.")
-@click.option("--ray", "form", flag_value="ray", help="A runtime_env.")
-@click.option("--torch", "version", metavar="2.15", help="For this torch (default: the one installed here).")
+@click.command(short_help="Print the environment variables to set before a run.")
+@click.option("--shell", "form", flag_value="shell", default="shell", help="Print export lines (default).")
+@click.option("--slurm", "form", flag_value="slurm", help="Print export lines for a batch script.")
+@click.option("--k8s", "form", flag_value="k8s", help="Print the env of a container.")
+@click.option("--ray", "form", flag_value="ray", help="Print a runtime_env.")
+@click.option("--torch", "version", metavar="2.15", help="Version of torch (default: the installed one).")
 def env(form: str, version: str | None) -> None:
     """Print the environment variables that make a job easier to diagnose, with the benefit and cost of each.
 

@@ -7,10 +7,10 @@ import click
 from hangscope.errors import UsageError
 
 
-@click.command(short_help="Explain what a cause means.")
+@click.command(short_help="Explain a cause.")
 @click.argument("cause", required=False)
 def explain(cause: str | None) -> None:
-    """Print what CAUSE means, what a verdict of it establishes and what it does not, and how to fix it.
+    """Explain CAUSE: what a verdict establishes, what it does not, and how to fix it.
 
     Without CAUSE, list all causes.
     """

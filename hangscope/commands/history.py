@@ -30,22 +30,27 @@ _LABELS = {
 }
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _limit = click.option(
-    "--limit", type=click.IntRange(0), default=20, show_default=True, metavar="N", help="At most N; 0: all."
+    "--limit",
+    type=click.IntRange(0),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="List at most N; 0 lists all.",
 )
 
 
 @click.group(
-    short_help="List earlier incidents, similar ones, and hosts at fault.",
+    short_help="Query earlier incidents, similar ones, and hosts at fault.",
     epilog="""\b
 Examples:
-  hangscope analyze ./dumps --store incidents.db   remember this incident
+  hangscope analyze ./dumps --store incidents.db   store this incident
   hangscope history list --store incidents.db
   hangscope history similar report.json            with HANGSCOPE_STORE set
   hangscope history note 3f2a "fixed by restarting the data server"
 """,
 )
 def history() -> None:
-    """Query the incidents that `--store` or HANGSCOPE_STORE saved (docs/history.md)."""
+    """Query the incidents in the store (docs/history.md)."""
 
 
 @history.command("list")
@@ -54,7 +59,7 @@ def history() -> None:
 @click.option("--cause", metavar="CAUSE", help="Only incidents of this cause.")
 @_json
 def list_(store: str | None, limit: int, cause: str | None, as_json: bool) -> None:
-    """List the incidents, the latest first."""
+    """List the incidents, newest first."""
     from hangscope.history.store import open_store
 
     with open_store(_place(store), writing=False) as opened:
@@ -128,14 +133,15 @@ def similar(report: str, store: str | None, limit: int, as_json: bool) -> None:
     click.echo(seen_before(matches).text or "Not seen before.")
 
 
-@history.command(short_help="Rank hosts and GPUs by unlikely many faults.")
+@history.command(short_help="Rank hosts and GPUs that fail more often than chance.")
 @store_option
 @_limit
 @_json
 def hosts(store: str | None, limit: int, as_json: bool) -> None:
     """Rank hosts and GPUs by how unlikely it is that they were at fault so often by chance.
 
-    Counted are incidents whose cause is hardware or network and whose culprit ranks have a host.
+    A host is at fault in an incident with a hardware or network cause if it had a culprit rank or, when no rank is named,
+    an Xid in its kernel log.
     """
     from hangscope.history.hosts import ranked
     from hangscope.history.store import open_store

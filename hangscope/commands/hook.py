@@ -7,10 +7,10 @@ import click
 from hangscope import hooks
 
 
-@click.command(short_help="Print a ready file for a launcher or framework.")
+@click.command(short_help="Print a hook for a launcher or framework.")
 @click.argument("kind", type=click.Choice(list(hooks.HOOKS)), required=False)
 def hook(kind: str | None) -> None:
-    """Print the file of KIND, which docs/hooks.md shows and the tests run; without KIND, list them."""
+    """Print a hook for a launcher or framework (docs/hooks.md). Without KIND, list the hooks."""
     if kind is None:
         for name, (_, what) in hooks.HOOKS.items():
             click.echo(f"{name:11} {what}")

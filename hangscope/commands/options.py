@@ -18,25 +18,26 @@ report_option = click.option(
     help="Path of the HTML report.",
 )
 jobs_option = click.option(
-    "--jobs", type=click.IntRange(1), metavar="N", help="Reading processes (default: one per processor)."
+    "--jobs",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of reader processes (default: one per processor).",
 )
 max_bytes_option = click.option(
-    "--max-bytes", type=click.IntRange(1), metavar="N", help="Largest dump that is loaded (default: 2 GiB)."
+    "--max-bytes", type=click.IntRange(1), metavar="N", help="Largest dump to load (default: 2 GiB)."
 )
 max_unpacked_option = click.option(
     "--max-unpacked",
     type=click.IntRange(1),
     metavar="N",
-    help="Bytes that archives may unpack to (default: 64 GiB in total, each 1 GiB or 250 times its size).",
+    help="How many bytes archives may unpack to (default: 64 GiB in total; each archive 1 GiB or 250 times its size).",
 )
 store_option = click.option(
     "--store",
     metavar="PATH|URL",
-    help="Remember incidents in this SQLite file or PostgreSQL database (default: HANGSCOPE_STORE).",
+    help="Store of incidents: a SQLite file or a PostgreSQL URL (default: HANGSCOPE_STORE).",
 )
-force_option = click.option(
-    "--force", is_flag=True, help="Overwrite a file that is not a report of hangscope."
-)
+force_option = click.option("--force", is_flag=True, help="Overwrite a file that is not a hangscope report.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 
 

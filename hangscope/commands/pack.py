@@ -19,7 +19,7 @@ from hangscope.commands.terminal import ProgressBar, tell
 from hangscope.errors import UsageError
 
 
-@click.command(short_help="Reduce one node's dumps and logs to one file.")
+@click.command(short_help="Reduce one node's dumps and logs to one small file.")
 @paths_argument
 @click.option("-o", "--output", metavar="FILE", required=True, help="Path of the pack, e.g. node17.hangpack.")
 @jobs_option
@@ -30,7 +30,7 @@ from hangscope.errors import UsageError
 def pack(paths: tuple[str, ...], output: str, force: bool, quiet: bool, **options: Any) -> None:
     """Reduce dumps and logs to one small file that can be analyzed in their place.
 
-    For jobs whose dumps are on each node's local disk: pack on every node, copy the packs to one place, and analyze them together.
+    Use it if the dumps are on each node's local disk: pack on every node, copy the packs to one folder, and analyze that.
     """
     from hangscope.export import pack as packing
     from hangscope.ingest.files.archives import is_named_so

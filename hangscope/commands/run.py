@@ -27,19 +27,19 @@ _START = 900.0  # s
     "--init-timeout",
     type=click.FloatRange(1.0),
     metavar="S",
-    help=f"Capture it when it has made no first progress S seconds after the start (default: {_START:g}).",
+    help=f"Capture the job when no rank has made progress S seconds after the start (default: {_START:g}).",
 )
 @click.option(
     "--on-hang",
     type=click.Choice(["report", "kill", "continue"]),
     default="report",
     show_default=True,
-    help="Then: report and leave the job alone, terminate it, or keep watching.",
+    help="After a capture: write a report and leave the job alone, terminate it, or keep watching.",
 )
 @click.option(
     "--summary",
     metavar="FILE",
-    help="Also write the report's first 4 KB as Markdown, e.g. a termination message.",
+    help="Also write the first 4 KB of the Markdown report to FILE, e.g. a termination message.",
 )
 @store_option
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr except the command's own output.")
@@ -56,9 +56,9 @@ def run(
 ) -> None:
     """Run COMMAND, and write a report when it fails, is terminated or stalls.
 
-    The command keeps this terminal, stdin, stdout and stderr, and receives every signal; the exit code is the command's. It keeps
-    running whatever happens to the watcher. The ranks get the recorder's environment variables (never one that you have set) and
-    a small agent. All files are written to hangscope-<job>/. On several nodes, use the same --dir on a shared disk.
+    The command keeps the terminal, stdin, stdout and stderr, and receives every signal. The exit code is the command's.
+    If hangscope fails, the command keeps running. The ranks get a small agent and the recorder's environment variables,
+    except those that you have set. On several nodes, use the same --dir on a shared disk.
     """
     if on_hang != "report" and hang_timeout is None and init_timeout is None:
         raise UsageError(

@@ -10,7 +10,7 @@ from hangscope.commands.exports.reading import print_text, read, reading_options
 
 
 @click.command(
-    short_help="Print what is needed to check the verdict, in one reading.",
+    short_help="Print what is needed to check the verdict.",
     epilog="""\b
 Examples:
   hangscope brief ./dumps ./logs > brief.md
@@ -25,11 +25,11 @@ Examples:
     default=16_000,
     show_default=True,
     metavar="N",
-    help="At most N bytes; every section keeps its first lines.",
+    help="Print at most N bytes; every section keeps its first lines.",
 )
 def brief(paths: tuple[str, ...], limit: int, quiet: bool, **options: Any) -> None:
-    """Print a brief for an expert or a coding agent: the verdict, the evidence for and against it, the ranks side by side.
+    """Print what a person or a coding agent needs to check the verdict.
 
-    Every statement names the file and line that support it. The most decisive facts come first.
+    The most decisive facts come first, and the evidence names its source files.
     """
     print_text(read(paths, quiet, options).to_brief(limit))

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 _OPTIONS = (
     paths_argument,
-    click.option("--world-size", type=click.IntRange(1), metavar="N", help="Number of ranks of the job."),
+    click.option(
+        "--world-size",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Number of ranks of the job. Overrides what the inputs say.",
+    ),
     click.option("--attempt", metavar="N|all", help="Which restart attempt to analyze (default: the last)."),
     jobs_option,
     max_unpacked_option,

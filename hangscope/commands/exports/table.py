@@ -25,14 +25,17 @@ Examples:
 @reading_options
 @max_bytes_option
 @click.option(
-    "-o", "--output", metavar="FILE", help="A .csv, .jsonl, .parquet or .txt file (default: text on stdout)."
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write a .csv, .jsonl, .parquet or .txt file (default: text on stdout).",
 )
 @click.option("--rank", metavar="3,8-15", help="Only these global ranks.")
 @click.option(
     "--group",
     multiple=True,
     metavar="NAME",
-    help="Only this group, by name, description or role; repeatable.",
+    help="Only this group, by name, description or role. Repeatable.",
 )
 @click.option("--seq", metavar="40:60", help="Only these sequence numbers, both ends included.")
 @click.option("--pending", is_flag=True, help="Only collectives that are not known to be complete.")
@@ -41,7 +44,7 @@ Examples:
     is_flag=True,
     help="Only the 8 collectives before and after the first pending one of each stalled group.",
 )
-@click.option("--force", is_flag=True, help="Overwrite a file that is not a table of hangscope.")
+@click.option("--force", is_flag=True, help="Overwrite a file that is not a hangscope table.")
 def table(
     paths: tuple[str, ...],
     output: str | None,
@@ -54,7 +57,7 @@ def table(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Write one row per rank, group and collective: the table of the library (docs/table.md has its columns).
+    """Write one row per rank, group and collective (docs/table.md describes the columns).
 
     The file's extension chooses the format; Parquet needs pip install 'hangscope[parquet]'.
     """

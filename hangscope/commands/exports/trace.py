@@ -22,13 +22,13 @@ Examples:
 )
 @reading_options
 @max_bytes_option
-@click.option("-o", "--output", metavar="FILE", required=True, help="Where the trace goes, e.g. trace.json.")
+@click.option("-o", "--output", metavar="FILE", required=True, help="Path of the trace, e.g. trace.json.")
 @click.option("--all-ranks", is_flag=True, help="One process per rank, even above 64 ranks.")
-@click.option("--force", is_flag=True, help="Overwrite a file that is not a trace of hangscope.")
+@click.option("--force", is_flag=True, help="Overwrite a file that is not a hangscope trace.")
 def trace(
     paths: tuple[str, ...], output: str, all_ranks: bool, force: bool, quiet: bool, **options: Any
 ) -> None:
-    """Write a trace: a process per rank, a track per group, a slice per collective, arrows to the root cause.
+    """Write a trace with a process per rank, a track per group, a slice per collective, and arrows to the root cause.
 
     Above 64 ranks, ranks of equal behaviour share a process.
     """
