@@ -21,7 +21,7 @@ def diff(context: click.Context, first: str, second: str, quiet: bool) -> None:
     """Report whether two incidents have the same bug, and how they differ.
 
     A and B are reports of hangscope (JSON or HTML), or folders and archives, which are analyzed first. The exit code is
-    0 for the same bug, 1 for a different one, 3 without usable input, 4 for an internal error.
+    0 for the same bug, 1 for a different one, 2 for wrong usage, 3 without usable input, 4 for an internal error.
     """
     from hangscope.diff import compare, load
 

@@ -8,7 +8,7 @@ from hangscope import hooks
 
 
 @click.command(short_help="Print a hook for a launcher or framework.")
-@click.argument("kind", type=click.Choice(list(hooks.HOOKS)), required=False)
+@click.argument("kind", type=click.Choice(list(hooks.HOOKS)), required=False, metavar="[KIND]")
 def hook(kind: str | None) -> None:
     """Print a hook for a launcher or framework (docs/hooks.md). Without KIND, list the hooks."""
     if kind is None:

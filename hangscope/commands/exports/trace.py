@@ -30,7 +30,7 @@ def trace(
 ) -> None:
     """Write a trace with a process per rank, a track per group, a slice per collective, and arrows to the root cause.
 
-    Above 64 ranks, ranks of equal behaviour share a process.
+    Above 64 ranks, ranks that behave alike share a process.
     """
     from hangscope.export.trace import is_trace, write_trace
 
