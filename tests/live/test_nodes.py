@@ -89,7 +89,7 @@ def test_a_node_that_waits_for_long_work_on_another_is_not_frozen(
 ) -> None:
     left = tmp_path / "left"
     ends = run_on_two_nodes(tmp_path, environment, (left, left), "long_work", ("evaluate", "16"))
-    assert [(code, "looking at the job" in text) for code, text in ends] == [(0, False)] * 2, ends
+    assert [(code, "capturing the job" in text) for code, text in ends] == [(0, False)] * 2, ends
 
 
 def test_nodes_without_a_shared_disk_say_what_is_missing_and_how_to_join_it(

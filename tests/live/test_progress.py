@@ -137,12 +137,12 @@ def test_what_the_watcher_prints_is_no_output_of_the_job(
     reporting.say("before the start")
     streams = Streams(os.getpid(), reporting.printed)
     os.write(2, b"step 1\n")
-    reporting.say("looking at the job")
+    reporting.say("capturing the job")
     os.write(2, b"step 2\n")
     streams.keep(tmp_path, "node")
     assert streams.bytes == len("step 1\nstep 2\n")
     assert (tmp_path / "node.err").read_text() == "step 1\nstep 2\n"
-    assert "looking at the job" in capfd.readouterr().err
+    assert "capturing the job" in capfd.readouterr().err
 
 
 def test_one_node_reports_and_waits_for_the_others(tmp_path: Path) -> None:
@@ -259,9 +259,7 @@ def test_a_stall_that_resolves_itself_leaves_a_record(tmp_path: Path) -> None:
     stalls.look(at(100, 4, *work), 44, report=False)
     stalls.look(at(101, 2, *work[:2]), 0, report=False)  # a rank has ended
     (line,) = (tmp_path / "stalls.txt").read_text().splitlines()
-    told = (
-        "no progress for 49 s, then it went on: rank 1 at data.py:4 in load; ranks 0,2 at train.py:9 in step"
-    )
+    told = "no progress for 49 s, then progress again: rank 1 at data.py:4 in load; ranks 0,2 at train.py:9 in step"
     assert line.endswith(told)
 
 

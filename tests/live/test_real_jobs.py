@@ -107,7 +107,7 @@ def test_long_work_of_a_rank_is_no_freeze(tmp_path: Path, environment: dict[str,
         hangscope(*words, *torchrun("long_work", 2), kind, "16"),
         cwd=tmp_path, env=job("long_work", tmp_path, environment), capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
-    assert (done.returncode, "looking at the job" in done.stderr) == (0, False), done.stderr
+    assert (done.returncode, "capturing the job" in done.stderr) == (0, False), done.stderr
 
 
 @real

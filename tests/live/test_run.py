@@ -201,11 +201,7 @@ def test_a_pause_that_was_reported_is_not_the_last_word(
     done = call(words, tmp_path, environment)
     assert done.returncode == end
     said = done.stderr.decode()
-    assert (
-        said.index("looking at the job")
-        < said.index("Wrote ")
-        < said.index("it goes on; what the report tells")
-    )
+    assert said.index("capturing the job") < said.index("Wrote ") < said.index("the job makes progress again")
     if end:
         told = json.loads((tmp_path / "left" / "report.json").read_text())["verdict"]
         assert (told["cause"], told["culprit_ranks"]) == ("crashed_rank", [1])
@@ -251,7 +247,7 @@ def test_the_second_signal_does_not_wait(tmp_path: Path, environment: dict[str, 
         until(lambda: (tmp_path / "left/logs/restart_0/rank_1.out").exists())
         time.sleep(STALLED)
         process.send_signal(signal.SIGTERM)
-        assert process.stderr is not None and "looking at it first" in process.stderr.readline()
+        assert process.stderr is not None and "capturing it first" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)
         assert process.wait(8) == -signal.SIGTERM
     assert not left_in(tmp_path)
@@ -349,7 +345,7 @@ def test_ranks_without_the_agent_are_watched_and_named(tmp_path: Path, environme
     done = call(["--hang-timeout", "8", "--", sys.executable, "launch.py", "2"], tmp_path, environment)
     said = done.stderr.decode()
     assert done.returncode == 0 and "hangscope: no agent in ranks 0-1 (python -I" in said
-    assert "looking at the job" in said, "within its first half minute"
+    assert "capturing the job" in said, "within its first half minute"
     warnings = json.loads((tmp_path / "left" / "report.json").read_text())["warnings"]
     assert any("no agent in ranks 0-1" in warning["message"] for warning in warnings)
 
@@ -368,6 +364,6 @@ def test_a_job_that_does_not_start_is_diagnosed(tmp_path: Path, environment: dic
     words = ["--init-timeout", "4", "--", sys.executable, "launch.py", "2"]
     done = call(words, tmp_path, environment, **settings)
     said = done.stderr.decode()
-    assert done.returncode == 0 and "no first progress" in said and "it went on" not in said
+    assert done.returncode == 0 and "no first progress" in said and "made progress meanwhile" not in said
     assert "hangscope: ranks 0-1 of 3 started on this node; rank 2 did not start here" in said
     assert "hangscope: ranks 0-1: no connection to the store at 127.0.0.1:1" in said

@@ -33,16 +33,16 @@ class Ending:
             if process.rank is not None and process.pid in work:
                 moved[process.rank] = work[process.pid].moved is not False
         if ranks := sorted(rank for rank in moved if moved[rank] or rank in reporting.culprits):
-            return reporting.say(f"not ended: {ranks_phrase(ranks)} may yet make progress (computing)")
+            return reporting.say(f"not terminated: {ranks_phrase(ranks)} may yet make progress (computing)")
         if reporting.status != "hang":
-            return reporting.say(f"not ended: the report says {reporting.status}")
+            return reporting.say(f"not terminated: the report says {reporting.status}")
         if not reporting.here:
-            return reporting.say("not ended: no rank was seen here")
+            return reporting.say("not terminated: no rank was seen here")
         if unseen := sorted(reporting.unseen() - moved.keys()):
             what = f"{ranks_phrase(unseen)} {agree(unseen, 'was', 'were')} not seen here"
-            return reporting.say(f"not ended: {what}, and may be at work on another node")
+            return reporting.say(f"not terminated: {what}, and may be at work on another node")
         if late := sorted(self._watcher.nodes.wait(0.0, lambda: True)):
-            return reporting.say(f"not ended: {', '.join(late)} did not answer")
+            return reporting.say(f"not terminated: {', '.join(late)} did not answer")
         self.begun = reporting.settled = True  # what follows is our own doing
         link.send(send=signal.SIGTERM)
         self._wait(_GRACE)
@@ -57,20 +57,25 @@ class Ending:
         while not self._watcher.is_over and time.monotonic() < deadline:
             self._watcher.hear()
 
+    def pass_on(self) -> None:
+        """Send a signal that killed the launcher to the ranks that it left: a shell, for instance, cannot have passed it on."""
+        if self.unheard is not None and self._watcher.ended == -self.unheard:
+            for process in self._watcher.job.left():
+                send(process, self.unheard)
+            self.unheard = None
+
     def of_ranks_left(self) -> None:
         """Wait until the ranks have ended whose launcher was ended first, as long as they need: they may be saving.
 
-        The scheduler decides how long that is, or the user, with a second signal. A launcher that a signal killed, such as a
-        shell, cannot have passed it on; then the ranks get it from here.
+        The scheduler decides how long that is, or the user, with a second signal.
         """
         job, link = self._watcher.job, self._watcher.link
-        left = job.left()
-        if self.unheard is not None and self._watcher.ended == -self.unheard:
-            for process in left:
-                send(process, self.unheard)
-        if left:
+        self.pass_on()
+        if left := job.left():
             ranks = ranks_phrase(sorted({p.rank for p in left if p.rank is not None}))
-            self._watcher.reporting.say(f"the launcher has ended; waiting for {ranks} (again: at once)")
+            self._watcher.reporting.say(
+                f"the launcher has ended; waiting for {ranks} (send the signal again to stop waiting)"
+            )
         while job.left() and not self._watcher.is_hurried():
             link.send(wait=10)
             time.sleep(0.2)

@@ -126,7 +126,7 @@ class Reporting:
         self.settled = report.status == "hang" and bool(self.culprits)
         self.say(f"Wrote {self.folder.report}")
         for text in self.missing:
-            self.say(f"not to be had: {text}")
+            self.say(f"not available: {text}")
         if late:
             self.say(f"without {', '.join(sorted(late))}, which did not answer in {wait:g} s")
 

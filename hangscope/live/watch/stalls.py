@@ -64,5 +64,5 @@ class Stalls:
         )
         with suppress(OSError), open(self._folder.path / "stalls.txt", "a") as file:
             file.write(
-                f"{time.strftime('%F %T')} no progress for {seconds:.0f} s, then it went on: {where or 'no stacks'}{captured}\n"
+                f"{time.strftime('%F %T')} no progress for {seconds:.0f} s, then progress again: {where or 'no stacks'}{captured}\n"
             )

@@ -199,7 +199,7 @@ class Supervisor:
     def _wait_for_report(self) -> None:
         """Wait for as long as the watcher needs: it says for how long, again and again. A second signal ends the wait."""
         self._link.send(ended=self._ended)
-        self._wait_until = time.monotonic() + _AFTER_END
+        self._wait_until = max(self._wait_until, time.monotonic() + _AFTER_END)
         while not (self._settled or self._link.closed):
             left = self._wait_until - time.monotonic()
             if left <= 0:

@@ -32,6 +32,7 @@ from hangscope.live.watch.supervisor import ANNOUNCING, ENDING, PASSED_ON
 
 _LOOK = 0.5  # s between two looks at the job
 _ANALYSIS_BEFORE_END = 15.0  # s for it while a scheduler waits for the end: Slurm and Kubernetes give 30
+_TO_END = 2.0  # s that a command gets to end by a signal before the report is made
 _ANNOUNCED = 10.0  # s without progress after which an announced end is a reason to capture the job
 _OTHER_NODES = 20.0  # s for what other nodes still write
 _ANALYSIS = 120.0  # s
@@ -142,13 +143,23 @@ class Watcher:
 
     def _end_by(self, name: str) -> None:
         """Keep the evidence of a stalled job that somebody ends, let it end, and report it meanwhile."""
-        self.reporting.say(f"{name}: the job is stalled, looking at it first (again: at once)")
+        self.reporting.say(
+            f"{name}: the job is stalled, capturing it first (send the signal again to skip that)"
+        )
         self.link.send(looking=True)
         still = self._capture_twice()
         self.link.send(go=True)
         self._note(hangscope=f"{name}: the job was {_WAS[still]}")
+        self._hear_of_the_end()
         if still and not self.hurried:
             self._report(_ANALYSIS_BEFORE_END, wait=0.0, ended=True)
+
+    def _hear_of_the_end(self) -> None:
+        """Give the command a moment to end by a signal, so that ranks which it leaves get theirs before the report is made."""
+        deadline = time.monotonic() + _TO_END
+        while not self.is_over and time.monotonic() < deadline:
+            self.hear(0.1)
+        self.ending.pass_on()
 
     def _capture_twice(self) -> bool:
         return self.captures.twice(lambda: self.ended is not None, self.ending.begun)
@@ -180,7 +191,7 @@ class Watcher:
         went_on = self.reported is not None and self.patience.is_beyond(look, self.reported)
         if went_on and not self.ending.begun:
             self.reported, self.reporting.settled = None, False
-            self.reporting.say("it goes on; what the report tells of was a pause")
+            self.reporting.say("the job makes progress again: the reported stall was a pause")
         if frozen and self.reported is None:
             self._freeze()
 
@@ -203,9 +214,9 @@ class Watcher:
             if started
             else f"no first progress {self.patience.starting_for(now):.0f} s after the start"
         )
-        self.reporting.say(f"{since}, looking at the job")
+        self.reporting.say(f"{since}, capturing the job")
         if not self._capture_twice() or self.ended is not None:
-            self.reporting.say("it went on")
+            self.reporting.say("the job made progress meanwhile: no report")
             return False
         self.reported = mark_of(self.job.look())
         if not started:
@@ -224,7 +235,11 @@ class Watcher:
             self.ending.of_ranks_left()
         self._note(ended=time.time(), exit=code)
         self._keep_streams()
-        if code != 0 and not self.reporting.settled:
+        if code != 0 and self.hurried:
+            self.reporting.say(
+                f"no report after a second signal; `hangscope analyze {self.folder.path}` makes it"
+            )
+        elif code != 0 and not self.reporting.settled:
             if self.nodes.others():  # their ranks may still wait for ours
                 self.link.send(wait=30)
                 self.captures.of_other_nodes()
