@@ -122,23 +122,21 @@ def analyzer(incident: Incident, statements: Statements) -> Report | None:
     if report is None:
         return None
     waiting = tuple(r for r in report.expected if r not in report.named)
+    call, kinds = _call(report, report.wanted), dict[int, CallKind]()
     sides: dict[str, list[int]] = defaultdict(list)
     for n, rank in enumerate(report.named):
         found = report.found[n] if n < len(report.found) else ""
         absent = "did not join" if report.what == "absent" else "differed"
         sides[f"called it with {found}" if found else absent].append(rank)
-    if waiting:
-        sides[f"called it with {report.wanted}" if report.wanted else "scheduled it"] = [*waiting]
-    call = _call(report, report.wanted)
+        if found or report.own_op:
+            kinds[rank] = CallKind(report.own_op) if report.own_op else _call(report, found)
+    for rank in waiting:
+        kinds[rank] = call
+        sides[f"called it with {report.wanted}" if report.wanted else "scheduled it"].append(rank)
     finding: Finding
     if report.what == "absent":
         finding = Absent(report.named, StuckCall(None, report.seq, None, call), waiting=waiting)
     else:
-        found = zip(report.named, report.found, strict=False)
-        calls = {rank: _call(report, text) for rank, text in found if text}
-        if report.own_op:
-            calls = dict.fromkeys(report.named, CallKind(report.own_op))
-        kinds = dict.fromkeys(waiting, call) | calls
         alike: dict[CallKind | None, list[int]] = defaultdict(list)
         for rank in (*waiting, *report.named):
             alike[kinds.get(rank)].append(rank)
