@@ -88,7 +88,7 @@ def _observation(case: Case, row: LineKind, events: Sequence[Event]) -> Observat
     if named:
         blanks["named"] = ranks_phrase(named)
     wanted = filled(row.collect, blanks)
-    suspects = tuple(rank for rank in named if rank not in {e.rank for e in events})
+    suspects = tuple(rank for rank in named if rank not in {e.rank for e in events}) or named
     retrying = any(isinstance(e, NcclWarn) and e.retrying for e in events)
     return Observation(
         f"{filled(row.says, blanks)}: {quoted(events)}",
