@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from hangscope.causes.case import Case
@@ -13,10 +12,10 @@ from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.group_size import others_of, world_size
 from hangscope.ingest.job_logs.launchers.starts import Announced
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.model.conclusion import Collect
 from hangscope.model.events import Event
-from hangscope.model.incident import Incident, group_label
+from hangscope.model.incident import Incident
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict.answer.observation import Observation, who
 
@@ -62,7 +61,7 @@ def compared(
     parts = [f"{who(ranks, 'other ranks')} {text}" for text, ranks in ordered]
     more = f"; {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
     collect = Collect(named, what, wanted.format(who=who(named, "these ranks")))
-    shows = f"{head}: {'; '.join(parts[:_SHOWN])}{more}"
+    shows = f"{head}{': ' if head else ''}{'; '.join(parts[:_SHOWN])}{more}"
     return Observation(shows, collect, named, True, outlier or bool(suspects), tuple(events))
 
 
@@ -73,44 +72,6 @@ def reported(case: Case) -> Iterator[Observation]:
         if report is not None:
             named = report.named or (() if isinstance(report.finding, Stalled) else None)
             yield compared(report.by, report.sides, wanted, report.events, what="stack", suspects=named)
-
-
-def counters(case: Case) -> Observation | None:
-    """Read the counters of the group of which ranks print the most different ones; no more than a timeout where they agree."""
-    groups: dict[tuple[str, str], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    lowest: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
-    events: list[WatchdogStatus | DumpSignal] = [
-        *case.statements.all(WatchdogStatus),
-        *case.statements.all(DumpSignal),
-    ]
-    for e in events:
-        own, key = e.rank if e.rank is not None else e.group_rank, _group(e)
-        if (
-            e.last_enqueued is not None
-            and e.last_completed is not None
-            and own is not None
-            and own not in lowest[key]
-        ):
-            lowest[key][own] = e.last_enqueued
-            groups[key][f"enqueued {e.last_enqueued} and completed {max(e.last_completed, 0)}"].append(own)
-    if not groups:
-        return None
-    key = max(groups, key=lambda key: (len({*lowest[key].values()}), len(lowest[key])))
-    enqueued = lowest[key]
-    if len({*enqueued.values()}) == 1 and case.statements.all(WatchdogTimeout, DumpSignal):
-        return None
-    few = sorted(rank for rank, number in enqueued.items() if number == min(enqueued.values()))
-    behind = few if 2 * len(few) <= len(enqueued) else []
-    name = f" in group {group_label(*key)}" if key[0] else ""
-    wanted = "a stack of {who} (py-spy dump) and the log at that moment, and the same status line of all other ranks of that group"
-    of_group = [e for e in events if _group(e) == key]
-    return compared(
-        f"by their own counters{name}", groups[key], wanted, of_group, what="stack", suspects=behind
-    )
-
-
-def _group(event: WatchdogStatus | DumpSignal) -> tuple[str, str]:
-    return (event.group_name or "", event.group_desc or "")
 
 
 def announced(case: Case) -> Observation | None:

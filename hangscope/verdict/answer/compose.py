@@ -36,8 +36,6 @@ READERS: tuple[Reader, ...] = (
     places.stacks,
     places.sides,
 )
-#: What is read after the reports of several ranks.
-WAITS: tuple[Reader, ...] = (comparisons.counters, waits.timeouts)
 #: What counts where none of these shows anything.
 LATER: tuple[Reader, ...] = (
     places.of_no_rank,
@@ -62,7 +60,7 @@ def observations(case: Case) -> list[Observation]:
         *(s for s in printed if s.blamed),
         *_read(case, READERS),
         *comparisons.reported(case),
-        *_read(case, WAITS),
+        *_read(case, (waits.timeouts,)),
         *(s for s in printed if not s.blamed),
         *_read(case, (comparisons.announced,)),
     ]

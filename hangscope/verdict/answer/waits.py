@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import others_of, size_by_elements, world_size
@@ -117,7 +118,8 @@ def timeouts(case: Case) -> Observation | None:
     wait, size = found[0], found[0].size(world_size(case.statements))
     complete = size is not None and len(wait.ranks) == size
     missing = others_of(size, wait.ranks) if wait.default and not wait.repeats else ()
-    shows = f"{who(wait.ranks)} timed out after {wait.span()} in {wait.call()}{_status(case, wait)}"
+    shows = f"{who(wait.ranks)} timed out after {wait.span()} in {wait.call()}"
+    shows += f"; Ray repeated the line {wait.repeats} times across the cluster" if wait.repeats else ""
     shows += _membership(wait, size, missing)
     others = sorted(case.statements.ranks(Printed) - set(wait.ranks))
     printed = [(rank, e.texts[-1]) for rank in others for e in case.statements.of(rank, Printed)[-1:]]
@@ -134,17 +136,6 @@ def timeouts(case: Case) -> Observation | None:
     return Observation(shows, Collect(missing, "log", text), missing, True, False, wait.events)
 
 
-def _status(case: Case, wait: Wait) -> str:
-    """Return how far a waiting rank's own counters are, where they are printed, and how often Ray left the line out."""
-    repeats = f"; Ray repeated the line {wait.repeats} times across the cluster" if wait.repeats else ""
-    e = next((e for e in case.statements.all(WatchdogStatus) if e.seq == wait.events[0].seq), None)
-    if e is None:
-        return repeats
-    started = f", started {e.last_started}" if e.last_started is not None and e.last_started >= 0 else ""
-    done = f"completed {max(e.last_completed, 0)}"
-    return f"; {who([e.rank] if e.rank is not None else [], 'it')} had enqueued {e.last_enqueued}{started} and {done}{repeats}"
-
-
 def _membership(wait: Wait, size: int | None, missing: Sequence[int]) -> str:
     """Return how many members the group has, and which of them the text does not show."""
     they = agree(wait.ranks or (0,), "it was", "they were")
@@ -159,23 +150,14 @@ def _membership(wait: Wait, size: int | None, missing: Sequence[int]) -> str:
 
 
 def _several(found: Sequence[Wait]) -> Observation:
-    """Read timeouts in several collectives: of one collective with different sizes, of one group, or of several."""
-    first = found[0].events[0]
-    sizes = {f"with {w.events[0].numel_in} elements": w.ranks for w in found}
-    events = [e for w in found for e in w.events]
-    if len({(w.events[0].op, w.events[0].seq, w.group) for w in found}) == 1 and len(sizes) == len(found):
-        seq = f" seq {first.seq}" if first.seq is not None else ""
-        text = "what {who} printed last, and where that tensor comes from on it and on one other rank (a last or shorter batch, a branch)"
-        return compared(f"{first.op}{seq} timed out with different sizes", sizes, text, events)
-    shown = "; ".join(f"{who(w.ranks)} timed out after {w.span()} in {w.call()}" for w in found[:3])
-    more = f"; {len(found) - 3} more such waits" if len(found) > 3 else ""
-    ranks = tuple(sorted({r for w in found for r in w.ranks}))
-    apart = len({w.group for w in found}) == 1 and set(found[0].ranks).isdisjoint(
-        *(w.ranks for w in found[1:])
-    )
+    """Read timeouts in several collectives, or in one with different sizes."""
+    sides = {f"timed out after {w.span()} in {w.call()}": w.ranks for w in found}
+    groups, ranks = {w.group for w in found}, [r for w in found for r in w.ranks]
+    apart = len(groups) == 1 and len(ranks) == len(set(ranks)) <= _FEW
     text = "the earliest timeout of every rank, with its group: which rank waits for which, back to the first one without a timeout"
     if apart:
-        text = f"which code {ranks_phrase(ranks)} run there; a rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL stops at the first collective that differs"
-    more += "; the lines do not name the group" if ("", "") in {w.group for w in found} else ""
-    suspects = ranks if apart and len(ranks) <= _FEW else ()
-    return Observation(f"{shown}{more}", Collect(ranks, "log", text), suspects, True, False, tuple(events))
+        text = "which code {who} run there; a rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL stops at the first collective that differs"
+    events = [e for w in found for e in w.events]
+    seen = compared("", sides, text, events, suspects=None if apart else ())
+    unnamed = "; the lines do not name the group" if ("", "") in groups else ""
+    return replace(seen, shows=f"{seen.shows}{unnamed}", blamed=False)
