@@ -79,20 +79,19 @@ def desync(incident: Incident, statements: Statements) -> Report | None:
     events = statements.all(Desync)
     sides: dict[str, set[int]] = defaultdict(set)
     absent, joined, assumed = set[int](), set[int](), False
-    seqs: list[tuple[bool, int]] = []
-    said: list[tuple[str, set[int], int | None, tuple[int, ...]]]
     started: dict[str, tuple[int, ...]] = {}
     for event in events:
-        said = [("never joined a collective", absent, None, event.never_joined)]
-        said += [(f"did not join #{n}", absent, n, ranks) for n, ranks in sorted(event.not_joined.items())]
-        for n, ranks in sorted(event.joined_not_finished.items()):
-            said.append((f"joined #{n} and did not finish it", joined, n, ranks))
-        for text, side, number, ranks in said:
+        missed = [(f"did not join #{n}", absent, ranks) for n, ranks in sorted(event.not_joined.items())]
+        inside = sorted(event.joined_not_finished.items())
+        for text, side, ranks in (
+            ("never joined a collective", absent, event.never_joined),
+            *missed,
+            *((f"joined #{n} and did not finish it", joined, ranks) for n, ranks in inside),
+        ):
             found, guessed = statements.group_ranks.resolve(event, ranks)
             sides[text].update(found)
             side.update(found)
             assumed = assumed or guessed
-            seqs += [(side is joined, number)] if found and number is not None else []
         for op, ranks in event.started.items():
             started[op] = statements.group_ranks.resolve(event, ranks)[0]
             sides[f"started {op}"].update(started[op])
@@ -105,8 +104,9 @@ def desync(incident: Incident, statements: Statements) -> Report | None:
         finding = different(events[0].seq, [*started.values()], kinds, statements)
     else:
         of = Absent if absent else Stalled
-        seq = next((n for of_joined, n in sorted(seqs, key=lambda s: s[0])), None)
-        stuck = StuckCall(None, seq, None, CallKind(call, "nccl") if call else None)
+        numbers = [n for e in events for n in (e.not_joined if absent else e.joined_not_finished)]
+        kind = CallKind(call, "nccl") if call else None
+        stuck = StuckCall(None, min(numbers, default=None), None, kind)
         finding = of(tuple(sorted(absent)), stuck, waiting=tuple(sorted(joined - absent)), assumed=assumed)
     shown = {text: sorted(ranks) for text, ranks in sides.items() if ranks}
     by = f"the desync report{f' on {call}' if call else ''}"
