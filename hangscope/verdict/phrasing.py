@@ -45,7 +45,13 @@ _WORDS = regex(r"\w[\w.:]{2,80}\w")
 _NO_CAUSE, _QUOTED = "the logs do not show the cause", "; the summary quotes the most relevant line"
 _FEW = 16  # suspects that a title lists
 _QUOTING = regex(r" is '[^']{24,}")
-_ASKS, _IF = regex(r"(?:whether|how|what|which|why|where) "), regex(r"only if ([^:]+): (.+)")
+_IF = regex(r"only if ([^:]+): (.+)")
+#: With which verb a step begins, by what is wanted.
+_VERBS = (
+    (regex(r"(?:on every node )?(?:whether|how|what|which|why|where) "), "Find out"),
+    (regex(r"a (?:rerun|run|start) |the same run "), "Try"),
+    (regex(r"(?:kubectl|df|ldd|dmesg|cat|\w{1,6}-smi|ray status|nvidia-bug-report\.sh)\b"), "Run"),
+)
 _NOUN = regex(r"(?<![A-Z])[A-Z]{1,40}_[A-Z_]{1,80}\b")  # a variable that is set
 _ENDING = regex(r"(?:(?: (?:in|at|of|on|to|from|and|or|the|a|an|with|for|by))?[ ,;:(-]{0,8}){1,4}$")
 _PREFIX = regex(r"^(?:\[[^\]]{1,90}\]:?\s*)+")
@@ -106,7 +112,8 @@ def imperative(wanted: str) -> str:
         return wanted
     if only := _IF.match(wanted):
         return f"If {only[1]}, collect {only[2]}"
-    return f"{'Find out' if _ASKS.match(wanted) else 'Collect'} {wanted}"
+    verb = next((verb for pattern, verb in _VERBS if pattern.match(wanted)), "Collect")
+    return f"{verb} {wanted}"
 
 
 def explanation(verdict: Verdict, claim: str, blocked: Blocked) -> str:

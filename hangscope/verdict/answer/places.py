@@ -74,7 +74,7 @@ def sides(case: Case) -> Observation | None:
     if many.row:
         text = f"a stack of {_labels(few)} at that moment, with clocks, temperature and power of its GPU (nvidia-smi -q -d PERFORMANCE)"
     elif not outlier:
-        text = "the code before both places: which branch, request or batch one of them has and the other does not"
+        text = "which branch, request or batch one of them has and the other does not: the code before both places"
     suspects = few.ranks if outlier else ()
     return Observation(shows, Collect(few.ranks, "stack", text), suspects, False, outlier, (excerpt,))
 
