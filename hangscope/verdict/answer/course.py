@@ -101,7 +101,7 @@ def moving(case: Case) -> Observation | None:
         return None
     shows = f"the steps continue to the end of the text ({text.moves})"
     if text.pace:
-        shows += f", {text.pace}: the job is slow, it is not stuck"
+        shows += f", {text.pace}: the job is slow, not hung"
         wanted = "the time of each phase (data, forward, backward) on every rank, with the clocks and throttle reasons of the GPUs (nvidia-smi -q -d PERFORMANCE), memory and disk while it is slow"
         return Observation(shows, Collect((), "log", wanted), events=(text,))
     wanted = f"how long nothing was printed after that line; if minutes, {_STACKS}"
