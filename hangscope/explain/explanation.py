@@ -37,7 +37,7 @@ from hangscope.explain.generate.pair_faults import unequal_pair
 from hangscope.explain.predict import Replay
 from hangscope.explain.statements.bounds import behind
 from hangscope.explain.suspects import suspects, the_only_suspect
-from hangscope.explain.text.hypotheses import told
+from hangscope.explain.text.hypotheses import findings
 from hangscope.explain.tie_breaker import decided
 from hangscope.model import incident
 
@@ -133,7 +133,7 @@ def _by_text(aligned: Aligned) -> list[Weighed]:
     """Return what text tells, held against the calls that are open."""
     replay = Replay(aligned.graph)
     weighed = []
-    for finding, source in told(aligned.incident, aligned.stated):
+    for finding, source in findings(aligned.incident, aligned.stated):
         if source is Source.REPORT and isinstance(finding, Absent):
             finding = _in_its_own_call(aligned, finding)
         culprits = frozenset(finding.culprits)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from hangscope.explain.finding import Different, Finding, OwnCall, Unpaired
 from hangscope.explain.statements.statements import Statements
-from hangscope.explain.text.sides import stood
+from hangscope.explain.text.partitions import last_call
 
 
 def decided(finding: Finding, statements: Statements) -> Finding:
@@ -28,7 +28,7 @@ def decided(finding: Finding, statements: Statements) -> Finding:
     if len(culprits) != 1 or not {*finding.waiting, *finding.reached}.issuperset(culprits):
         return finding
     rank, waiting = culprits[0], tuple(r for r in finding.waiting if r not in culprits)
-    own, stuck = OwnCall(stood(rank, statements).kind), finding.stuck
+    own, stuck = OwnCall(last_call(rank, statements).kind), finding.stuck
     if view is not None and seq is not None and finding.stuck.pair is None:
         own = OwnCall(view.kind_of(rank, seq), seq)
         others = [r for r in waiting if r in view.members and view.kind_of(r, seq) != own.kind]
@@ -36,7 +36,7 @@ def decided(finding: Finding, statements: Statements) -> Finding:
     elif view is None:
         places = {r: statements.whereabouts[r].stack for r in (*waiting, rank) if r in statements.whereabouts}
         others = [r for r in waiting if r in places and places[r] != places.get(rank)]
-        stuck = stood(others[0], statements) if others else stuck
+        stuck = last_call(others[0], statements) if others else stuck
     reached = finding.reached - set(culprits)
     return replace(
         finding, culprits=culprits, waiting=waiting, reached=reached, own=own, stuck=stuck, tie=False

@@ -41,11 +41,17 @@ _ACTS = {
 }
 _PLACED = regex(r"(?:\(| at )[^()\s]+:\d+")
 _OPENED, _CLOSED = regex(r"(?:^|[\s(])'"), regex(r"(?<=\S)'(?!\w)")
-_WORDS = regex(r"[\w.:]{4,}")
+_WORDS = regex(r"\w[\w.:]{2,80}\w")
 _NO_CAUSE, _QUOTED = "the logs do not show the cause", "; the summary quotes the most relevant line"
 _FEW = 16  # suspects that a title lists
 _QUOTING = regex(r" is '[^']{24,}")
-_ASKS, _IF = regex(r"(?:whether|how|what|which|why|where) "), regex(r"only if ([^:]+): (.+)")
+_IF = regex(r"only if ([^:]+): (.+)")
+#: With which verb a step begins, by what is wanted.
+_VERBS = (
+    (regex(r"(?:on every node )?(?:whether|how|what|which|why|where) "), "Find out"),
+    (regex(r"a (?:rerun|run|start) |the same run "), "Try"),
+    (regex(r"(?:kubectl|df|ldd|dmesg|cat|\w{1,6}-smi|ray status|nvidia-bug-report\.sh)\b"), "Run"),
+)
 _NOUN = regex(r"(?<![A-Z])[A-Z]{1,40}_[A-Z_]{1,80}\b")  # a variable that is set
 _ENDING = regex(r"(?:(?: (?:in|at|of|on|to|from|and|or|the|a|an|with|for|by))?[ ,;:(-]{0,8}){1,4}$")
 _PREFIX = regex(r"^(?:\[[^\]]{1,90}\]:?\s*)+")
@@ -106,23 +112,29 @@ def imperative(wanted: str) -> str:
         return wanted
     if only := _IF.match(wanted):
         return f"If {only[1]}, collect {only[2]}"
-    return f"{'Find out' if _ASKS.match(wanted) else 'Collect'} {wanted}"
+    verb = next((verb for pattern, verb in _VERBS if pattern.match(wanted)), "Collect")
+    return f"{verb} {wanted}"
 
 
 def explanation(verdict: Verdict, claim: str, blocked: Blocked) -> str:
     """Return what the evidence shows, what that means and what to do next, in at most 900 characters."""
     shown = (verdict.evidence[i] for i in verdict.deciding[:2])
     steps = [*(item.text for item in verdict.collect[:1] if verdict.confidence == "low"), *verdict.advice[:1]]
-    known = set(_WORDS.findall(" ".join((claim, blocked.phrase(), *steps[:1])).lower()))
-    facts = [cited(fact) for fact in shown if _adds(fact.text, known)]
+    known = words(" ".join((claim, blocked.phrase(), *steps[:1])))
+    facts = [cited(fact) for fact in shown if adds(without_prefix(fact.text), known)]
     start = fitting([claim, blocked.phrase()], EXPLANATION // 2)
     return fitting(map(as_sentence, (start, *facts, *suspects(verdict), *steps[:1])), EXPLANATION, " ")
 
 
-def _adds(text: str, known: set[str]) -> bool:
+def words(text: str) -> set[str]:
+    """Return the words of a text by which it is compared with others."""
+    return set(_WORDS.findall(text.lower()))
+
+
+def adds(text: str, known: set[str]) -> bool:
     """Return whether at least half of the words of a text are new."""
-    words = set(_WORDS.findall(_PREFIX.sub("", text).lower()))
-    return 2 * len(words - known) >= max(1, len(words))
+    own = words(text)
+    return 2 * len(own - known) >= max(1, len(own))
 
 
 def suspects(verdict: Verdict) -> list[str]:
@@ -135,10 +147,24 @@ def suspects(verdict: Verdict) -> list[str]:
     return [f"The root cause is among {ranks_phrase(verdict.suspect_ranks)}"]
 
 
+def without_prefix(line: str) -> str:
+    """Return a line without the parts in brackets that begin it."""
+    return _PREFIX.sub("", line) or line
+
+
+def short(text: str, limit: int = 170) -> str:
+    """Return a text on one line, without the middle of one that is too long."""
+    text = " ".join(text.split())
+    if len(text) <= limit:
+        return text
+    head, tail = text[: limit // 2].rsplit(" ", 1)[0], text[-limit // 2 :].partition(" ")[2]
+    return f"{head} … {tail}" if tail else text[: limit - 1] + "…"
+
+
 def cited(fact: Evidence) -> str:
     """Return a fact as short as an explanation quotes it, on one line; a line of a file with who printed it."""
     line = " ".join(fact.text.split())
-    line = _PREFIX.sub("", line) if fact.quoted else line
+    line = without_prefix(line) if fact.quoted else line
     line = line if len(line) <= _SHOWN else line[: _SHOWN - 1].rsplit(" ", 1)[0] + "…"
     whose = f"rank {fact.rank}" if fact.rank is not None else "the log"
     return f'{whose} reports: "{line}"' if fact.quoted else line

@@ -37,6 +37,8 @@ def test_a_title_that_would_quote_half_a_line_says_that_no_cause_is_shown(tmp_pa
         ("whether rank 2 is alive", "Find out whether rank 2 is alive"),
         ("only if it still runs: its stack", "If it still runs, collect its stack"),
         ("NCCL_DEBUG=INFO of every rank", "Collect NCCL_DEBUG=INFO of every rank"),
+        ("a run with USE_LIBUV=0", "Try a run with USE_LIBUV=0"),
+        ("kubectl describe pod web-0", "Run kubectl describe pod web-0"),
         ("Take a stack of rank 2", "Take a stack of rank 2"),
     ],
 )

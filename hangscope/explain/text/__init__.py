@@ -1,1 +1,1 @@
-"""What text alone shows of a root, where no statement of a dump or a watchdog line does."""
+"""The root causes that text alone shows, where no statement of a dump or a watchdog line does."""

@@ -1,8 +1,8 @@
-"""Who is blocked by itself: where no other rank stands while all others wait for their devices, by a debugger, or in its own watchdog.
+"""Who is blocked alone: elsewhere while all other ranks wait for their devices, or held up by a debugger, a signal or the kernel, or in its own watchdog.
 
-Hosts of an NCCL job wait for their devices outside of any collective, at one line: that of the first result that they need.
-Whether it is such a wait torch's `synchronize` says itself; of another line it must be known that the job has stopped, or that
-all stood at the same lines when they were looked at before.
+The CPU threads of an NCCL job wait for their devices outside of any collective, at one line: that of the first result that they need.
+torch's `synchronize` shows such a wait by itself; of another line it must be known that the job has stopped, or that all ranks
+were at the same lines in an earlier capture.
 """
 
 from __future__ import annotations
@@ -32,29 +32,25 @@ def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
 
     Where nothing says that they wait, its stack must be in a library's code: it may compute, or wait for its own device.
     """
-    stood = {r: w.stack for r, w in statements.whereabouts.items() if w.kind == "stack" and w.stack}
-    complete = len(stood) >= _LEAST and stood.keys() == incident.ranks.keys()
-    if len(stood) < _FEWEST or statements.inside:
+    at = {r: w.stack for r, w in statements.whereabouts.items() if w.kind == "stack"}
+    complete = len(at) >= _LEAST and at.keys() == incident.ranks.keys()
+    if len(at) < _FEWEST or statements.inside:
         return None
-    ((place, times),) = Counter(stack[0] for stack in stood.values()).most_common(1)
-    odd, end = tuple(r for r, stack in stood.items() if not _waits_for_its_device(stack)), statements.external
-    waits = len(odd) == 1
-    if not complete and not waits:
-        return None
+    ((place, times),) = Counter(stack[0] for stack in at.values()).most_common(1)
+    outliers, end = [r for r, stack in at.items() if not _waits_for_its_device(stack)], statements.external
+    waits = len(outliers) == 1
+    if not waits and complete and times == len(at) - 1 and _of_the_program(place):
+        outliers = [rank for rank, stack in at.items() if stack[0] != place]
     stopped = bool(statements.all(*PROOFS)) or (
         end is not None and stood_still(incident, statements, end) is True
     )
-    if not waits and times == len(stood) - 1 and _of_the_program(place):
-        odd = tuple(rank for rank, stack in stood.items() if stack[0] != place)
     still = all(record.unchanged_stacks for record in incident.ranks.values())
-    if len(odd) != 1 or not (waits or stopped or still):
+    if len(outliers) != 1 or not (waits or stopped or still):
         return None
-    own = stood[odd[0]]
-    if user_frame(own) is None:
-        return None
-    if _of_the_program(own[0]) and not (waits and is_user(own[0])):
+    own = at[outliers[0]]
+    if user_frame(own) is None or (_of_the_program(own[0]) and not (waits and is_user(own[0]))):
         return None  # it waits for its device at another line, or computes
-    return Absent(odd, guess=not stopped or not complete)
+    return Absent((outliers[0],), guess=not stopped or not complete)
 
 
 def _waits_for_its_device(stack: Stack) -> bool:
@@ -72,30 +68,29 @@ def _of_the_program(frame: Frame) -> bool:
     return is_user(frame) or "torch/" in frame.file.replace("\\", "/")
 
 
-def heart_stopped(incident: Incident, statements: Statements) -> Absent | None:
-    """Name the one rank whose own watchdog stood still before any other rank's call timed out: a thread of it blocks it.
+def watchdog_blocked(incident: Incident, statements: Statements) -> Absent | None:
+    """Name the one rank whose own watchdog was stuck before any other rank's collective timed out: a thread of it blocks it.
 
-    A watchdog that stands still later may have been stopped by the abort of a call that had timed out. Where no call timed out,
-    the launcher tells that this rank alone failed: its monitor ended it before its peers' time was up.
+    A watchdog that is stuck later may have been stopped by the abort of a collective that had timed out. Where none timed out,
+    the launcher must report that this rank alone failed.
     """
-    still = statements.by_rank(HeartbeatTimeout, lambda e: e.what == "watchdog_stuck")
+    stuck = statements.by_rank(HeartbeatTimeout, lambda e: e.what == "watchdog_stuck")
     timeouts, waiting = statements.all(WatchdogTimeout), statements.ranks(WatchdogTimeout)
-    ended = {e.rank for e in statements.all(Exit) if e.code != 0}
-    if len(still) != 1 or waiting & still.keys() or not (waiting or (not timeouts and ended == still.keys())):
+    failed = {e.rank for e in statements.all(Exit) if e.code != 0}
+    if len(stuck) != 1 or waiting & stuck.keys() or not (waiting or failed == stuck.keys()):
         return None
-    ((rank, event),) = still.items()
+    ((rank, event),) = stuck.items()
     if event.in_the_year is None or any((e.in_the_year or 0.0) <= event.in_the_year for e in timeouts):
         return None
-    told = (*statements.of(rank, HeartbeatTimeout)[:2], *timeouts[:1])
-    return Absent((rank,), waiting=tuple(sorted(waiting)), events=told)
+    return Absent((rank,), waiting=tuple(sorted(waiting)), events=(event, *timeouts[:1]))
 
 
 def held_up(incident: Incident, statements: Statements) -> Absent | None:
-    """Name the one rank that a debugger or the kernel holds up; a debugger whose rank no line tells holds the one that others wait for."""
+    """Name the one rank that a debugger, a signal or the kernel holds up; without a number in the line, the one that others wait for."""
     held, waited = statements.all(Held), statements.ranks(*PROOFS)
-    told, left = statements.ranks(Held), incident.ranks.keys() - waited
-    if held and not told and waited and len(left) == 1 and {e.by for e in held} == {"debugger"}:
-        told = frozenset(left)
-    if len(told) != 1 or told & waited:
+    named, left = statements.ranks(Held), incident.ranks.keys() - waited
+    if held and not named and waited and {e.by for e in held} == {"debugger"}:
+        named = frozenset(left)
+    if len(named) != 1 or named & waited:
         return None
-    return Absent(tuple(told), waiting=tuple(sorted(waited)), events=tuple(held[:2]))
+    return Absent(tuple(named), waiting=tuple(sorted(waited)), events=tuple(held[:2]))

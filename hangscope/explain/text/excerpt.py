@@ -1,7 +1,7 @@
 """What may be concluded from a rank's absence in the text: nothing, where only a part of the text was collected.
 
-One rank's log of 256 proves nothing about the other 255, and half of the logs nothing about the other half: they lie on
-another node. Silence speaks where one rank alone is missing among all the others.
+One rank's log of 256 proves nothing about the other 255, and half of the logs prove nothing about the other half, which are on
+another node. Silence is evidence only if one rank alone is missing among all the others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from hangscope.explain.statements.statements import Statements
 from hangscope.model.incident import Incident
 
-_SEEN_BESIDE_ONE = 3  # so many ranks must have been seen before the only one that was not is suspected
+_LEAST_SEEN = 3  # ranks, before the only one that was not seen is suspected
 
 
 def traced(incident: Incident, statements: Statements) -> frozenset[int]:
@@ -20,7 +20,7 @@ def traced(incident: Incident, statements: Statements) -> frozenset[int]:
 
 
 def beyond_the_text(incident: Incident, statements: Statements) -> frozenset[int]:
-    """Return the ranks that may not be suspected for their silence: nothing shows that their lines should be here."""
+    """Return the ranks whose silence is no evidence: nothing shows that their lines should be in the text."""
     return _unseen(incident, traced(incident, statements))
 
 
@@ -29,13 +29,13 @@ def _left_something(incident: Incident) -> frozenset[int]:
 
 
 def _unseen(incident: Incident, seen: frozenset[int]) -> frozenset[int]:
-    """Return the ranks that were not seen, but for one alone beside several that were."""
+    """Return the ranks that were not seen, or none where one alone was not seen and several were."""
     unseen = frozenset(incident.ranks) - seen
-    return frozenset() if len(unseen) == 1 and len(seen) >= _SEEN_BESIDE_ONE else unseen
+    return frozenset() if len(unseen) == 1 and len(seen) >= _LEAST_SEEN else unseen
 
 
 def without_a_log(incident: Incident, statements: Statements) -> frozenset[int]:
-    """Return the ranks whose log is not here although others' own logs are: that they printed nothing is not known."""
+    """Return the ranks whose log is missing although other ranks have a log of their own: they may have printed anything."""
     logs = {
         rank: {file for file in record.files if file not in (record.dump_file, record.stack_file)}
         for rank, record in incident.ranks.items()
@@ -47,9 +47,9 @@ def without_a_log(incident: Incident, statements: Statements) -> frozenset[int]:
 
 
 def not_collected(incident: Incident, statements: Statements) -> frozenset[int]:
-    """Return the ranks whose missing dump proves nothing, because nothing else of them is here either.
+    """Return the ranks whose missing dump proves nothing, because nothing else of them was collected either.
 
-    What a launcher says of a rank's end is no trace of its own.
+    A launcher's line about a rank's end is not counted as the rank's own.
     """
     heard = {
         rank
@@ -59,7 +59,7 @@ def not_collected(incident: Incident, statements: Statements) -> frozenset[int]:
     nothing = _unseen(incident, _left_something(incident) | heard)
     if not nothing or any(record.dump_file for record in incident.ranks.values()):
         return nothing
-    # Of a paste that lacks ranks, the lines of those that it has need not all be here.
+    # A paste that lacks ranks may also lack lines of the ranks that it has.
     owners = Counter(file for record in incident.ranks.values() for file in set(record.files))
     return frozenset(
         rank

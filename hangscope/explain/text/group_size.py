@@ -1,6 +1,8 @@
-"""How many ranks take part, by what the text states: the sizes of a collective, arguments, announcements. The highest rank seen states nothing."""
+"""How many ranks take part, as the text states it: by the sizes of a collective, arguments, announcements. The highest rank seen states nothing."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.job_logs.excerpt import Excerpt
@@ -11,15 +13,25 @@ from hangscope.ingest.torch_logs.debug_pages import NoAnswer
 from hangscope.ingest.torch_logs.store import StoreTimeout
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 
+_MOST_LISTED = 64  # ranks
+
 
 def world_size(statements: Statements) -> int | None:
     """Return how many ranks the text states for the whole job; None where it states none."""
-    told: list[int | None] = [n for e in statements.all(Excerpt) for n in e.sizes[-1:]]
-    told += [e.world_size for e in statements.all(Announced)]
-    told += [e.expected for e in statements.all(StoreTimeout)]
-    told += [e.world_size for e in statements.all(StoreBarrier)]
-    told += [e.world for e in statements.all(NoAnswer)]
-    return max(filter(None, told), default=None)
+    sizes: list[int | None] = [n for e in statements.all(Excerpt) for n in e.sizes[-1:]]
+    sizes += [e.world_size for e in statements.all(Announced)]
+    sizes += [e.expected for e in statements.all(StoreTimeout)]
+    sizes += [e.world_size for e in statements.all(StoreBarrier)]
+    sizes += [e.world for e in statements.all(NoAnswer)]
+    return max(filter(None, sizes), default=None)
+
+
+def others_of(size: int | None, seen: Iterable[int]) -> tuple[int, ...]:
+    """Return the ranks of a job of known size that were not seen; none where it is unknown or too large to list."""
+    known = set(seen)
+    if size is None or not known or max(known) >= size or size - len(known) > _MOST_LISTED:
+        return ()
+    return tuple(sorted(set(range(size)) - known))
 
 
 def size_by_elements(event: WatchdogTimeout) -> int | None:
@@ -34,11 +46,11 @@ def size_by_elements(event: WatchdogTimeout) -> int | None:
 
 
 def all_timed_out(statements: Statements) -> bool:
-    """Return whether as many ranks timed out in one collective as it has by a statement of its size."""
+    """Return whether all ranks of a collective of stated size timed out in it."""
     world = world_size(statements)
-    told: dict[tuple[str, int | None], set[int | None]] = {}
+    ranks: dict[tuple[str, int | None], set[int | None]] = {}
     sizes: dict[tuple[str, int | None], int | None] = {}
     for e in statements.all(WatchdogTimeout):
-        told.setdefault((e.op, e.seq), set()).add(e.rank if e.rank is not None else e.group_rank)
+        ranks.setdefault((e.op, e.seq), set()).add(e.rank if e.rank is not None else e.group_rank)
         sizes[(e.op, e.seq)] = size_by_elements(e) or world
-    return any(len(ranks - {None}) == sizes[call] for call, ranks in told.items())
+    return any(len(those - {None}) == sizes[call] for call, those in ranks.items())

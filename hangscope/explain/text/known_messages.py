@@ -1,4 +1,4 @@
-"""Known messages in sentences: each entry's blanks filled with what its lines say, of all ranks together."""
+"""Sentences with placeholders, filled with what the lines of all ranks say."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BLANK = regex(r"\{(\w{1,40})\}")
 
 
 def blanks_of(events: Sequence[Message]) -> Mapping[str, str]:
-    """Return what fills each blank: the different values of all lines; `who` are their writers."""
+    """Return what fills each placeholder: the different values of all lines; `who` are the ranks that printed them."""
     values: dict[str, list[str]] = defaultdict(list)
     for event in events:
         for name, text in event.values:
@@ -31,7 +31,7 @@ def blanks_of(events: Sequence[Message]) -> Mapping[str, str]:
 
 
 def filled(text: str, blanks: Mapping[str, str]) -> str:
-    """Return a sentence with its blanks filled; a part in brackets is left out where one of its blanks has no value."""
+    """Return a sentence with its placeholders filled; a part in brackets is left out where one of its placeholders has no value."""
 
     def part(inner: str) -> str:
         return inner if all(name in blanks for name in _BLANK.findall(inner)) else ""

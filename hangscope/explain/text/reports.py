@@ -1,155 +1,252 @@
-"""What reports say of all ranks at once: a monitored barrier, NCCL's desync report, torch's own analyzer, Horovod."""
+"""What checks and monitors report of several ranks at once: the desync report, torch's analyzer of dumps, NCCL's RAS, Horovod, a monitored barrier."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hangscope.explain.finding import (
-    Absent,
-    Candidate,
-    Extra,
-    Finding,
-    OwnCall,
-    Stalled,
-    StuckCall,
-)
+from hangscope.explain.finding import Absent, Candidate, Extra, Finding, OwnCall, Stalled, StuckCall, Unseen
 from hangscope.explain.statements.statements import Statements
-from hangscope.explain.text.fingerprints import absent_of
-from hangscope.explain.text.sides import stood, two_sides
+from hangscope.explain.text.group_size import others_of, world_size
+from hangscope.explain.text.partitions import different, last_call
 from hangscope.ingest.job_logs.launchers.horovod import HorovodStall
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.desync import Desync
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier, MonitoredBarrierWitness
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
 from hangscope.model.incident import CallKind, Incident
 from hangscope.model.regex import regex
 
-Ranks = tuple[int, ...]
 _SIZES = regex(r"\[([\d, ]{0,200})\]")
 _DIGITS = regex(r"\d{1,18}")
 _TYPES = regex(r"'(\w{1,40})'")
 
 
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One report: who makes it, and which ranks (global) it says what of. `named` are those that it says are missing or differ.
+
+    `finding` is the root that it shows, None where it shows none.
+    """
+
+    by: str
+    sides: Mapping[str, Sequence[int]]
+    named: Sequence[int]
+    events: Sequence[Event]
+    finding: Finding | None = None
+
+
 def barrier(incident: Incident, statements: Statements) -> Finding | None:
-    """Name those that a monitored barrier missed: the absent, or those who are in another call."""
-    told = _not_answered([(e.rank, *absent_of(e, statements)) for e in statements.all(MonitoredBarrier)])
-    votes = Counter(absent for absent, _ in told if absent)
+    """Return the ranks that did not reach a monitored barrier, or the few that issued it in addition."""
+    said = [
+        (e.rank, *statements.group_ranks.resolve(e, e.absent))
+        for e in statements.all(MonitoredBarrier)
+        if e.absent
+    ]
+    votes = Counter(
+        absent
+        for rank, absent, _ in said  # two ranks that report each other and as many absent both reached a barrier
+        if not any(
+            rank in theirs and len(theirs) == len(absent) for other, theirs, _ in said if other in absent
+        )
+    )
     most = max(((len(absent), times) for absent, times in votes.items()), default=None)
     missed = [absent for absent, times in votes.items() if (len(absent), times) == most]
     if len(missed) != 1:
-        return None  # no report, or as many words against one as against another
-    assumed, absent = any(guessed for absent, guessed in told if absent), missed[0]
+        return None  # no report, or a tie
+    absent, assumed = missed[0], any(assumed for _, _, assumed in said)
     others = tuple(r for r in sorted(incident.ranks) if r not in absent)
-    stuck = stood(others[0], statements) if others else StuckCall()
-    events = tuple(statements.all(MonitoredBarrier, MonitoredBarrierWitness)[:3])
+    stuck = last_call(others[0], statements) if others else StuckCall()
+    lines = tuple(statements.all(MonitoredBarrier, MonitoredBarrierWitness)[:3])
     if len(absent) > len(others):
-        # The rank that makes an extra call reports the innocent majority absent.
+        # The rank that issues an extra collective reports the majority absent.
         why = "they are the majority: the few blocked ranks issued an extra collective"
         aside = (Candidate(absent, Absent.name, why),)
-        return Extra(others, stuck, OwnCall(stuck.kind), assumed=assumed, events=events, set_aside=aside)
-    # Who raised over calls that differ is gone from every call behind.
-    finding = Absent(absent, stuck)
-    return replace(finding, assumed=assumed, events=(*finding.events, *events))
+        return Extra(others, stuck, OwnCall(stuck.kind), assumed=assumed, events=lines, set_aside=aside)
+    return Absent(absent, stuck, assumed=assumed, events=lines)
 
 
-def _not_answered(told: list[tuple[int | None, Ranks, bool]]) -> list[tuple[Ranks, bool]]:
-    """Return whom reports miss, but for two that miss as many and each other's reporter: both came to a barrier, and neither is odd."""
-    by_rank: dict[int | None, list[frozenset[int]]] = defaultdict(list)
-    for rank, absent, _ in told:
-        by_rank[rank].append(frozenset(absent))
-    answered = {
-        (rank, absent)
-        for rank, absent, _ in told
-        for other in absent
-        if any(rank in theirs and len(theirs) == len(absent) for theirs in by_rank.get(other, ()))
-    }
-    return [(absent, guessed) for rank, absent, guessed in told if (rank, absent) not in answered]
+def desync(incident: Incident, statements: Statements) -> Report | None:
+    """Read the report of TORCH_NCCL_DESYNC_DEBUG: who never joined, or finished #n and did not join #n+1.
 
-
-def desync(incident: Incident, statements: Statements) -> Finding | None:
-    """Read the report of TORCH_NCCL_DESYNC_DEBUG: finished #n but did not join #n+1, or never joined.
-
-    Where all joined and nobody finished, the sentence that calls them lagging is void: the call itself stands still, unless
-    the states show that they began different calls.
+    Where all joined and nobody finished, nobody is lagging: the collective itself is hung, unless ranks started different ones.
     """
-    reports = statements.all(Desync)
-    for event in reports:
-        sides = {op: statements.group_ranks.resolve(event, ranks)[0] for op, ranks in event.started.items()}
-        if len(sides) > 1 and all(sides.values()):
-            kinds = {rank: CallKind(op, "nccl") for op, ranks in sides.items() for rank in ranks}
-            ordered = sorted(sides.values(), key=lambda side: (-len(side), side))
-            return replace(two_sides(event.seq, ordered, kinds, statements), events=(event,))
-    absent: set[int] = set()
-    joined: set[int] = set()
-    seq: int | None = None
-    assumed = False
-    for event in reports:
-        told: list[tuple[set[int], int | None, Iterable[int]]] = [(absent, None, event.never_joined)]
-        told += [(absent, number, ranks) for number, ranks in sorted(event.not_joined.items())]
-        told += [(joined, number, ranks) for number, ranks in sorted(event.joined_not_finished.items())]
-        for side, number, ranks in told:
+    events = statements.all(Desync)
+    sides: dict[str, set[int]] = defaultdict(set)
+    absent, joined, assumed = set[int](), set[int](), False
+    started: dict[str, tuple[int, ...]] = {}
+    for event in events:
+        missed = [(f"did not join #{n}", absent, ranks) for n, ranks in sorted(event.not_joined.items())]
+        inside = sorted(event.joined_not_finished.items())
+        for text, side, ranks in (
+            ("never joined a collective", absent, event.never_joined),
+            *missed,
+            *((f"joined #{n} and did not finish it", joined, ranks) for n, ranks in inside),
+        ):
             found, guessed = statements.group_ranks.resolve(event, ranks)
+            sides[text].update(found)
             side.update(found)
             assumed = assumed or guessed
-            if found and number is not None and (side is absent or seq is None):
-                seq = number
+        for op, ranks in event.started.items():
+            started[op] = statements.group_ranks.resolve(event, ranks)[0]
+            sides[f"started {op}"].update(started[op])
     if not absent and not joined:
         return None
-    kind = next((CallKind(str(e.op), "nccl") for e in reports if e.op), None)
-    of = Absent if absent else Stalled
-    return of(
-        tuple(sorted(absent)), StuckCall(None, seq, None, kind), waiting=tuple(sorted(joined - absent)), assumed=assumed,
-        events=tuple(reports[:3]),
-    )  # fmt: skip
+    call = next((e.op for e in events if e.op), None)
+    finding: Finding
+    if len(started) > 1 and all(started.values()):
+        kinds = {rank: CallKind(op, "nccl") for op, ranks in started.items() for rank in ranks}
+        finding = different(events[0].seq, [*started.values()], kinds, statements)
+    else:
+        of = Absent if absent else Stalled
+        numbers = [n for e in events for n in (e.not_joined if absent else e.joined_not_finished)]
+        kind = CallKind(call, "nccl") if call else None
+        stuck = StuckCall(None, min(numbers, default=None), None, kind)
+        finding = of(tuple(sorted(absent)), stuck, waiting=tuple(sorted(joined - absent)), assumed=assumed)
+    shown = {text: sorted(ranks) for text, ranks in sides.items() if ranks}
+    by = f"the desync report{f' on {call}' if call else ''}"
+    return Report(by, shown, sorted(absent), events, replace(finding, events=tuple(events[:3])))
 
 
-def analyzer(incident: Incident, statements: Statements) -> Finding | None:
-    """Take what torch's own analyzer printed as a hint: its naming depends on the order in which it read the dumps.
+def analyzer(incident: Incident, statements: Statements) -> Report | None:
+    """Take what torch's own analyzer printed as a hint: what it names depends on the order in which it read the dumps.
 
-    It compares all with the first rank that it read, which may be the odd one; who is not named made that rank's call.
+    It compares all ranks with the first one that it read, which may be the outlier; ranks that it does not name issued the same collective.
     """
-    for report in [report for report in statements.all(AnalyzerReport) if report.named][:1]:
-        waiting = tuple(r for r in report.expected if r not in report.named)
-        call = _call(report, report.wanted)
-        if report.what == "absent":
-            stuck = StuckCall(None, report.seq, None, call)
-            return Absent(report.named, stuck, waiting=waiting, guess=True, events=(report,))
-        told = zip(report.named, report.found, strict=False)
-        calls = {rank: _call(report, text) for rank, text in told if text}
-        if report.own_op:
-            calls = dict.fromkeys(report.named, CallKind(report.own_op))
-        kinds = dict.fromkeys(waiting, call) | calls
-        sides: dict[CallKind | None, list[int]] = defaultdict(list)
+    report = next((e for e in statements.all(AnalyzerReport) if e.named), None)
+    if report is None:
+        return None
+    waiting = tuple(r for r in report.expected if r not in report.named)
+    call, kinds = _call(report, report.wanted), dict[int, CallKind]()
+    sides: dict[str, list[int]] = defaultdict(list)
+    for n, rank in enumerate(report.named):
+        found = report.found[n] if n < len(report.found) else ""
+        absent = "did not join" if report.what == "absent" else "differed"
+        sides[f"called it with {found}" if found else absent].append(rank)
+        if found or report.own_op:
+            kinds[rank] = CallKind(report.own_op) if report.own_op else _call(report, found)
+    for rank in waiting:
+        kinds[rank] = call
+        sides[f"called it with {report.wanted}" if report.wanted else "scheduled it"].append(rank)
+    finding: Finding
+    if report.what == "absent":
+        finding = Absent(report.named, StuckCall(None, report.seq, None, call), waiting=waiting)
+    else:
+        alike: dict[CallKind | None, list[int]] = defaultdict(list)
         for rank in (*waiting, *report.named):
-            sides[kinds.get(rank)].append(rank)
-        ordered = sorted((tuple(side) for side in sides.values()), key=lambda side: (-len(side), side))
-        return replace(two_sides(report.seq, ordered, kinds, statements), guess=True, events=(report,))
-    return None
+            alike[kinds.get(rank)].append(rank)
+        finding = different(report.seq, [*alike.values()], kinds, statements)
+    number = f" number {report.seq}" if report.seq is not None else ""
+    by = f"torch's analyzer on {report.op or 'the collective'}{number}"
+    return Report(by, sides, report.named, [report], replace(finding, guess=True, events=(report,)))
 
 
 def _call(report: AnalyzerReport, printed: str) -> CallKind:
-    """Return the call of a report, with what was printed of it: another name, sizes or element types."""
+    """Return the collective of a report, with what was printed of it: another name, sizes or element types."""
     op = report.op or ""
     if report.error == "COLLECTIVE_TYPE_MISMATCH" and printed:
         return CallKind(user_op(printed))
-    types = _TYPES.findall(
-        printed
-    )  # of a call found: what is wanted goes out, what it takes in, what it gives out
-    if types:
+    if types := _TYPES.findall(printed):  # of one that it found: what is wanted, what goes in, what comes out
         return CallKind(op, "", (), (), (types[-1],))
     return CallKind(op, "", tuple(tuple(map(int, _DIGITS.findall(size))) for size in _SIZES.findall(printed)))
 
 
-def horovod(incident: Incident, statements: Statements) -> Finding | None:
-    """Name those without whom Horovod cannot reduce: one, or surely the fewer. Nobody where steps are counted behind its last report."""
+def ras(incident: Incident, statements: Statements) -> Report | None:
+    """Read which ranks NCCL's RAS lists as dead or missing, counts behind or ahead, or completed fewest (Inspector), in this order.
+
+    Different counts in one snapshot are normal in a running job; two snapshots with the same different counts are a freeze.
+    """
+    events = statements.all(NcclRas)
+    counts = [e for e in events if e.what in ("behind", "ahead")]
+    still = _is_frozen(counts)
+    for what, of in (
+        ("dead", Unseen),
+        ("missing", Unseen),
+        ("behind", Absent),
+        ("ahead", Extra),
+        ("completed", Absent),
+    ):
+        listed = [e for e in events if e.what == what]
+        listed = _fewest(listed) if what == "completed" else listed
+        # A number in a communicator is taken as the global rank if no line maps it.
+        ranks = sorted(incident.ranks.keys() & {e.comm_rank if e.rank is None else e.rank for e in listed})
+        counted = of is not Unseen
+        if counted and still is False:
+            return None  # the counts moved between the snapshots
+        few = 2 * len(ranks) <= len(incident.ranks) if counted else len(ranks) < len(incident.ranks)
+        if not ranks or not few:
+            continue
+        op = next((e.op for e in listed if e.op), None)
+        call, assumed = CallKind(op, "nccl") if op else None, any(e.rank is None for e in listed)
+        own, guess = OwnCall(call if of is Extra else None), counted and not still
+        finding = of(
+            tuple(ranks), StuckCall(kind=call), own, assumed=assumed, guess=guess, events=tuple(listed)
+        )
+        return Report("NCCL's RAS", _counted(listed, ranks), ranks, listed, finding)
+    return None
+
+
+def _counted(events: Sequence[NcclRas], ranks: Sequence[int]) -> dict[str, list[int]]:
+    """Return what RAS says of ranks: how many operations they and the others launched, or that they are gone."""
+    op = next((f" {e.op}" for e in events if e.op), "")
+    sides: dict[str, list[int]] = defaultdict(list)
+    for e in events:
+        number = e.rank if e.rank is not None else e.comm_rank
+        place = ", ".join(
+            filter(None, (f"pid {e.pid}" if e.pid is not None else "", f"host {e.host}" if e.host else ""))
+        )
+        text = f"reported {e.what}{f' ({place})' if place else ''}"
+        text = f"launched {e.count}{op} operations" if e.count is not None else text
+        sides[text] += [number] if number is not None and number in ranks else []
+        if e.count is not None and e.most is not None:
+            sides.setdefault(f"launched {e.most}{op} operations", [])
+    return sides
+
+
+def _is_frozen(events: Sequence[NcclRas]) -> bool | None:
+    """Return whether the last two snapshots count the same different numbers; None where there is one snapshot only."""
+    snapshots: dict[str, set[tuple[object, ...]]] = defaultdict(set)
+    for event in events:
+        snapshots[str(event.snapshot or event.file)].add((event.comm, event.op, event.comm_rank, event.count))
+    before, last = (None, None, *(snapshots[moment] for moment in sorted(snapshots)))[-2:]
+    return None if before is None else before == last
+
+
+def _fewest(events: Sequence[NcclRas]) -> list[NcclRas]:
+    """Return the last completions of the few ranks of a communicator and op that have a smaller number than all others."""
+    last: dict[tuple[str, str], dict[int, NcclRas]] = defaultdict(dict)
+    for event in events:
+        if event.comm_rank is not None and event.count is not None:
+            last[(str(event.comm), str(event.op))][event.comm_rank] = event
+    for _, ranks in sorted(last.items()):
+        least = min(e.count or 0 for e in ranks.values())
+        low = [e for e in ranks.values() if e.count == least]
+        if 2 * len(low) < len(ranks):
+            return low
+    return []
+
+
+def horovod(incident: Incident, statements: Statements) -> Report | None:
+    """Read which ranks Horovod's tensors wait for. No rank is named if steps follow its last report, or if reports differ."""
     stalls = statements.all(HorovodStall)
     last = max(stalls, key=lambda e: (e.file, e.line), default=None)
-    if last is None or any(e.file == last.file and e.line > last.line for e in statements.all(Progress)):
+    if last is None:
         return None
+    ready = {e.ready for e in stalls if e.ready}
+    missing = last.missing or (others_of(world_size(statements), ready.pop()) if len(ready) == 1 else ())
+    sides: dict[str, list[int]] = defaultdict(list)
+    for rank, names in () if missing else next((e.by_rank for e in reversed(stalls) if e.by_rank), ()):
+        sides[f"did not submit {', '.join(names[:3])}"].append(rank)
+    tensors = ", ".join(last.tensors[:3])
+    if missing or not sides:
+        sides[f"did not submit {tensors or 'the tensors'}"] = [*missing]
+    moved = any(e.file == last.file and e.line > last.line for e in statements.all(Progress))
     few = len(last.missing) == 1 or 2 * len(last.missing) < len(incident.ranks)
-    if not last.missing or not few or any(e.missing != last.missing for e in stalls):
-        return None
-    return Absent(last.missing, guess=True, events=(last,))
+    sure = last.missing and few and not moved and all(e.missing == last.missing for e in stalls)
+    finding = Absent(last.missing, guess=True, events=(last,)) if sure else None
+    return Report("Horovod's stall check", sides, missing, stalls, finding)

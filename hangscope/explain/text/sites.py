@@ -1,7 +1,7 @@
-"""At which lines ranks were blocked, by stacks and tracebacks: who alone is in no call, and who is in another one than the rest.
+"""At which lines ranks were blocked, by stacks and tracebacks: which rank alone is in no collective, and which are in another one.
 
-Stacks of one moment show a moving job, too: in a call after the other its ranks pass each other by. That it stood still must be
-told by something else before two calls that would meet are held against anybody.
+Stacks of a single moment also come from moving jobs, whose ranks pass through one collective after another. Something else must
+show that the job hung before two collectives that would meet are evidence against any rank.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import replace
 from hangscope.explain.finding import Absent, Finding, Unpaired
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.output import errors
-from hangscope.explain.text.sides import stood, two_sides
+from hangscope.explain.text.partitions import different, last_call
 from hangscope.explain.text.stop import PROOFS
 from hangscope.ingest.job_logs.endings import ExternalEnd
 from hangscope.ingest.job_logs.faults import NoProgress
@@ -23,8 +23,9 @@ from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import is_user, user_frames
 from hangscope.model.incident import Incident
 
-_POINT_TO_POINT = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
-#: calls that make a group, and wait for its members alone
+_BATCHED = frozenset({"batch_isend_irecv"})
+_POINT_TO_POINT = _BATCHED | {"send", "recv", "isend", "irecv"}
+#: Calls that create a group, and wait for its members alone.
 _FORMING = frozenset(
     {"new_group", "new_subgroups", "new_subgroups_by_enumeration", "init_device_mesh", "split_group"}
 )
@@ -39,51 +40,51 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
         if frames and where.inside:
             found[(where.op, frames)].append(rank)
     inside = tuple(sorted(r for ranks in found.values() for r in ranks))
-    # Hosts of an NCCL job that wait for a result stand outside of any collective: few may be busy there, and not most.
-    of_a_moment, ops = not known_to_wait(statements), {op for op, _ in found}
+    of_a_moment, ops = not _known_to_wait(statements), {op for op, _ in found}
+    # CPU threads of an NCCL job that wait for a result are outside of any collective: only few may be busy there.
     if 0 < len(statements.busy) <= len(inside):
-        # While a stage works those behind it wait for what it sends, in any pipeline.
-        guess = of_a_moment and ops == {"batch_isend_irecv"}
         busy = tuple(sorted(statements.busy))
-        return Absent(busy, stood(inside[0], statements), waiting=inside, guess=guess)
+        # In any pipeline, stages wait for what a working stage will send.
+        return Absent(
+            busy, last_call(inside[0], statements), waiting=inside, guess=of_a_moment and ops == _BATCHED
+        )
     if inside and len(inside) == len(incident.ranks) and ops <= _POINT_TO_POINT:
-        if of_a_moment and ops == {"batch_isend_irecv"}:
-            return None  # so stand the stages of any pipeline, most of the time
-        # Stages of a pipeline stand at different lines by nature: which half is missing, their lines do not tell.
-        told = tuple(errors(inside, statements))
-        return Unpaired((), stood(inside[0], statements), tie=True, guess=of_a_moment, events=told)
-    # At which of its sends and receives a rank stands tells nothing; that it is in a call of all may.
+        if of_a_moment and ops == _BATCHED:
+            return None  # the stages of any pipeline are there most of the time
+        # Pipeline stages are at different lines by design, which do not show whose send or recv is missing.
+        lines = tuple(errors(inside, statements))
+        return Unpaired((), last_call(inside[0], statements), tie=True, guess=of_a_moment, events=lines)
+    # Which of its sends and receives a rank is in shows nothing; that it is in a collective of all ranks may.
     paired = tuple(sorted(r for (op, _), ranks in found.items() if op in _POINT_TO_POINT for r in ranks))
     sides = [tuple(ranks) for (op, _), ranks in found.items() if op not in _POINT_TO_POINT]
-    sides += [paired] if paired else []
-    sides.sort(key=lambda r: (-len(r), r))
+    sides = sorted([*sides, *([paired] if paired else [])], key=lambda ranks: (-len(ranks), ranks))
     if len(sides) < 2 or (of_a_moment and len(ops) == 1):
-        return None  # calls of one operation meet, whatever their lines: in them ranks pass each other by while they move
+        return None  # collectives of one operation meet, whatever their lines
     if _in_groups_of_their_own(statements, sides):
-        return None  # calls of different groups need not meet: who waits for whom, their members tell
+        return None  # collectives of different groups need not meet
     kinds = {r: w.call for r, w in statements.whereabouts.items()}
     events = tuple(e for side in sides[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
-    apart = two_sides(None, sides, kinds, statements)
+    apart = different(None, sides, kinds, statements)
     if [kinds[side[0]].op in _FORMING for side in sides] == [True, *[False] * (len(sides) - 1)]:
-        # Who is past the making of a group may have left it out, or was let through by those who now wait for each other.
+        # A rank that is past the creation of a group may have skipped it, or need not take part in it.
         return replace(apart, culprits=(), tie=True, guess=True, events=events)
-    # Whom those in a send or receive of their own wait for may be one of the others.
+    # Ranks in a send or recv of their own may be waiting for one of the others.
     alone = bool(paired) and not apart.tie and (sides[0] == paired or ops & {"send", "recv"})
-    # Of even sides the one off the step is odd, unless ranks that nobody saw stand with it.
+    # Of two equal sides the one off the step is the outlier, unless ranks that nobody saw are on it.
     even = 2 * len(sides[0]) <= len(inside) < len(incident.ranks)
     return replace(apart, events=events, guess=bool(alone) or of_a_moment or even)
 
 
 def _in_groups_of_their_own(statements: Statements, sides: Sequence[Sequence[int]]) -> bool:
-    """Return whether the watchdogs of all sides tell of groups, and no two sides of one."""
-    told = [
+    """Return whether the watchdogs of all sides name groups, and no two sides the same one."""
+    names = [
         {e.group_name for rank in side for e in statements.of(rank, WatchdogTimeout, WatchdogStatus)}
         - {None, ""}
         for side in sides
     ]
-    return all(told) and len(set().union(*told)) == sum(map(len, told))
+    return all(names) and len(set().union(*names)) == sum(map(len, names))
 
 
-def known_to_wait(statements: Statements) -> bool:
-    """Return whether a line tells of a timeout, an error or an end, and stacks are of more than a moment of a moving job."""
+def _known_to_wait(statements: Statements) -> bool:
+    """Return whether a line reports a timeout, an error or an end, so that stacks are of more than a moment of a moving job."""
     return statements.of_trouble or bool(statements.all(*PROOFS, NoProgress, ExternalEnd))

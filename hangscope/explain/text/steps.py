@@ -1,4 +1,4 @@
-"""What ranks printed about their steps, and whether the culprits' words differ from those of the ranks that wait."""
+"""What ranks printed about their steps, and whether the output of the culprits differs from that of the ranks that wait."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _EPOCHS = regex(r"(?i)\bepoch\W{1,4}(\d{1,6}\.\d{1,6})")
 
 
 def last_output(statements: Statements, rank: int) -> Progress | None:
-    """Return the last line of a rank's own output that counts or tells of its progress."""
+    """Return the last line of a rank's own output that counts or reports its progress."""
     return max(statements.of(rank, Progress), key=lambda e: (e.file, e.line), default=None)
 
 
 class Steps:
-    """Compares the output of the culprits with that of those who wait."""
+    """Compares the output of the culprits with that of the ranks that wait."""
 
     def __init__(self, incident: Incident, statements: Statements, finding: Finding) -> None:
         self.incident, self.statements = incident, statements
@@ -36,34 +36,33 @@ class Steps:
         counted = (e for e in self.own.values() if e.step is not None and not e.done)
         if any(e.total is not None and (e.step or 0) + 1 < e.total for e in counted):
             return True
-        told = [e for rank in self.culprits for e in self.statements.of(rank, Printed)]
-        parts = [float(part) for e in told for part in _EPOCHS.findall(e.texts[-1])]
-        return any(part % 1 for part in parts)
+        printed = [e.texts[-1] for rank in self.culprits for e in self.statements.of(rank, Printed)]
+        return any(float(part) % 1 for text in printed for part in _EPOCHS.findall(text))
 
     @cached_property
     def skips(self) -> list[OutlierLine]:
-        """Return the lines that the culprits alone printed, and that do not say that a loop is over: something befell them inside.
+        """Return the lines that the culprits alone printed, and that do not report the end of a loop: something happened inside it.
 
-        Nothing follows where all others say that theirs is over: they are further.
+        They show nothing if all others report that their loop is over: then those are further.
         """
         ends = {(e.file, e.line) for e in self.statements.all(LoopLength)}
         ends |= {(e.file, e.line) for e in self.statements.all(Progress) if e.done or e.leaving or e.over}
-        own, culprits = self.statements.outlier_lines, set(self.culprits)
-        if any(o.how == "missing" and culprits & set(o.ranks) and (o.file, o.line) in ends for o in own):
+        lines, culprits = self.statements.outlier_lines, set(self.culprits)
+        if any(o.how == "missing" and culprits & set(o.ranks) and (o.file, o.line) in ends for o in lines):
             return []
-        alone = (o for o in own if o.telling and culprits.issuperset(o.ranks))
-        return [odd for odd in alone if (odd.file, odd.line) not in ends]
+        alone = (o for o in lines if o.telling and culprits.issuperset(o.ranks))
+        return [line for line in alone if (line.file, line.line) not in ends]
 
     @cached_property
     def loop_over(self) -> Progress | None:
-        """Return a culprit's last output where it says that its loop is over and most waiting ranks do not say so."""
+        """Return a culprit's last output if it reports the end of its loop and most waiting ranks do not."""
         for own in self.own.values():
-            if own.done and 2 * sum(self._says_over(r, own) for r in self.waiting) <= len(self.waiting):
+            if own.done and 2 * sum(self._is_over(r, own) for r in self.waiting) <= len(self.waiting):
                 return own
         return None
 
-    def _says_over(self, rank: int, done: Progress) -> bool:
-        """Return whether a rank's last output says that a loop is over, or it said so of that same epoch and went on."""
-        told, last = self.statements.of(rank, Progress), self.last.get(rank)
-        of_that_epoch = any(e.done and e.epoch == done.epoch is not None for e in told)
+    def _is_over(self, rank: int, done: Progress) -> bool:
+        """Return whether a rank's last output reports the end of a loop, or an earlier line the end of that same epoch."""
+        lines, last = self.statements.of(rank, Progress), self.last.get(rank)
+        of_that_epoch = any(e.done and e.epoch == done.epoch is not None for e in lines)
         return of_that_epoch or (last is not None and last.done)

@@ -1,7 +1,7 @@
-"""The proof that a job stood still, and what it shows without naming anybody: who was blocked, in which call, since when.
+"""The proof that a job hung, and what it shows without naming anybody: who was blocked, in which collective, since when.
 
 A watchdog's, gloo's or HCCL's timeout, a dump signal, a desync report, a timeout of the store, a heartbeat that stopped: each
-proves the stop, and none of them says who is to blame.
+proves the stop, and none of them shows who is to blame.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _Call = WatchdogTimeout | WatchdogStatus | Desync | AnalyzerReport
 class Stop:
     """What is known of a stop. `ranks` are global and only those that were seen waiting.
 
-    `group` is (name, description) as printed, of which either may be empty. `timed` is a line of the watchdog that tells how
-    long the call ran; `in_flight` counts the calls that were enqueued and not completed. `events` are the lines that prove it,
+    `group` is (name, description) as printed, of which either may be empty. `timed` is a line of the watchdog that shows how
+    long the collective ran; `in_flight` counts those that were enqueued and not completed. `events` are the lines that prove it,
     the most telling first.
     """
 
@@ -75,12 +75,12 @@ class Stop:
 
     @property
     def until(self) -> float | None:
-        """Return when the call was given up, in seconds since the epoch."""
+        """Return when the collective was given up, in seconds since the epoch."""
         return self.timed.time if self.timed is not None else None
 
     @property
     def since(self) -> float | None:
-        """Return when the call was enqueued, in seconds since the epoch."""
+        """Return when the collective was enqueued, in seconds since the epoch."""
         return self.until - self._ran if self.until is not None else None
 
     @property
@@ -93,21 +93,16 @@ class Stop:
             return (
                 "the launcher reports aborted processes (SIGABRT), which is how watchdogs end blocked ranks"
             )
-        if isinstance(self.events[0], ExternalEnd):
-            return (
-                "no step was logged in the hours before the job was terminated, far longer than any step took"
-            )
-        who = ranks_phrase(self.ranks) if self.ranks else "a process"
         what = f"timed out in {self.call.op}" if self.call is not None and self.call.op else ""
         if not what:
             what = "reported a stall" + (" in collective" if self.seq is not None else "")
-        if self.call is not None and self.call.input_sizes and self.call.input_sizes[0][0]:
+        if self.call is not None and self.call.input_sizes:
             what += f" ({counted(self.call.input_sizes[0][0], 'element')})"
+        who = ranks_phrase(self.ranks) if self.ranks else "a process"
         seq = f" seq {self.seq}" if self.seq is not None else ""
         group = f" on group {group_label(*self.group)}" if self.group[0] else ""
-        span = ""
-        if self.timed is not None and self.timed.stamp is not None:
-            span = f" from {_clock(self.timed.stamp - self._ran)} to {_clock(self.timed.stamp)}"
+        stamp = self.timed.stamp if self.timed is not None else None
+        span = f" from {_clock(stamp - self._ran)} to {_clock(stamp)}" if stamp is not None else ""
         calls = f", {counted(self.in_flight, 'collective')} in flight" if self.in_flight > 0 else ""
         return f"{who} {what}{seq}{group}{span}{calls}"
 
@@ -117,25 +112,12 @@ def _clock(moment: float) -> str:
 
 
 def find_stop(statements: Statements) -> Stop | None:
-    """Return the proof that the job stood still, or None where no line proves it."""
-    events = [*statements.all(*PROOFS), *(e for e in statements.all(NcclWarn) if e.fault in _GONE)]
-    events += [e for e in statements.all(Message) if (known := table().get(e.id)) is not None and known.stops]
-    events += [e for e in statements.all(RankException) if e.symptom]
-    even = {
-        e.file: e.steady_to for e in statements.all(Excerpt)
-    }  # whoever works evenly behind it did not stop
-    events = [e for e in events if not isinstance(e, Message) or e.line > even.get(e.file, 0)]
-    steps = statements.all(Progress)
-    events += [
-        e
-        for e in statements.all(HorovodStall)
-        if not any(s.file == e.file and s.line > e.line for s in steps)
-    ]
-    events = events or _aborted(statements) or _frozen(statements)
+    """Return the proof that the job hung, or None where no line proves it."""
+    events = _proofs(statements)
     if not events:
         return None
-    told: list[_Call] = [*statements.all(WatchdogTimeout), *statements.all(WatchdogStatus)]
-    call = _call_of([*told, *statements.all(Desync), *statements.all(AnalyzerReport)])
+    lines: list[_Call] = [*statements.all(WatchdogTimeout), *statements.all(WatchdogStatus)]
+    call = _most_waited_for([*lines, *statements.all(Desync), *statements.all(AnalyzerReport)])
     proof: list[Event] = [*call] or events
     return Stop(
         tuple(sorted({rank for e in proof for rank in _waiting(e)})),
@@ -148,16 +130,25 @@ def find_stop(statements: Statements) -> Stop | None:
     )
 
 
-def _aborted(statements: Statements) -> list[Event]:
-    """Return the ends that a launcher tells of, where several processes were aborted and none ended otherwise: as watchdogs do to those that wait."""
+def _proofs(statements: Statements) -> list[Event]:
+    """Return the lines that prove a stop; a message proves none before lines that continue at an even pace, Horovod's none before a step."""
+    steady_to = {e.file: e.steady_to for e in statements.all(Excerpt)}
+    steps = {e.file: e.line for e in sorted(statements.all(Progress), key=lambda e: e.line)}
+    messages = (e for e in statements.all(Message) if e.id in table() and table()[e.id].stops)
+    events = [
+        *statements.all(*PROOFS),
+        *(e for e in statements.all(NcclWarn) if e.fault in _GONE),
+        *(e for e in messages if e.line > steady_to.get(e.file, 0)),
+        *(e for e in statements.all(RankException) if e.symptom),
+        *(e for e in statements.all(HorovodStall) if e.line >= steps.get(e.file, 0)),
+    ]
     exits = [e for e in statements.all(Exit) if e.code not in (0, -15)]
-    return [*exits] if len(exits) > 1 and all(e.signal == "SIGABRT" for e in exits) else []
-
-
-def _frozen(statements: Statements) -> list[Event]:
-    """Return the line of an end from outside that came hours after the last step, of a job that made one every few seconds."""
+    # Watchdogs abort processes that wait: several that were aborted, and none that ended otherwise. An end hours after the last step
+    # of a job that made one every few seconds is that of a freeze.
+    aborted = len(exits) > 1 and all(e.signal == "SIGABRT" for e in exits)
     end = statements.external
-    return [end] if end is not None and for_hours(statements, end) is not None else []
+    frozen = end is not None and for_hours(statements, end) is not None
+    return events or [*(exits if aborted else [end] if end is not None and frozen else ())]
 
 
 def _waiting(event: Event) -> Collection[int]:
@@ -167,21 +158,19 @@ def _waiting(event: Event) -> Collection[int]:
     return () if event.rank is None or isinstance(event, DumpObserved | Exit | ExternalEnd) else (event.rank,)
 
 
-def _call_of(events: Sequence[_Call]) -> Sequence[_Call]:
-    """Return the lines about the call that most ranks waited in; of equals the first that is printed."""
-    told = [e for e in events if e.seq is not None]
-    votes = Counter(e.seq for e in told if e.kind == told[0].kind)
+def _most_waited_for(events: Sequence[_Call]) -> Sequence[_Call]:
+    """Return the lines about the collective that most ranks waited in; of equals the first that is printed."""
+    numbered = [e for e in events if e.seq is not None]
+    votes = Counter(e.seq for e in numbered if e.kind == numbered[0].kind)
     most = max(votes, key=lambda seq: (votes[seq], -(seq or 0)), default=None)
-    return [e for e in told if e.seq == most] or events
+    return [e for e in numbered if e.seq == most] or events
 
 
 def _kind(event: _Call) -> CallKind | None:
-    """Return the call that a line tells of."""
+    """Return the collective that a line is about."""
     if isinstance(event, WatchdogTimeout):
-        sizes, outs = (((n,),) if n is not None else () for n in (event.numel_in, event.numel_out))
+        sizes, outs = (((n,),) if n else () for n in (event.numel_in, event.numel_out))
         return CallKind(event.op, "nccl", sizes, outs)
-    if isinstance(event, WatchdogStatus):
-        op = event.started_op if event.last_started == event.seq else None
-    else:
-        op = event.op
-    return CallKind(op, "nccl") if op else None
+    op = event.op if not isinstance(event, WatchdogStatus) else event.started_op
+    started = not isinstance(event, WatchdogStatus) or event.last_started == event.seq
+    return CallKind(op, "nccl") if op and started else None

@@ -2,7 +2,8 @@
 
     DeepEP dispatch NVL receiver timeout, channel: 9, RDMA: 1, nvl: 3, src RDMA: 0, src nvl: 3, start: 0, end: 0
 
-An entry has the literal and the pattern of a line, what the line says, what that means and what to collect next. Its named groups are
+An entry has the literal and the pattern of a line, what the line says and what to collect next; a line that is no cause also has what it
+means. Its named groups are
 the blanks of the sentence in `says`; `rank`, `victim_pid` and `host` also name whose line it is.
 """
 
@@ -33,6 +34,7 @@ class Known:
     """One entry of the table.
 
     `stops`: the line proves that the job stopped. `follows`: it reports what another fault brought about. `benign`: a healthy job prints it too.
+    `means` is what these two mean.
     `cause` is the verdict that the line establishes by itself, empty where it establishes none; `culprit`: its rank is to blame.
     `collect_what` is dump, log, stack or other.
     """

@@ -1,1 +1,1 @@
-"""The answer to a text without dumps: what it shows, what that means, whom to look at and what to collect next."""
+"""The answer to a text without dumps: what its lines show, which ranks to examine and what to collect next."""

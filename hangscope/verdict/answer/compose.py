@@ -1,74 +1,75 @@
-"""One answer from all observations: what is shown, what it means, whom to look at, the one next thing to collect.
+"""One answer from all observations: what the lines show, which ranks to examine, the one next thing to collect.
 
-It is given where there are no dumps: what dumps show is told by the verdict itself. One voice speaks: where the verdict names a
-cause, other lines add facts, and only what was read from the lines that it rests on may say what they mean.
+It is given only without dumps: what dumps show is in the verdict itself. If the verdict names a cause, other lines add facts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
-from typing import Any
 
 from hangscope.causes.case import Case
 from hangscope.explain.text.stop import find_stop
 from hangscope.model.conclusion import Collect, Verdict
-from hangscope.model.regex import regex
-from hangscope.verdict.answer import (
-    checks,
-    counters,
-    course,
-    ends,
-    named,
-    places,
-    sides,
-    telling,
-    waits,
-    watchers,
-)
+from hangscope.verdict.answer import comparisons, course, ends, places, text, waits
+from hangscope.verdict.answer.lines import lines
 from hangscope.verdict.answer.messages import messages
-from hangscope.verdict.answer.observation import Observation
-from hangscope.verdict.phrasing import EXPLANATION, SUMMARY, TITLE, as_sentence, cited, fitting, sentence_case
+from hangscope.verdict.answer.observation import Observation, bare
+from hangscope.verdict.phrasing import (
+    EXPLANATION,
+    SUMMARY,
+    TITLE,
+    adds,
+    as_sentence,
+    cited,
+    fitting,
+    sentence_case,
+    words,
+)
 
 Reader = Callable[[Case], Observation | None]
 
-#: What is read, the most telling first.
+#: What is read before the lines of the table, the most telling first.
 READERS: tuple[Reader, ...] = (
-    ends.process, ends.crash, course.unfinished, ends.outside, places.stacks, sides.sides, places.held, named.barrier, named.horovod, checks.mismatch, checks.analyzer, counters.desync, counters.counters,
-    waits.timeouts, watchers.dump_signals, watchers.heartbeats, watchers.engines, named.hccl, checks.warnings, waits.failed,
-    named.store, named.announced,
-)  # fmt: skip
-#: What counts where none of these says anything.
+    ends.process,
+    course.unfinished,
+    places.stacks,
+    places.sides,
+)
+#: What counts where none of these shows anything.
 LATER: tuple[Reader, ...] = (
     places.of_no_rank,
-    course.exceptions,
-    course.waiting_exceptions,
-    course.interrupted,
+    ends.exceptions,
     course.over,
-    watchers.gpus,
+    places.gpus,
 )
 _DEFAULT = " of group 0 (default_pg)"  # is meant where a title names no group
 _MOST = 3  # observations of one answer
-_ENDS = frozenset({"crashed_rank", "init_hang", "gpu_stall"})  # of which no recorder tells more
-#: Causes that say no more than who; the others say why.
-_WHO = frozenset(
-    {"crashed_rank", "gpu_stall", "init_hang", "network_stall", "slow_rank", "stuck_rank", "unknown"}
-)
 _LEAST_ROOM = 60
 _KNOWN_BY = 30  # characters at the end of a line
-_WORDS = regex(r"\w[\w.:]{2,80}\w")
+
+
+def _read(case: Case, readers: Sequence[Reader]) -> list[Observation]:
+    return [seen for read in readers if (seen := read(case)) is not None]
 
 
 def observations(case: Case) -> list[Observation]:
     """Return what the text shows, the most telling first."""
-    found = [seen for read in READERS if (seen := read(case)) is not None]
+    printed = [*lines(case)]
+    found = [
+        *(s for s in printed if s.blamed),
+        *_read(case, READERS),
+        *comparisons.reported(case),
+        *_read(case, (waits.timeouts,)),
+        *(s for s in printed if not s.blamed),
+        *_read(case, (comparisons.announced,)),
+    ]
     known = [*messages(case)]
     faults = [seen for entry, seen in known if not entry.benign and not entry.follows]
     found = [*(s for s in faults if s.blamed), *found, *(s for s in faults if not s.blamed)]
-    later = [seen for read in LATER if (seen := read(case)) is not None]
-    found += [seen for seen in later if not (found and seen.proves)]
+    found += [seen for seen in _read(case, LATER) if not (found and seen.proves)]
     found += [seen for entry, seen in known if entry.follows]
-    found += [seen for entry, seen in known if entry.benign and seen.means]
+    found += [seen for entry, seen in known if entry.benign and seen.next]
     moving = course.moving(case)
     if moving is None:
         return found
@@ -79,103 +80,99 @@ def observations(case: Case) -> list[Observation]:
 
 
 def answered(case: Case, verdict: Verdict) -> Verdict:
-    """Return a verdict on a text without dumps with its explanation, its suspects and what to collect, in an expert's order."""
+    """Return a verdict on a text without dumps with its explanation, its suspects and what to collect."""
     seen = observations(case)
-    if verdict.cause != "unknown":
-        return _completed(case, verdict, seen)
-    # A stop that no reader here reads is told by the verdict's own summary.
-    if not any(s.proves for s in seen) and find_stop(case.statements) is not None:
-        return _completed(case, verdict, seen)
-    if not any(s.means or s.next for s in seen) and not case.stacks:
-        told, last = telling.main(case), course.last_line(case)
-        if told is not None and last is not None and not told.means:
-            told = replace(told, means=last.means, next=last.next)
-        seen = [s for s in (told or last,) if s is not None]
-    # Where ranks stood adds to an answer, and is none by itself.
-    return _told(case, verdict, seen) if any(s.means or s.next for s in seen) else verdict
+    proved = any(s.proves for s in seen)
+    unread = find_stop(case.statements) is not None and not proved
+    if unread or not (verdict.cause == "unknown" or (proved and _by_silence(case, verdict, seen))):
+        return _with_facts(case, verdict, seen)
+    if not any(s.next for s in seen) and not case.stacks:
+        errors, last = text.main(case), course.last_line(case)
+        if errors is not None and errors.next is None and last is not None:
+            errors = replace(errors, next=last.next)
+        seen = [s for s in (errors or last,) if s is not None]
+    # Where ranks are adds to an answer, and is none by itself.
+    return _of_lines(case, verdict, seen) if any(s.next for s in seen) else verdict
 
 
-def _told(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verdict:
-    """Return the answer to a text that establishes no cause: its most telling lines speak."""
-    main = next(s for s in seen if s.means or s.next)
-    nexts = _nexts(case, seen if any(s.proves for s in seen) else [main])
+def _by_silence(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> bool:
+    """Return whether a doubtful verdict names ranks only because no line of theirs is here, and no line names them."""
+    culprits = verdict.culprit_ranks
+    heard = any(map(case.statements.of_rank.get, culprits))
+    named = any(s.blamed and s.suspects == culprits for s in seen)
+    return verdict.confidence == "low" and bool(culprits) and not heard and not named
+
+
+def _of_lines(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verdict:
+    """Return the answer to a text that establishes no cause: its most telling lines."""
+    main = next(s for s in seen if s.next)
     facts = [main.shows, *(s.shows for s in seen if s is not main)][:_MOST]
-    if not main.suspects and (roll := telling.roll(case, main.shows)):
+    if not main.suspects and (roll := text.roll(case, main.shows)):
         facts.append(roll)
-    step = next((f"Next: {item.text}" for item in nexts), "")
-    steps = [sentence_case(item.text) for item in nexts]
-    if not _pasted(case):  # a job's own folder: what was not recorded can be recorded next time
-        nexts = [*nexts, *verdict.collect]
-        steps = [*steps[:2], *(text for text in verdict.advice if text not in steps)]
+    nexts = _nexts(case, seen if any(s.proves for s in seen) else [main])
+    title = sentence_case(fitting([main.shows.replace(_DEFAULT, "")], TITLE))
     return replace(
-        verdict,
-        **_headed(main.shows),
-        explanation=_paragraph(case, facts, main.means, step, seen),
+        _completed(case, verdict, facts, nexts, _lines_of(seen, facts)),
+        title=title,
+        summary=as_sentence(fitting([main.shows], SUMMARY - 1)),
         suspect_ranks=tuple(sorted({*verdict.culprit_ranks, *main.suspects})),
-        collect=nexts or verdict.collect,
-        advice=steps[:3],
     )
 
 
-def _completed(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verdict:
-    """Return a verdict that speaks for itself, with the facts of other lines beside it."""
+def _with_facts(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verdict:
+    """Return a verdict whose claim stays, followed by the facts of the lines that it rests on and of others."""
     deciding = [verdict.evidence[i] for i in verdict.deciding]
-    at = {(f.source.file, f.source.line): f for f in deciding if f.source is not None and f.source.line}
-    lines, culprits = at.keys(), verdict.culprit_ranks
+    at = {f.source.line: f for f in deciding if f.source is not None and f.source.line}
     low = verdict.confidence == "low"
-    its = [s for s in seen if s.reads(lines) or _is_of(s, verdict)]
-    # Who is named for silence alone is not accused: the lines that were printed speak.
-    proved = any(s.proves for s in seen)
-    unheard = low and proved and bool(culprits) and not any(map(case.statements.of_rank.get, culprits))
-    if not its and (unheard or (not culprits and (not lines or verdict.category == "external"))):
-        its = [s for s in seen if s.proves]  # it rests on several lines together, or tells of the end alone
-    main = next((s for s in its if s.means or s.next), its[0] if its else Observation(""))
-    # What names the same ranks by its own numbers says more than the claim.
-    names = main.blamed and main.suspects == culprits and bool(culprits or main.reads(lines))
-    names = names and verdict.cause in _WHO
-    several = (
-        not lines and not culprits and bool(main.shows) and verdict.cause in _WHO
-    )  # then the lines say what the claim sums up
-    told = names or several or unheard or _covers(main.shows, verdict.summary)
-    claim = [] if told else [verdict.summary]
-    shown = [main.shows, *(s.shows for s in (*its, *seen) if s is not main)]
-    if not its:  # the lines that decide speak for themselves, numbers and all
-        shown = [*telling.before(case, lines), *(cited(f) for f in at.values() if f.quoted), *shown]
+    its = [s for s in seen if s.reads(deciding) or _is_of(s, verdict)]
+    shown = [s.shows for s in (*its, *(s for s in seen if s not in its))]
+    if not its:
+        shown = [*text.before_an_abort(case, {*at}), *(cited(f) for f in at.values() if f.quoted), *shown]
+    claim = [] if shown and _covers(shown[0], verdict.summary) else [verdict.summary]
     facts = [*claim, *_new(shown, " ".join(claim))][: _MOST + 1]
-    nexts, means = _nexts(case, its), main.means
-    vague = bool(main.next) or (not means and "".join(verdict.advice[:1]).startswith("Fix the "))
-    topic = (telling.cause(case) or telling.topic_of(main.shows)) if not nexts and vague else None
-    if topic is not None and topic.name != telling.PROGRAM:
-        means, nexts = means or topic.means, [Collect(culprits, "log", topic.collect)]
+    # The rule's own advice counts, unless lines name the culprits or establish the cause, or the verdict is doubtful.
+    nexts = _nexts(case, [s for s in its if low or s.blamed or s.cause == verdict.cause])
+    topic = text.cause(case) if not nexts and "".join(verdict.advice[:1]).startswith("Fix the ") else None
+    if topic is not None:
+        nexts = [Collect(verdict.culprit_ranks, "log", topic.collect)]
+    suspects = {r for s in its[:1] for r in s.suspects}
+    return replace(
+        _completed(case, verdict, facts, nexts, {*at, *_lines_of(seen, facts)}),
+        suspect_ranks=tuple(sorted({*verdict.suspect_ranks, *suspects})),
+    )
+
+
+def _completed(
+    case: Case,
+    verdict: Verdict,
+    facts: Sequence[str],
+    nexts: Sequence[Collect],
+    read: Set[int],
+) -> Verdict:
+    """Return a verdict with these facts, and with what to collect next or its own advice where nothing is."""
     step = f"Next: {nexts[0].text}" if nexts else "".join(verdict.advice[:1])
-    steps = [sentence_case(nexts[0].text)] if nexts else [*verdict.advice[:2]]
-    if not _pasted(case):
-        nexts = [*nexts, *verdict.collect]
-        steps = [*steps, *verdict.advice]
-    elif low and not nexts and verdict.cause not in _ENDS:
-        nexts = [*verdict.collect]
+    steps = [sentence_case(item.text) for item in nexts] or verdict.advice
+    collect = nexts or (verdict.collect if verdict.confidence == "low" else [])
+    if not _pasted(case):  # a job's own folder: what was not recorded can be recorded next time
+        steps, collect = [*steps[:2], *verdict.advice], [*nexts, *verdict.collect]
     return replace(
         verdict,
-        **(_headed(main.shows) if told and (unheard or not culprits) else {}),
-        explanation=_paragraph(case, facts, means, step, seen, lines),
-        suspect_ranks=tuple(sorted({*culprits, *verdict.suspect_ranks, *main.suspects})),
-        collect=nexts,
+        explanation=_paragraph(case, facts, step, read),
+        collect=[*collect],
         advice=list(dict.fromkeys(steps))[:3],
     )
 
 
-def _headed(shows: str) -> dict[str, Any]:
-    """Return a summary and a title of what lines show."""
-    title = sentence_case(fitting([shows.replace(_DEFAULT, "")], TITLE))
-    return {"summary": as_sentence(fitting([shows], SUMMARY - 1)), "title": title}
+def _lines_of(seen: Sequence[Observation], facts: Sequence[str]) -> Set[int]:
+    """Return the numbers of the lines that these facts were read from."""
+    return {e.line for s in seen if s.shows in facts for e in s.events}
 
 
 def _is_of(seen: Observation, verdict: Verdict) -> bool:
     """Return whether lines name the ranks of a verdict, or establish its cause where it names nobody."""
     if not verdict.culprit_ranks:
         return bool(seen.cause) and seen.cause == verdict.cause
-    sure = seen.blamed or verdict.confidence == "low"  # who is left over is told by a doubtful verdict alone
-    return seen.suspects == verdict.culprit_ranks and sure
+    return seen.suspects == verdict.culprit_ranks and (seen.blamed or verdict.confidence == "low")
 
 
 def _pasted(case: Case) -> bool:
@@ -185,55 +182,44 @@ def _pasted(case: Case) -> bool:
 
 def _course(case: Case, facts: Sequence[str]) -> str:
     """Return how far the job was, unless a fact quotes the same line."""
-    told = course.course(case)
-    quoted = told.partition("'")[2].rstrip("'…")[-_KNOWN_BY:]
-    return "" if quoted and any(quoted in fact for fact in facts) else told
+    far = course.course(case)
+    quoted = bare(far.partition("'")[2]).rstrip("'…")[-_KNOWN_BY:]
+    return "" if quoted and any(quoted in fact for fact in facts) else far
 
 
 def _nexts(case: Case, seen: Sequence[Observation]) -> list[Collect]:
     """Return what to collect, the most useful first, each once, and nothing that is in the text."""
-    present = telling.present(case)
+    present = text.present(case)
     found: dict[str, Collect] = {}
     for item in (s.next for s in seen):
-        if item is not None and (text := telling.without(item.text, present) if present else item.text):
-            found.setdefault(text, replace(item, text=text))
+        if item is not None and (wanted := text.without(item.text, present) if present else item.text):
+            found.setdefault(wanted, replace(item, text=wanted))
     return [*found.values()][:3]
 
 
-def _covers(text: str, other: str) -> bool:
-    """Return whether a text holds nearly all of another one's words."""
-    words = set(_WORDS.findall(other.lower()))
-    return bool(text) and 4 * len(words - set(_WORDS.findall(text.lower()))) <= len(words)
+def _covers(shows: str, summary: str) -> bool:
+    """Return whether what lines show holds nearly all words of a summary."""
+    return 4 * len(words(summary) - words(shows)) <= len(words(summary))
 
 
 def _new(shown: Sequence[str], known: str) -> Iterator[str]:
-    """Yield what is shown beyond what is known: more than half of its words are new."""
-    seen = set(_WORDS.findall(known.lower()))
-    for text in shown:
-        words = set(_WORDS.findall(text.lower()))
-        if 2 * len(words - seen) > len(words):
-            seen |= words
-            yield text
+    """Yield what is shown beyond what is known."""
+    seen = words(known)
+    for sentence in shown:
+        if adds(sentence, seen):
+            seen |= words(sentence)
+            yield sentence
 
 
-def _paragraph(
-    case: Case,
-    facts: Sequence[str],
-    means: str,
-    step: str,
-    seen: Sequence[Observation],
-    read: Collection[tuple[str, int]] = (),
-) -> str:
-    """Return the sentences in their order, in the length of an explanation: what is less telling is left out where it does not fit."""
-    after, end = (as_sentence(text) if text else "" for text in (means, step))
-    room = EXPLANATION - len(after) - len(end) - 2
-    first, *rest = [as_sentence(text) for text in facts if text] or [""]
+def _paragraph(case: Case, facts: Sequence[str], step: str, read: Set[int]) -> str:
+    """Return the facts, how far the job was, what else the text has, and the next step, in the length of an explanation."""
+    end = as_sentence(step) if step else ""
+    room = EXPLANATION - len(end) - 1
+    first, *rest = [as_sentence(fact) for fact in facts if fact] or [""]
     kept = [fitting([first], max(room, _LEAST_ROOM), " ")]
-    lines = {*read, *((e.file, e.line) for s in seen if s.shows in facts for e in s.events)}
     far = _course(case, facts)
-    told = " ".join((*facts, far, means, step))
-    unsaid = telling.unsaid(case, told, lines) if _pasted(case) else ()
-    for text in (*rest, far, *unsaid):
-        if text and len(" ".join([*kept, as_sentence(text)])) <= room:
-            kept.append(as_sentence(text))
-    return fitting([" ".join(filter(None, [*kept, after, end]))], EXPLANATION)
+    unsaid = text.unsaid(case, " ".join((*facts, far, step)), read) if _pasted(case) else ()
+    for sentence in (*rest, far, *unsaid):
+        if sentence and len(" ".join([*kept, as_sentence(sentence)])) <= room:
+            kept.append(as_sentence(sentence))
+    return fitting([" ".join(filter(None, [*kept, end]))], EXPLANATION)

@@ -1,112 +1,122 @@
-"""Where the stacks of ranks stood: who is in which call, at which line, ranks of one place together."""
+"""Where processes are: by their stacks, by the labelled parts of a text, and how busy their GPUs are."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 
 from hangscope.causes.case import Case
-from hangscope.explain.text.known_messages import listed
-from hangscope.ingest.evidence.stack_owners import ALONE, APART, OF_NO_RANK, STANDS, library_call
-from hangscope.ingest.job_logs.activity import Held
+from hangscope.ingest.evidence.stack_owners import APART, OF_NO_RANK, STANDS, library_call
+from hangscope.ingest.job_logs.activity import GpuUse
 from hangscope.ingest.job_logs.excerpt import Excerpt
+from hangscope.ingest.job_logs.text.sections import Side
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Collect
-from hangscope.model.rankset import agree, ranks_phrase
+from hangscope.model.rankset import agree, compress, ranks_phrase
 from hangscope.model.regex import regex
+from hangscope.verdict.answer.comparisons import compared
 from hangscope.verdict.answer.observation import Observation
 
-_SYNCHRONIZES = regex(r"Synchronize|Memcpy|StreamWait|EventQuery")
-_INSIDE = regex(r" inside (\w{3,48})")
-_SHOWN = 4  # places
+_SHOWN = 4  # places, or labels of one side
+_PLACE = regex(r"\(\S{1,200}:\d+\)$")
+_IDLE, _BUSY = 5, 90  # percent
 
 
 def stacks(case: Case) -> Observation | None:
-    """Read where ranks stood; a single stack says no more than the verdict."""
-    at: dict[tuple[str, str], list[int]] = defaultdict(list)
+    """Read where ranks are by their stacks, those at one place together; a single stack where native frames show a library's call."""
+    at: dict[str, list[int]] = defaultdict(list)
     for rank, where in sorted(case.stacks.items()):
-        frame = user_frame(where.stack) or next(iter(where.stack), None)
-        place = f"{frame.file.rsplit('/', 1)[-1]}:{frame.line} ({frame.name})" if frame is not None else ""
-        at[(f"in {where.op or 'a collective'}" if where.inside else "", place)].append(rank)
-    if len(case.stacks) < 2:
-        return _alone(case)
-    parts = [
-        f"{ranks_phrase(ranks)} {agree(ranks, 'is', 'are')} {' '.join(filter(None, (call, place and f'at {place}')))}"
-        for (call, place), ranks in sorted(at.items(), key=lambda item: (-len(item[1]), item[1]))
-        if call or place
-    ]
-    more = f"; {len(parts) - _SHOWN} more places" if len(parts) > _SHOWN else ""
-    return Observation(f"by their stacks {'; '.join(parts[:_SHOWN])}{more}") if parts else None
-
-
-def _alone(case: Case) -> Observation | None:
-    """Read the only stack that is shown, where it stands in a call of a library with native frames below it."""
-    rank, where = next(iter(case.stacks.items()), (0, None))
-    call = library_call(where.stack) if where is not None else ""
-    if where is None or not call or where.stack[0].name == call or where.stack[0].file.endswith(".py"):
+        frame, inner = user_frame(where.stack), where.stack[0] if where.stack else None
+        call = f"in {where.op or 'a collective'}" if where.inside else ""
+        if len(case.stacks) == 1:
+            api = library_call(where.stack)
+            native = api and inner is not None and inner.name != api and not inner.file.endswith(".py")
+            call = f"in {api}, at {inner.name}, called" if native and inner is not None else ""
+        shown = frame or inner
+        place = f"at {shown.file.rsplit('/', 1)[-1]}:{shown.line} ({shown.name})" if shown is not None else ""
+        if place and (call or len(case.stacks) > 1):
+            at[f"{call} {place}".strip()].append(rank)
+    if not at:
         return None
-    frame = user_frame(where.stack)
-    at = (
-        f", called at {frame.file.rsplit('/', 1)[-1]}:{frame.line} ({frame.name})"
-        if frame is not None
-        else ""
-    )
-    shows = f"the CPU thread of rank {rank} is in {call}{at}, at {where.stack[0].name}"
-    text = f"two more stacks of rank {rank} with native frames, seconds apart, and one of another rank (py-spy dump --native): whether it moves, and where the others are"
-    return Observation(shows, _not_returned(call), Collect((rank,), "stack", text))
-
-
-def _not_returned(call: str) -> str:
-    """Return what it means that a thread is in a call of a library."""
-    if _SYNCHRONIZES.search(call):
-        return f"The CPU thread waits in {call} until the GPU has done what was queued: a kernel there does not end, which is often a collective that waits for a peer."
-    return f"The CPU thread has not returned from {call}: it is inside the library, before or while the operation is handed to the GPU, and waits there for a lock, a helper thread or a peer."
+    text = "two more stacks of all ranks with native frames, seconds apart (py-spy dump --native): which of them move"
+    found = compared("by their stacks", at, text, (), what="stack", suspects=())
+    return replace(found, next=found.next if len(case.stacks) == 1 else None, proves=False)
 
 
 def of_no_rank(case: Case) -> Observation | None:
-    """Read where a process is of which nothing says which rank it is."""
-    told = [note.message for note in case.incident.notes if note.code == OF_NO_RANK]
+    """Read where processes are of which nothing says which ranks they are."""
     if case.stacks or any(e.sides for e in case.statements.all(Excerpt)):
         return None
-    if several := next((text.partition(APART)[2] for text in told if APART in text), ""):
-        return _of_several(several)
-    notes = [text for text in told if STANDS in text]
-    if not notes:
+    notes = [note.message for note in case.incident.notes if note.code == OF_NO_RANK]
+    several = next((text.partition(APART)[2] for text in notes if APART in text), "")
+    place = next((text.partition(STANDS)[2] for text in notes if STANDS in text), "")
+    if not (several or place):
         return None
-    place = notes[0].partition(STANDS)[2]
-    means = "Nothing says which rank this is, and one stack does not tell whether it waits for the others or they for it."
-    if (api := _INSIDE.search(place)) is not None:
-        means = f"{_not_returned(api[1])} Nothing says which rank this is, or whether the others are at the same place."
-    text = "the stacks of the other ranks at the same time (py-spy dump --native --pid PID), each below a line like `=== rank 3 ===`: whoever is somewhere else is the one to look at"
+    shows = several or f"the main thread of the process that is shown is at {place}"
+    text = "the stacks of all ranks at the same time (py-spy dump --native --pid PID), twice, a minute apart, with a line like `=== rank 3 ===` above each"
     return Observation(
-        f"the main thread of the process that is shown is at {place}", means, Collect((), "stack", text)
+        f"{shows}; nothing says which rank this is" if place else shows, Collect((), "stack", text)
     )
 
 
-def _of_several(places: str) -> Observation:
-    """Read where several processes are of which nothing says which ranks they are."""
-    odd, alone, _ = places.partition(ALONE)
-    text = "which ranks these processes are: a line like `=== rank 3 ===` above the stack of each"
-    if alone:
-        means = f"The other processes are all at one place and may wait there for {odd}, or it has gone on without them: the calls at both places tell which."
-        text = f"what keeps {odd} there: its stack a minute later with native frames (py-spy dump --native), its log, and {text}"
-    elif "; " in places:
-        means = "They are not all at the same place, and no single one of them is apart from all others: stacks alone do not tell who waits for whom."
-    else:
-        means = "They are all at the same place, so none of them holds up the others: the process that does is not shown, or the call itself does not end."
-        text = "the stacks of the processes that are not shown, at the same time (py-spy dump --native --pid PID)"
-    return Observation(places, means, Collect((), "stack", text))
-
-
-def held(case: Case) -> Observation | None:
-    """Read which processes the kernel reports as blocked, and what they wait for by its trace."""
-    told = [e for e in case.statements.all(Held) if e.by == "kernel"]
-    if not told:
+def sides(case: Case) -> Observation | None:
+    """Read which labelled part is unlike the others; stacks of known ranks are read by themselves."""
+    excerpt = next((e for e in case.statements.all(Excerpt) if e.sides), None)
+    if excerpt is None or (len(case.stacks) > 1 and not excerpt.sides[0].row):
         return None
-    pids = list(dict.fromkeys(e.victim_pid for e in told if e.victim_pid is not None))
-    first = f"process {pids[0]}" if len(pids) == 1 else f"processes {listed(map(str, pids))}"
-    trace = next((e.kernel_wait for e in case.statements.all(Excerpt) if e.kernel_wait), "")
-    where = f", in {trace}" if trace else ""
-    shows = f"the kernel reports that {first} did not run for minutes (uninterruptible sleep, state D){where}"
-    means = "It is inside a system call that neither a signal nor kill -9 ends: the file system, the disk or the driver at the top of that trace does not answer, and its rank comes to no collective."
-    text = "the earliest such report on that host with its full trace, other errors of that driver or file system before it (Xid, NFS, Lustre), and which rank the process is; only its server, its driver or a reboot ends it"
-    return Observation(shows, means, Collect((), "log", text), (), True, False, tuple(told))
+    many, *others = excerpt.sides
+    few = others[-1]
+    outlier = len(others) == 1 and _number(few) < _number(many)
+    shows = "; ".join(f"{_labels(side)} {_shown(side)}" for side in (few, many, *others[:-1])[:_SHOWN])
+    shows += f"; all of them are inside {many.inside}" if many.inside else ""
+    text = f"a stack of {_labels(few)} with native frames, twice, a minute apart (py-spy dump --native), and its log"
+    if many.row:
+        text = f"a stack of {_labels(few)} at that moment, with clocks, temperature and power of its GPU (nvidia-smi -q -d PERFORMANCE)"
+    elif not outlier:
+        text = "which branch, request or batch one of them has and the other does not: the code before both places"
+    suspects = few.ranks if outlier else ()
+    return Observation(shows, Collect(few.ranks, "stack", text), suspects, False, outlier, (excerpt,))
+
+
+def _labels(side: Side) -> str:
+    if side.ranks:
+        return ranks_phrase(side.ranks)
+    more = f" and {len(side.labels) - _SHOWN} more" if len(side.labels) > _SHOWN else ""
+    return " and ".join(side.labels[:_SHOWN]) + more
+
+
+def _number(side: Side) -> int:
+    return max(len(side.ranks), len(side.labels))
+
+
+def _shown(side: Side) -> str:
+    one = _number(side) == 1
+    if _PLACE.search(side.text):
+        return f"{'is' if one else 'are'} at {side.text}"
+    return f"{'shows' if one else 'show'} '{side.text}'"
+
+
+def gpus(case: Case) -> Observation | None:
+    """Read nvidia-smi's table: which GPUs are busy and which are idle."""
+    uses = sorted(case.statements.all(GpuUse), key=lambda e: e.gpu)
+    idle, busy = [e for e in uses if e.percent <= _IDLE], [e for e in uses if e.percent >= _BUSY]
+    if len({e.gpu for e in uses}) < 2 or len(idle) + len(busy) < len(uses):
+        return None
+    parts = [_used(some) for some in (busy, idle) if some]
+    text = "a stack of every process (py-spy dump --pid PID)"
+    if idle and busy:
+        text += f": what the process on {_cards(idle)} does, and which collective the process on {_cards(busy)} is in"
+    return Observation(f"by nvidia-smi {'; '.join(parts)}", Collect((), "stack", text), events=tuple(uses))
+
+
+def _cards(uses: Sequence[GpuUse]) -> str:
+    numbers = [e.gpu for e in uses]
+    return f"GPU{agree(numbers, '', 's')} {compress(numbers)}"
+
+
+def _used(uses: Sequence[GpuUse]) -> str:
+    """Return how busy GPUs are, with the power that they draw: `GPUs 0-3 at 0 to 3 % (71 to 84 W)`."""
+    percents, watts = [e.percent for e in uses], [e.watts for e in uses if e.watts is not None]
+    ranges = [" to ".join(map(str, sorted({min(some), max(some)}))) for some in (percents, watts) if some]
+    return f"{_cards(uses)} at {ranges[0]} %" + (f" ({ranges[1]} W)" if watts else "")

@@ -1,0 +1,92 @@
+"""Reports that compare ranks: which ranks called, counted or submitted what, those alike together, and which of them are the fewer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from hangscope.causes.case import Case
+from hangscope.explain.finding import Stalled
+from hangscope.explain.statements.statements import Statements
+from hangscope.explain.text import reports
+from hangscope.explain.text.fingerprints import fingerprints
+from hangscope.explain.text.group_size import others_of, world_size
+from hangscope.ingest.job_logs.launchers.starts import Announced
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
+from hangscope.model.conclusion import Collect
+from hangscope.model.events import Event
+from hangscope.model.incident import Incident
+from hangscope.model.rankset import agree, ranks_phrase
+from hangscope.verdict.answer.observation import Observation, who
+
+_SHOWN = 4  # sides
+_Sides = Mapping[str, Sequence[int]]
+#: Each with what to collect after it.
+_REPORTS: tuple[tuple[Callable[[Incident, Statements], reports.Report | None], str], ...] = (
+    (reports.horovod, "a stack of {who} now (py-spy dump), and what runs there before that call"),
+    (
+        fingerprints,
+        "what {who} did differently in that step (a branch, a batch, a dtype, other trainable parameters), and this error of every rank",
+    ),
+    (
+        reports.analyzer,
+        "stacks of {who} and of one other rank (py-spy dump --native), or where the tensor comes from: configuration, batch, branch",
+    ),
+    (
+        reports.ras,
+        "a stack with native frames of {who} (py-spy dump --native), its log, and whether its host answers",
+    ),
+    (reports.desync, "a stack and the log of {who}"),
+)
+
+
+def compared(
+    head: str,
+    sides: _Sides,
+    wanted: str,
+    events: Sequence[Event],
+    *,
+    what: str = "log",
+    suspects: Sequence[int] | None = None,
+) -> Observation:
+    """Return what ranks show side by side, the fewest ranks first.
+
+    `sides` has the ranks of each side by what they show. The suspects are the given ones, else the smaller of two sides, else all ranks.
+    """
+    ordered = sorted(sides.items(), key=lambda side: (len(side[1]), *side[1]))
+    few, many = ordered[0][1], ordered[-1][1]
+    outlier = len(ordered) == 2 and len(few) < len(many)
+    everyone = sorted({r for ranks in sides.values() for r in ranks})
+    named = tuple(suspects if suspects is not None else few if outlier else everyone)
+    parts = [f"{who(ranks, 'other ranks')} {text}" for text, ranks in ordered]
+    more = f"; {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
+    collect = Collect(named, what, wanted.format(who=who(named, "these ranks")))
+    shows = f"{head}{': ' if head else ''}{'; '.join(parts[:_SHOWN])}{more}"
+    return Observation(shows, collect, named, True, outlier or bool(suspects), tuple(events))
+
+
+def reported(case: Case) -> Iterator[Observation]:
+    """Yield what reports say of several ranks at once."""
+    for read, wanted in _REPORTS:
+        report = read(case.incident, case.statements)
+        if report is not None:
+            named = report.named or (() if isinstance(report.finding, Stalled) else None)
+            yield compared(report.by, report.sides, wanted, report.events, what="stack", suspects=named)
+
+
+def announced(case: Case) -> Observation | None:
+    """Read which ranks reported that they came, of how many."""
+    events = [e for e in case.statements.all(Announced) if e.rank is not None]
+    world = max((e.world_size for e in events if e.world_size), default=None) or world_size(case.statements)
+    came = sorted({e.rank for e in events if e.rank is not None})
+    if world is None or not came or case.statements.all(Progress, WatchdogTimeout):
+        return None
+    missing = others_of(world, came)
+    if len(came) >= world:
+        return None
+    shows = f"{len(came)} of {world} members announced themselves ({ranks_phrase(came)})"
+    if len(came) > 1 and all(sum(e.rank == rank for e in events) > 1 for rank in came):
+        shows += ", each of them twice or more with the same number"
+    shows += f"; {ranks_phrase(missing)} {agree(missing, 'is', 'are')} not in this text" if missing else ""
+    text = "NODE_RANK (or SLURM_NODEID), MASTER_ADDR and WORLD_SIZE as each node was started with them"
+    return Observation(shows, Collect(missing, "other", text), missing, events=tuple(events))

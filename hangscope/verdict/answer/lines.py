@@ -1,0 +1,120 @@
+"""Lines that need no interpretation: each kind is quoted after a claim, which knowledge/stages/lines.toml has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, fields
+from functools import cache
+from itertools import groupby
+from typing import Any
+
+from hangscope.causes.case import Case
+from hangscope.causes.ends.whose import whose
+from hangscope.explain.text.known_messages import filled, listed
+from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.model.conclusion import Collect
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.rankset import ranks_phrase
+from hangscope.model.regex import regex
+from hangscope.model.tables import entries
+from hangscope.verdict.answer.observation import Observation, quoted
+
+_TIMES = {1: "once", 2: "twice"}
+
+
+@dataclass(frozen=True, slots=True)
+class LineKind:
+    """One entry of the table, whose head describes the fields."""
+
+    kind: str
+    says: str = ""
+    collect: str = ""
+    what: str = "log"
+    has: str = ""
+    where: Mapping[str, object] = field(default_factory=dict)
+    unless: str = ""
+    names: str = ""
+    proves: bool = True
+
+    def fits(self, event: Event) -> bool:
+        """Return whether the entry is for this line."""
+        if self.has and getattr(event, self.has) in (None, ""):
+            return False
+        if self.names.isidentifier() and not self.named((event,)):
+            return False
+        return all(getattr(event, name) == value for name, value in self.where.items())
+
+    def named(self, events: Sequence[Event]) -> tuple[int, ...]:
+        """Return the ranks that lines name."""
+        found: set[int] = set()
+        for event in events if self.names else ():
+            if self.names.isidentifier():
+                value = getattr(event, self.names)
+                found.update((value,) if isinstance(value, int) else value or ())
+            else:
+                match = regex(self.names).search(event.text)
+                found.update(int(number) for number in match.groups() if number) if match else None
+        return tuple(sorted(found))
+
+
+@cache
+def line_kinds() -> tuple[LineKind, ...]:
+    """Return the entries of the table."""
+    return tuple(LineKind(**entry) for entry in entries("stages/lines.toml", "line"))
+
+
+def lines(case: Case) -> Iterator[Observation]:
+    """Yield what lines of the table's kinds show, in its order."""
+    present = {kind.kind: events for kind, events in case.statements.kinds.items() if events}
+    for kind, rows in groupby(line_kinds(), key=lambda row: row.kind):
+        events = _worst(present.get(kind, ()))
+        for row in rows:
+            fitting = [e for e in events if row.fits(e)]
+            if fitting and row.unless not in present:
+                yield _observation(case, row, fitting)
+                break
+
+
+def _worst(events: Sequence[Event]) -> Sequence[Event]:
+    """Return all lines, of NCCL's warnings those of the lowest tier: faults rather than what follows from them."""
+    warnings = [e for e in events if isinstance(e, NcclWarn) and e.fault != "other"]
+    tier = min((e.tier for e in warnings), default=None)
+    return [e for e in warnings if e.tier == tier] or [e for e in events if not isinstance(e, NcclWarn)]
+
+
+def _observation(case: Case, row: LineKind, events: Sequence[Event]) -> Observation:
+    named, blanks = row.named(events), _blanks(case, events)
+    if named:
+        blanks["named"] = ranks_phrase(named)
+    wanted = filled(row.collect, blanks)
+    suspects = tuple(rank for rank in named if rank not in {e.rank for e in events}) or named
+    retrying = any(isinstance(e, NcclWarn) and e.retrying for e in events)
+    return Observation(
+        f"{filled(row.says, blanks)}: {quoted(events)}",
+        Collect(suspects, row.what, wanted) if wanted else None,
+        suspects,
+        row.proves and not retrying,
+        bool(suspects),
+        tuple(events),
+    )
+
+
+def _blanks(case: Case, events: Sequence[Event]) -> dict[str, str]:
+    """Return what fills the placeholders of an entry."""
+    first: Any = events[0]
+    found = {
+        f.name: str(value)
+        for f in fields(first)
+        if isinstance(value := getattr(first, f.name), str | int) and value != ""
+    }
+    found |= {"who": whose(case, events), "times": _TIMES.get(len(events), f"{len(events)} times")}
+    if processes := listed(
+        (getattr(e, "process", None) or "" for e in events if getattr(e, "process", None)), 8
+    ):
+        found["processes"] = processes
+    if isinstance(first, NcclWarn):
+        found["writer"] = f"host {first.host}" if first.host and first.rank is None else found["who"]
+        peers = (e.peer_node or e.peer_host for e in events if isinstance(e, NcclWarn))
+        found["peer"] = listed(filter(None, peers)) or "the peer's host"
+    return found

@@ -1,0 +1,190 @@
+"""What a text shows beyond the lines that parsers know: its errors, its waits, its bars, and which ranks printed a line that others did not.
+
+It is the answer where nothing else is, and adds to any other answer what that does not say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence, Set
+from functools import cache
+
+from hangscope.causes.case import Case
+from hangscope.explain.text.group_size import others_of
+from hangscope.ingest.job_logs.excerpt import Excerpt
+from hangscope.ingest.job_logs.line_groups import BAR, ERROR, OTHER, WAIT, LineGroup
+from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.model.conclusion import Collect
+from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import agree, ranks_phrase
+from hangscope.model.regex import regex
+from hangscope.model.tables import entries
+from hangscope.verdict.answer.course import complaint_of
+from hangscope.verdict.answer.observation import HEDGED, Observation, repeated
+from hangscope.verdict.phrasing import adds, short, words
+from hangscope.verdict.status import trouble
+
+PROGRAM = "program"  # the topic of errors whose tracebacks say more
+_MOST = 2  # lines that are added to another answer
+_FEW_WORDS = 40  # characters of a line by which it is known again
+_GAPS = 3  # ranks that print for each one that does not
+_ASKS = {"kernel log": regex(r"kernel log|dmesg"), "pip list": regex(r"pip list")}
+_ABOVE = 12  # lines
+_BUILD = regex(r"[-_]cu\d{1,3}$")
+_JOINTS = regex(r"(; |, and |, | and |\. )")
+_LOOSE = regex(r"^(?:[;,. ]|and )+|(?:[;, ]| and)+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What an error is about. `witness`: its process noticed what happened to another one."""
+
+    name: str
+    words: re.Pattern[str]
+    collect: str
+    witness: bool = False
+
+
+@cache
+def topics() -> tuple[Topic, ...]:
+    """Return the topics, causes first."""
+    return tuple(Topic(**{**t, "words": regex(t["words"])}) for t in entries("stages/topics.toml", "topic"))
+
+
+def topic_of(text: str) -> Topic | None:
+    """Return what a line is about by what it states, None where none of its words is known; what it calls possible is no statement."""
+    stated = HEDGED.sub("", text)
+    return next((topic for topic in topics() if topic.words.search(stated)), None)
+
+
+def cause(case: Case) -> Topic | None:
+    """Return what the errors of a text are about, causes before what others noticed of them; None of witnesses alone."""
+    known = [topic for g in groups(case, ERROR) if (topic := topic_of(g.text)) is not None]
+    return min((t for t in known if not t.witness and t.name != PROGRAM), key=topics().index, default=None)
+
+
+def groups(case: Case, *kinds: str) -> list[LineGroup]:
+    """Return the lines that are alike, of these kinds or of all, in the order of the text."""
+    return [g for e in case.statements.all(Excerpt) for g in e.groups if not kinds or g.kind in kinds]
+
+
+def often(group: LineGroup) -> str:
+    """Return how often a line was printed, and from when to when."""
+    return repeated(group.count, group.began, group.ended)
+
+
+def main(case: Case) -> Observation | None:
+    """Read the errors of a text of which no line is known: the first that shows a cause, else the first of all; then the last wait."""
+    errors = groups(case, ERROR)
+    about = {id(g): topic_of(g.text) for g in errors}
+    first = min(errors, key=lambda g: _weight(about[id(g)]), default=None)
+    wait = next(reversed(groups(case, WAIT)), None)
+    if first is None and wait is None:
+        return None
+    later = [g for g in errors if g is not first and about[id(g)] is not None]
+    other = max(later, key=lambda g: g.count, default=None)
+    parts = [_quote(g) for g in (first, other or wait) if g is not None]
+    topic = next((t for g in (first, other) if g is not None and (t := about[id(g)])), None)
+    shows = f"the text reports {'; '.join(parts)}"
+    return Observation(shows, Collect((), "log", topic.collect) if topic is not None else None)
+
+
+def _weight(topic: Topic | None) -> int:
+    """Return the order of an error: causes, then those of no known words, then witnesses."""
+    known = topics()
+    causes = sum(not t.witness for t in known)
+    return causes if topic is None else known.index(topic) + topic.witness
+
+
+def _quote(group: LineGroup) -> str:
+    """Return a line with who printed it, how often, and from when to when."""
+    whose = f" of {ranks_phrase(group.ranks)}" if group.ranks else ""
+    return f"'{short(group.text)}'{whose}{often(group)}"
+
+
+def roll(case: Case, answer: str) -> str:
+    """Return which ranks printed the last line that several did, and which of them did not; empty where none did."""
+    called = [g for g in groups(case, OTHER, WAIT, ERROR) if len(g.ranks) > 1]
+    texts = case.statements.all(Excerpt)
+    heard = {r for g in called for r in g.ranks}
+    if not called or {r for e in texts for n in e.named for r in n.ranks} - heard:
+        return ""  # lines of another form name others
+    last = called[-1]
+    size = max([*(g.size for g in called if g.size), *(e.sizes[-1] for e in texts if e.sizes)], default=None)
+    absent, silent = others_of(size, heard), sorted(heard - set(last.ranks))
+    gaps = sorted(set(range(max(heard))) - heard)
+    what = "that" if short(last.text) in answer else f"'{short(last.text, 80)}'"
+    text = f"{ranks_phrase(last.ranks)}{f' of {size}' if size else ''} printed {what}"
+    if absent or (not silent and 0 < _GAPS * len(gaps) <= len(last.ranks)):
+        missing = absent or gaps
+        return f"{text}; {ranks_phrase(missing)} {agree(missing, 'is', 'are')} not in this text"
+    if silent:
+        return f"{text}; {ranks_phrase(silent)} printed an earlier line and not this one"
+    return f"{text}, which are all of them" if size and len(heard) == size else ""
+
+
+def unsaid(case: Case, answer: str, read: Set[int]) -> Iterator[str]:
+    """Yield what a text has beyond an answer, which was read from lines of these numbers: bars, errors with causes first, and waits."""
+    if listed := versions(case):
+        yield listed
+    known, most = words(answer), _MOST
+    errors = [(topic, g) for g in groups(case, ERROR) if (topic := topic_of(g.text)) and not topic.witness]
+    first: dict[Topic, LineGroup] = {}
+    for topic, group in sorted(errors, key=lambda e: _weight(e[0])):
+        first.setdefault(topic, group)
+    long = [group for group in groups(case, WAIT) if "from" in often(group)]
+    for group in [*groups(case, BAR), *first.values(), *long]:
+        new = group.kind == BAR or read.isdisjoint(group.numbers)
+        if most and new and short(group.text) not in answer and adds(group.text, known):
+            most -= 1
+            known |= words(group.text)
+            yield (
+                f"a progress bar is at '{group.text}'"
+                if group.kind == BAR
+                else f"the text also has {_quote(group)}"
+            )
+    if complaint := complaint_of(case):
+        seen = (answer, *(e.text for e in trouble(case)))
+        if not any(_squeezed(complaint)[:_FEW_WORDS] in _squeezed(text) for text in seen):
+            yield f"the reporter writes: '{short(complaint)}'"
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+def before_an_abort(case: Case, read: Set[int]) -> Iterator[str]:
+    """Yield the error right above the abort that an answer rests on."""
+    for abort in [e.line for e in case.statements.all(Terminate) if e.line in read][:1]:
+        above = [(n, g) for g in groups(case, ERROR) for n in g.numbers if abort - _ABOVE <= n < abort]
+        for _, group in sorted(above, key=lambda item: item[0])[-1:]:
+            yield f"right before it the text has {_quote(group)}"
+
+
+def versions(case: Case) -> str:
+    """Return the packages of a list in the text: those of which two builds are installed, else the first ones."""
+    found = dict(pair for e in case.statements.all(Excerpt) for pair in e.versions)
+    stems: dict[str, list[str]] = {}
+    for name, version in found.items():
+        stems.setdefault(_BUILD.sub("", name), []).append(f"{name} {version}")
+    twice = next((both for both in stems.values() if len(both) > 1), None)
+    if twice:
+        return f"{' and '.join(twice)} are both installed, which are builds of one library"
+    names = [f"{name} {version}" for name, version in found.items()][:5]
+    return f"the list of packages has {', '.join(names)}" if len(names) > 1 else ""
+
+
+def present(case: Case) -> list[re.Pattern[str]]:
+    """Return the words of requests for what is in the text already."""
+    return [_ASKS[name] for e in case.statements.all(Excerpt) for name in e.exhibits]
+
+
+def without(text: str, words: Sequence[re.Pattern[str]]) -> str:
+    """Return a text without the parts that hold one of the words, and without what follows from such a part; empty where nothing is left."""
+    kept, depth, dropped = [""], 0, False
+    for part in _JOINTS.split(text):
+        inside, depth = depth > 0, depth + part.count("(") - part.count(")")
+        if not _JOINTS.fullmatch(part) and not inside:
+            dropped = any(word.search(part) for word in words) or (dropped and part.startswith("then "))
+        kept.append("" if dropped else part)
+    return _LOOSE.sub("", "".join(kept))

@@ -1,0 +1,79 @@
+"""Reports that compare ranks: those alike together, the fewer first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.text_lines import DEFAULT, c10, call, judged, mismatch, timeout, told
+
+STALL = "W horovod/common/stall_inspector.cc:107] One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more than 60 seconds."
+
+
+def signal(rank: int, enqueued: int) -> str:
+    text = f"Received a dump signal due to a collective timeout from  rank 3 and we will try our best to dump the debug info. Last enqueued NCCL work: {enqueued}, last completed NCCL work: 844."
+    return c10(rank, f"[{DEFAULT}Rank {rank}] {text}")
+
+
+@pytest.mark.parametrize(
+    ("lines", "phrases", "suspects"),
+    [
+        pytest.param(
+            [timeout(3, seq=845), signal(9, 845), signal(12, 844), signal(14, 845)],
+            ["rank 12: 'Received a dump signal", "Last enqueued NCCL work: 844"],
+            (12,),
+            id="counters",
+        ),
+        pytest.param(
+            [
+                STALL,
+                "Missing ranks:",
+                "0: [allreduce.conv1]",
+                "1: [allgather.scores]",
+                "2: [allgather.scores]",
+            ],
+            ["rank 0 did not submit allreduce.conv1; ranks 1-2 did not submit allgather.scores"],
+            (0,),
+            id="Horovod: ranks lack different tensors",
+        ),
+        pytest.param(
+            [
+                "$ horovodrun -np 6 python fit.py",
+                STALL,
+                f"Stalled ops: {', '.join(f'allreduce.{n} [ready ranks: 0, 1, 4, 5]' for n in ('w', 'b'))}",
+            ],
+            ["ranks 2-3 did not submit"],
+            (2, 3),
+            id="Horovod: no tensor is ready on ranks of a stated size",
+        ),
+        pytest.param(
+            [f"initializing ddp: GLOBAL_RANK: {r}, MEMBER: {r + 1}/4" for r in (0, 0, 1, 1)],
+            ["2 of 4 members", "twice or more with the same number", "ranks 2-3 are not in this text"],
+            (2, 3),
+            id="members announced twice",
+        ),
+        pytest.param(
+            [
+                f"INFO [parallel_state.py:1065] rank {r} in world size 4 is assigned as DP rank 0, PP rank 0, TP rank {r}"
+                for r in (0, 1, 3)
+            ],
+            ["3 of 4 members", "rank 2 is not in this text"],
+            (2,),
+            id="members announced by vLLM",
+        ),
+    ],
+)
+def test_ranks_are_compared(
+    tmp_path: Path, lines: list[str], phrases: list[str], suspects: tuple[int, ...]
+) -> None:
+    verdict = judged(told(tmp_path, lines))
+    assert not [phrase for phrase in phrases if phrase not in verdict.explanation]
+    assert verdict.suspect_ranks == suspects
+
+
+def test_of_two_ranks_that_differ_none_is_the_outlier(tmp_path: Path) -> None:
+    line = mismatch(5, 5, call("ALLREDUCE", 8), 0, call("BROADCAST", 8))
+    verdict = judged(told(tmp_path, [line]))
+    assert "rank 0 issued broadcast [8] Float; rank 5 issued all_reduce [8] Float" in verdict.explanation
+    assert verdict.suspect_ranks == (0, 5)

@@ -1,0 +1,74 @@
+"""How far a job was: its stage, its pace, its end, and a text that shows no more than a last line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.text_lines import judged, told
+
+BATCH = "[2026-04-12 09:{} TP0] Prefill batch, #new-token: 8192, token usage: 0.{}, #queue-req: 39,"
+CHECK = "[2026-04-12 09:33:10] Health check failed. Server couldn't get a response from detokenizer for last 20 seconds. tic start time: 09:32:50. last_heartbeat time: 09:31:22"
+WAITS = "(EngineCore_DP0 pid=41) INFO 06-02 17:47:03 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds."
+TIMES = (2.1, 2.0, 9.8, 10.1, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "phrases"),
+    [
+        pytest.param(
+            ["2026-01-14 09:01:53,683 - INFO - Saving checkpoint", "", "It hangs here for hours"],
+            ["saving a checkpoint", "The reporter writes: 'It hangs here", "the log itself shows no hang"],
+            id="a stage and a complaint",
+        ),
+        pytest.param(
+            ["My 8 GPU job hangs after the first epoch and prints nothing. Any idea?"],
+            ["has only the reporter's description", "a stack of every process"],
+            id="a description alone",
+        ),
+        pytest.param(
+            ["step 10/10 loss 1.0", "Training finished in 3:12:44"],
+            ["The job finished", "nothing here shows a hang"],
+            id="a job that finished",
+        ),
+        pytest.param(
+            [WAITS, "(APIServer pid=37) INFO:     Application startup complete."],
+            ["The server finished its start"],
+            id="a server that came up",
+        ),
+        pytest.param(
+            [
+                "is this stuck??",
+                *(f"[rank0]: step {70 + n}/900 loss 1.2 {s} s/step" for n, s in enumerate(TIMES)),
+            ],
+            ["times slower since step 72", "slow, not hung"],
+            id="steps that became slow",
+        ),
+        pytest.param(
+            [
+                BATCH.format("32:10", 40),
+                BATCH.format("32:31", 41),
+                BATCH.format("32:52", 42),
+                CHECK,
+                BATCH.format("33:13", 43),
+            ],
+            ["The job still advances where the text ends"],
+            id="a server that works on after a failed check",
+        ),
+        pytest.param(
+            [
+                "[2025-10-08 11:07:32 TP0] cache transfer of request 7 failed: peer might be dead",
+                "[2025-10-08 11:07:40 TP0] Decode batch. #running-req: 1, #token: 4, #transfer-req: 22, gen throughput (token/s): 0.06",
+            ],
+            ["peer might be dead"],
+            id="a server with failed requests",
+        ),
+    ],
+)
+def test_a_text_without_a_fault_shows_how_far_the_job_was(
+    tmp_path: Path, lines: list[str], phrases: list[str]
+) -> None:
+    verdict = judged(told(tmp_path, lines))
+    assert not [phrase for phrase in phrases if phrase not in verdict.explanation]
+    assert (verdict.cause, verdict.confidence, verdict.culprit_ranks) == ("unknown", "low", ())

@@ -1,0 +1,52 @@
+"""How processes ended: signals, exit codes and exceptions, with what to collect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.text_lines import judged, told
+
+
+@pytest.mark.parametrize(
+    ("line", "phrases", "absent"),
+    [
+        (
+            "E0311 18:40:03.701000 50090 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -11) local_rank: 2 (pid: 50102) of binary: python",
+            ["pid 50102", "core dump"],
+            "out-of-memory",
+        ),
+        ("[1]    40211 killed     torchrun --nproc_per_node 2 train.py", ["40211"], "nothing here shows"),
+        (
+            "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29531, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+            ["29531"],
+            "wait",
+        ),
+    ],
+)
+def test_an_end_says_what_to_collect(tmp_path: Path, line: str, phrases: list[str], absent: str) -> None:
+    explanation = judged(told(tmp_path, [line])).explanation
+    assert not [phrase for phrase in phrases if phrase not in explanation] and absent not in explanation
+
+
+def test_an_exception_that_is_a_timeout_is_not_to_be_fixed(tmp_path: Path) -> None:
+    error = [
+        "Traceback (most recent call last):",
+        '  File "train.py", line 4, in <module>',
+        "RuntimeError: Waiting for local rank 0, bailing out: 60 < 61 sec.",
+    ]
+    title = "----------Begin global rank 3 STDERR----------", "----------End global rank 3 STDERR----------"
+    verdict = judged(told(tmp_path, [title[0], *error, title[1]]))
+    assert verdict.cause == "unknown" and verdict.explanation.startswith(
+        "Rank 3 raised RuntimeError at train.py:4"
+    )
+    assert not any("Fix" in step for step in verdict.advice)
+
+
+def test_the_process_that_the_kernel_killed_has_the_rank_of_its_id(tmp_path: Path) -> None:
+    lines = [
+        "20:15:02 [rank5] pid 78808 writing shard",
+        "[ 10.5] Out of memory: Killed process 78808 (python) total-vm:1kB",
+    ]
+    assert judged(told(tmp_path, lines)).culprit_ranks == (5,)

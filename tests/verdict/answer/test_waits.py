@@ -1,0 +1,99 @@
+"""Watchdog timeouts in an answer: one collective with its size, its members and who is not shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.text_lines import DEFAULT, c10, judged, status, timeout, told
+
+REPEATED = " timing out. [repeated 6x across cluster]"
+
+
+def gather(rank: int, numel_in: int, numel_out: int) -> str:
+    work = f"WorkNCCL(SeqNum=6, OpType=_ALLGATHER_BASE, NumelIn={numel_in}, NumelOut={numel_out}, Timeout(ms)=600000)"
+    return c10(
+        rank,
+        f"[{DEFAULT}Rank {rank}] Watchdog caught collective operation timeout: {work} ran for 600029 milliseconds before",
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "phrases", "suspects"),
+    [
+        pytest.param(
+            [timeout(r) for r in range(4)],
+            [
+                "Ranks 0-3 timed out after 600 s (from 03:21:37 to 03:31:38) in all_reduce seq 6",
+                "neither the size",
+            ],
+            (),
+            id="no size is stated",
+        ),
+        pytest.param(
+            ["torchrun --nnodes=2 --nproc_per_node=2 train.py", timeout(0), timeout(1)],
+            ["ranks 2-3 of 4 are not shown"],
+            (2, 3),
+            id="a launcher states the size",
+        ),
+        pytest.param(
+            ["INFO world_size=2", timeout(0), timeout(1)],
+            ["these are all 2 members"],
+            (),
+            id="all members waited",
+        ),
+        pytest.param(
+            [gather(3, 8, 32)],
+            ["(8 elements in, 32 out)", "of 4 are not shown"],
+            None,
+            id="elements tell the size",
+        ),
+        pytest.param(
+            [gather(4, 8, 64) + REPEATED],
+            ["8 ranks take part, of which 7 reported that wait"],
+            (),
+            id="Ray shows one of several lines",
+        ),
+        pytest.param(
+            ["[rank0] syncing out/step-5000 to s3", *(timeout(r) for r in (1, 2, 3))],
+            ["the last line of rank 0 is 'syncing out/step-5000 to s3'"],
+            (0,),
+            id="a rank printed something else",
+        ),
+        pytest.param(
+            [timeout(0), timeout(1, group=DEFAULT), status(1, 6, 9, 5)],
+            ["Ranks 0-1 timed out", "last enqueued work: 9, last completed work: 5"],
+            (),
+            id="a line without a group joins its peers",
+        ),
+        pytest.param(
+            [timeout(r, n=96 if r == 1 else 128) for r in range(4)],
+            ["Rank 1 called all_reduce with shape [96]"],
+            (1,),
+            id="one size differs",
+        ),
+        pytest.param(
+            [timeout(0), timeout(1, op="BROADCAST", seq=9)],
+            ["all_reduce seq 6", "broadcast seq 9", "do not name the group", "DETAIL"],
+            (0, 1),
+            id="different collectives",
+        ),
+    ],
+)
+def test_timeouts(
+    tmp_path: Path, lines: list[str], phrases: list[str], suspects: tuple[int, ...] | None
+) -> None:
+    verdict = judged(told(tmp_path, lines))
+    assert not [phrase for phrase in phrases if phrase not in verdict.explanation]
+    assert suspects is None or verdict.suspect_ranks == suspects
+
+
+def test_the_rank_of_a_quoted_line_wins_over_the_prefix_of_whoever_copied_it(tmp_path: Path) -> None:
+    line = "[rank0]: what():  " + gather(4, 8, 256).partition("] ")[2]
+    assert judged(told(tmp_path, [line])).waiting_ranks == (4,)
+
+
+def test_a_timeout_before_the_time_limit_is_the_freeze(tmp_path: Path) -> None:
+    end = "slurmstepd: error: *** STEP 9.0 ON n1 CANCELLED AT 2026-10-16T04:10:01 DUE TO TIME LIMIT ***"
+    assert judged(told(tmp_path, [timeout(2), end])).cause == "unknown"
