@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hangscope.causes.case import Case, Match, of_odd_line, quote
+from hangscope.causes.case import Case, Match, of_outlier, quote
 from hangscope.causes.mismatch import received
 from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.steps import last_output
@@ -23,7 +23,7 @@ def corroboration(case: Case, match: Match) -> list[Evidence]:
     odd = (
         o for o in case.statements.outlier_lines if not match.culprits or set(o.ranks) <= set(match.culprits)
     )
-    found = [of_odd_line(line) for line in odd]
+    found = [of_outlier(line) for line in odd]
     if not case.from_text:  # else the finding names its lines itself
         found += [*_of_culprits(case, match), *_of_waiting(case, match)]
     known = {item.source for item in match.evidence}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from hangscope.causes.case import Case, Match, answer, of_odd_line, who
+from hangscope.causes.case import Case, Match, answer, of_outlier, who
 from hangscope.explain.finding import Nothing
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
@@ -235,7 +235,7 @@ def _left_behind(case: Case) -> Match | None:
         joining,
         f"{who(joining)} {agree(joining, 'is', 'are')} still in init_process_group{awaited}, while the others call collectives without {agree(joining, 'it', 'them')}",
         f"Compare WORLD_SIZE, RANK, MASTER_ADDR, MASTER_PORT and the rendezvous id of {who(joining)} with those of the others.",
-        evidence=[*told[:3], *(of_odd_line(o) for o in case.statements.outlier_lines if o.ranks == joining)],
+        evidence=[*told[:3], *(of_outlier(o) for o in case.statements.outlier_lines if o.ranks == joining)],
     )
 
 
@@ -340,7 +340,7 @@ def _at_the_start(case: Case) -> Match | None:
         "Compare MASTER_ADDR, MASTER_PORT, the world size and the rendezvous id of each rank, and count the processes: ranks that use two addresses, or expect one that was not started, wait for ever.",
         "Take the stacks again: a normal start leaves this place within a minute.",
         strength=0,
-        evidence=[case.stands(rank) for rank in list(stood)[:4]],
+        evidence=[case.seen_at(rank) for rank in list(stood)[:4]],
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.causes.case import Case, Match, answer, at, of_odd_line, quote, who
+from hangscope.causes.case import Case, Match, answer, at, of_outlier, quote, who
 from hangscope.causes.difference import MET, Difference
 from hangscope.explain.finding import Different, Nothing, Stalled, Unseen
 from hangscope.explain.statements.gloo_sizes import AbortedPair, aborted_pairs, has_fewer_rows
@@ -134,7 +134,7 @@ def received_sizes(case: Case) -> Match | None:
         why,
         "The process that gloo aborted is the receiver and may be a victim: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which prints the collective of each rank.",
         strength=0 if types or not culprits else 1,
-        evidence=[*map(of_odd_line, alone), *map(_met, pairs), *received(case)],
+        evidence=[*map(of_outlier, alone), *map(_met, pairs), *received(case)],
         rivals=[rival],
         suspects=sorted({rank for pair in pairs for rank in pair.ranks}) if not culprits else (),
     )
@@ -312,7 +312,7 @@ def other_roots(case: Case) -> Match | None:
         f"In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group.",
         strength=int({k.backend for k in case.incident.kinds} <= {"gloo", ""}),
         evidence=[
-            *map(of_odd_line, odd[:1]),
+            *map(of_outlier, odd[:1]),
             *case.statements.all(GlooTimeout)[:4],
             Evidence("method", unknown),
         ],

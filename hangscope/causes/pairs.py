@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.causes.case import Case, Match, answer, of_odd_line, who
+from hangscope.causes.case import Case, Match, answer, of_outlier, who
 from hangscope.causes.mismatch import describe
 from hangscope.explain.finding import Unpaired
 from hangscope.model.conclusion import Evidence
@@ -87,7 +87,7 @@ def _somewhere(case: Case) -> Match:
     """Return the answer where every rank waits in a send or receive, and no record shows which one is missing."""
     finding = case.finding
     named, blocked = finding.culprits, sorted({*finding.waiting, *finding.culprits})
-    told = [of_odd_line(odd) for odd in case.statements.outlier_lines if odd.telling and odd.ranks == named]
+    told = [of_outlier(odd) for odd in case.statements.outlier_lines if odd.telling and odd.ranks == named]
     return answer(
         "p2p_mismatch",
         named,
@@ -96,7 +96,7 @@ def _somewhere(case: Case) -> Match:
         _TOGETHER,
         frame=case.frame_of(finding.own.kind if named else finding.stuck.kind),
         frame_rank=named[0] if named else finding.stuck.rank,
-        evidence=[*told, *map(case.stands, sorted(case.statements.whereabouts)[:8])],
+        evidence=[*told, *map(case.seen_at, sorted(case.statements.whereabouts)[:8])],
         rivals=[
             ("stuck_rank", "a rank that was slow before its send or recv looks the same once all timed out")
         ],

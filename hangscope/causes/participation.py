@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.causes.case import Case, Match, answer, at, of_odd_line, who
+from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import ROOTED, describe
 from hangscope.explain.finding import Absent, Different, Extra
@@ -68,7 +68,7 @@ def one_sided_call(case: Case) -> Match | None:
         advice,
         "Every rank must issue each collective of a step, or none.",
         strength=2 if skips else strength,
-        evidence=map(of_odd_line, skips[:2]),
+        evidence=map(of_outlier, skips[:2]),
         rivals=[*rivals, order] if crossed else rivals,
         frame=case.frame_of(odd),
     )
@@ -95,7 +95,7 @@ def busy(case: Case, culprits: tuple[int, ...]) -> Match:
     frames = {rank: user_frame(w.stack) for rank, w in stood if w is not None and not w.inside}
     evidence: list[Evidence | Event] = []
     for rank in culprits:
-        evidence += [case.stands(rank)] if rank in frames else []
+        evidence += [case.seen_at(rank)] if rank in frames else []
         evidence += [
             e
             for kind in (Held, Computing, DumpObserved, HeartbeatTimeout)

@@ -2,28 +2,70 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
+from hangscope.causes import (
+    both_send,
+    device,
+    gradients,
+    init,
+    known,
+    left_over,
+    library_calls,
+    loop_end,
+    mismatch,
+    order,
+    pairs,
+    participation,
+)
 from hangscope.causes.case import Case, Match, Rule
+from hangscope.causes.ends import process, silence, unnamed
 from hangscope.errors import Note
-from hangscope.knowledge.catalog import ORDER
 
-RULES: tuple[Rule, ...] = tuple(
-    getattr(import_module(f"hangscope.causes.{family}"), name)
-    for family, _, name in (place.rpartition(".") for place in ORDER)
+RULES: tuple[Rule, ...] = (
+    process.ended_from_outside,
+    known.known_defect,
+    gradients.different_models,
+    gradients.unused_parameters,
+    device.device_fault,
+    process.died,
+    init.never_formed,
+    left_over.came_late,
+    left_over.arrived_late,
+    left_over.made_after_the_end,
+    process.left_quietly,
+    pairs.unpaired,
+    both_send.both_send,
+    order.false_circle,
+    order.crossed_groups,
+    order.circular_wait,
+    library_calls.called_from_a_library,
+    gradients.gradient_sets,
+    loop_end.left_the_loop,
+    mismatch.other_arguments,
+    participation.one_sided_call,
+    mismatch.received_sizes,
+    mismatch.different_calls,
+    mismatch.refused,
+    mismatch.unequal_splits,
+    silence.lost_by_peers,
+    known.host_thread_stuck,
+    participation.busy_elsewhere,
+    silence.vanished,
+    silence.may_have_died,
+    mismatch.other_roots,
+    known.known_message,
+    unnamed.fault_without_rank,
+    device.network_fault,
+    unnamed.end_without_rank,
 )
 
 
 def match_all(case: Case, notes: list[Note]) -> list[Match]:
-    """Return every rule's answer in order; a rule that fails becomes a note and the rest go on."""
+    """Return every rule's answer in order; a rule that fails becomes a note, and the others are asked all the same."""
     found = []
     for rule in RULES:
         try:
-            match = rule(case)
+            found.append(rule(case))
         except Exception as error:
             why = f"the rule {rule.__name__} failed: {type(error).__name__}: {error}"
             notes.append(Note("rule_failed", why, hint="please report this"))
-            continue
-        if match is not None:
-            found.append(match)
-    return found
+    return [match for match in found if match is not None]

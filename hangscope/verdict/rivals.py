@@ -25,16 +25,6 @@ _FINER = frozenset(
         "model_mismatch", "collective_order_mismatch", "p2p_mismatch",
     }
 )  # fmt: skip
-#: What the record of a cause looks like as well, and why.
-_LOOKALIKES = {
-    "uneven_loader": ("rank_conditional_collective", "an extra collective at the end of the loop leaves the same record"),
-    "rank_conditional_collective": ("uneven_loader", "a rank that exits its loop early issues the next collective first"),
-    "crashed_rank": ("early_exit", "a process that ends without a trace may also have returned early"),
-    "early_exit": ("crashed_rank", "without its exit code, a killed process looks the same"),
-    "gradient_sync_mismatch": ("rank_conditional_collective", "a skipped step issues no gradient reductions either"),
-    "collective_order_mismatch": ("stuck_rank", "a CPU thread that is busy elsewhere causes the same circular wait"),
-    "stuck_rank": ("slow_rank", "one snapshot cannot tell blocked from slow"),
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +72,7 @@ def _candidates(
     match: Match, others: Sequence[Match], verdict: Verdict
 ) -> Iterator[tuple[str, Sequence[int], str]]:
     """Yield cause, ranks and reason of each other explanation; a lookalike cause is about the verdict's own ranks."""
-    if match.cause in _LOOKALIKES and not match.rivals:
-        cause, why = _LOOKALIKES[match.cause]
-        yield cause, verdict.culprit_ranks, why
-    for cause, why in match.rivals:
+    for cause, why in match.rivals or CATALOG[match.cause].lookalikes:
         yield cause, verdict.culprit_ranks, why
     for other in others:
         yield other.cause, other.culprits, other.why

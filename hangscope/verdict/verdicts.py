@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.causes.case import Case, Match, at, of_odd_line, quote
+from hangscope.causes.case import Case, Match, at, of_outlier, quote
 from hangscope.explain.predict import Replay
 from hangscope.explain.text.stop import Stop
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
@@ -49,7 +49,7 @@ def unknown(case: Case, wanted: Sequence[Collect]) -> Verdict:
         waiting_ranks=waiting,
         waiting_call=_call(stuck.kind, stuck.seq),
         evidence=[
-            *map(case.stands, list(case.stacks)[:3]),
+            *map(case.seen_at, list(case.stacks)[:3]),
             *(Evidence("method", text, stance="missing") for text in missing),
         ],
         advice=[*(_ONCE_MORE if case.stacks else ()), *missing][:3],
@@ -87,7 +87,7 @@ def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
         in_call=waiting if stop.call is not None else (),
         waiting_call=_call(kind, seq),
         evidence=substantiation.unique(
-            (*map(quote, stop.events), *map(of_odd_line, case.statements.outlier_lines), *open_calls.evidence)
+            (*map(quote, stop.events), *map(of_outlier, case.statements.outlier_lines), *open_calls.evidence)
         ),
         advice=[
             *([_OTHERS] if len(waiting) < len(case.incident.ranks) or not case.incident.size_stated else []),
