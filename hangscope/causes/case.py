@@ -12,6 +12,7 @@ from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.explain.statements.statements import Statements, Whereabouts
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.knowledge.callsite import user_frame
+from hangscope.knowledge.catalog import CATALOG
 from hangscope.knowledge.library import Knowledge, own_knowledge
 from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.dataclass import dataclass
@@ -149,9 +150,11 @@ def answer(
     rivals: Iterable[tuple[str, str]] = (),
     suspects: Iterable[int] = (),
 ) -> Match:
-    """Return a match with its advice, and with the lines among its evidence quoted."""
+    """Return a match; without advice with what the catalog says of the cause, and with lines among its evidence quoted."""
+    named = tuple(culprits)
+    steps = advice or (step.format(who=who(named, "the ranks")) for step in CATALOG[cause].fix)
     facts = [quote(item) if isinstance(item, Event) else item for item in evidence]
-    given = (tuple(culprits), why, strength, category, facts, [*advice], frame, frame_rank, stack)
+    given = (named, why, strength, category, facts, [*steps], frame, frame_rank, stack)
     return Match(cause, *given, [*rivals], tuple(suspects))
 
 

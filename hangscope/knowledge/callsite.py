@@ -41,7 +41,7 @@ _LOCKS = regex(
     r"^(?:take_gil|PyGILState_Ensure|PyThread_acquire_lock\w{0,20}|__lll_lock_wait\w{0,20}|_{0,3}pthread_mutex_lock)$"
 )
 _COMMUNICATES = regex(r"(?i)c10d|nccl|rccl|gloo|mpi_|cuda|hip[A-Z_]")
-_COLLECTIVES = ("distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py")
+COLLECTIVES = ("distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py")
 #: where parameters and gradients are exchanged (torch 2.13)
 _OF_PARAMETERS = regex(r"(?:^|/)torch/(?:autograd|nn/parallel|distributed/(?:fsdp|_composable))/")
 _RENDEZVOUS = "torch/distributed/rendezvous.py"
@@ -107,7 +107,7 @@ def calls_collectives(frame: Frame) -> bool:
 @lru_cache(maxsize=65536)
 def of_equal_sizes(stack: Stack) -> bool:
     """Return whether DDP, FSDP or autograd itself issued a collective: it is of one size on all ranks."""
-    first = next((f for f in stack if not f.file.endswith(_COLLECTIVES)), None)
+    first = next((f for f in stack if not f.file.endswith(COLLECTIVES)), None)
     return first is not None and _OF_PARAMETERS.search(first.file) is not None
 
 

@@ -23,7 +23,7 @@ class CauseText:
     culprit: str
     establishes: str
     does_not: str
-    fix: str
+    fix: Sequence[str]
     would_decide: str
     stack_tells: bool = False
     lookalikes: Sequence[tuple[str, str]] = ()
@@ -35,7 +35,7 @@ class CauseText:
             "The culprit is": self.culprit,
             "A verdict establishes": self.establishes,
             "It does not establish": self.does_not,
-            "What to do": self.fix,
+            "What to do": " ".join(self.fix).format(who="the culprit"),
         }
         lines = [
             textwrap.fill(f"{title}: {text}", 96, subsequent_indent="  ") for title, text in parts.items()

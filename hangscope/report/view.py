@@ -40,7 +40,7 @@ from hangscope.report.sources import SourceFolder
 from hangscope.report.subject import Subject
 from hangscope.report.verdict_view import verdict_part
 from hangscope.report.words import clean
-from hangscope.verdict.claims import Scope
+from hangscope.verdict.claims import seen_of
 from hangscope.verdict.phrasing import SUMMARY, clauses, fitting, sentence_case
 from hangscope.verdict.status import ended_well, last_answer, moved_on, serves
 
@@ -144,17 +144,17 @@ def _partial(incident: Incident) -> Partial:
     dumped = tuple(r for r, record in sorted(incident.ranks.items()) if record.dump_file is not None)
     size = incident.world_size if incident.size_stated else None
     if not missing:
-        text = f"dumps of all {size} ranks" if size else Scope(dumped, None).phrase("dumps")
+        text = f"dumps of all {size} ranks" if size else seen_of("dumps", dumped, None)
         return Partial(False, text)
     if dumped:
         aside = [r for r in missing if incident.ranks[r].absence in (Absence.UNREADABLE, Absence.STALE)]
         none = [r for r in missing if r not in aside]
-        text = Scope(dumped, size).phrase("dumps")
+        text = seen_of("dumps", dumped, size)
         text += f"; none of {ranks_phrase(none)}" if none else ""
         text += f"; unusable: {ranks_phrase(aside)}" if aside else ""
     else:
         seen = tuple(r for r, record in sorted(incident.ranks.items()) if record.files or record.events)
-        text = f"no dumps; {Scope(seen, size).phrase('text')}"
+        text = f"no dumps; {seen_of('text', seen, size)}"
     return Partial(True, text, compress(missing))
 
 

@@ -14,7 +14,7 @@ from hangscope.model.conclusion import Hypothesis, RuledOut, Verdict
 from hangscope.model.dataclass import dataclass
 from hangscope.verdict import substantiation, verdicts
 from hangscope.verdict.answer.compose import answered
-from hangscope.verdict.confidence import LEVELS, confidence, stay_blocked
+from hangscope.verdict.confidence import confidence
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
 from hangscope.verdict.missing import missing_inputs
@@ -81,9 +81,7 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     best = with_the_others(case, in_library_terms(case, matches[0]))
     sure = confidence(case, best)
     reasons = sure.reasons
-    verdict = verdicts.named(case, best, (LEVELS[sure.rank], LEVELS[sure.cause]), wanted)
-    left = stay_blocked(case, best).intersection(verdict.waiting_ranks)
-    verdict = replace(verdict, explained=min(verdict.explained, len(verdict.waiting_ranks) - len(left)))
+    verdict = verdicts.named(case, best, sure, wanted)
     others = rivals(case, best, matches[1:], verdict)
     verdict = replace(verdict, alternatives=[a for a in others.alternatives if a.cause != verdict.cause])
     if best.cause == "slow_rank":

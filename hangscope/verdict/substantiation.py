@@ -1,6 +1,6 @@
 """The evidence for and against a verdict, which of it decides, and the verdict as one hypothesis.
 
-A line that occurs in any hang, such as the timeout of a blocked rank, decides nothing. The observation that distinguishes two explanations is also the best advice.
+A line that occurs in any hang, such as the timeout of a blocked rank, decides nothing.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, Watchdo
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 from hangscope.model.conclusion import Evidence, Hypothesis, Verdict
 from hangscope.model.incident import CallKind
-from hangscope.model.rankset import ranks_phrase
-from hangscope.verdict.claims import Issued, Reached
+from hangscope.model.rankset import counted, ranks_phrase
 from hangscope.verdict.rivals import blocked_without
 
 MOST = 40  # facts that are listed
 MOST_DECIDING = 3
-#: What ranks that wait print in any freeze.
+#: What ranks that wait print in any hang.
 _ANYWAY = (WatchdogTimeout, GlooTimeout, GlooClosed, WatchdogStatus, DumpSignal)
 
 
@@ -31,6 +30,7 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
     """Return the evidence for a match, against it, and what is missing, without repeats."""
     found = (
         *_calls(case),
+        *_edits(case),
         *match.evidence,
         *map(quote, case.finding.events[:8]),
         *corroboration(case, match),
@@ -49,32 +49,39 @@ def unique(found: Iterable[Evidence]) -> list[Evidence]:
 
 
 def _calls(case: Case) -> Iterator[Evidence]:
-    """Yield what members issued at the seq where ranks are stuck, how far the culprits are, and what they issued in addition or skipped."""
-    finding, view, seq = case.finding, case.finding.stuck.view, case.finding.stuck.seq
-    if view is not None and seq is not None and finding.stuck.pair is None:
-        sides: dict[CallKind | None, list[int]] = defaultdict(list)
-        reached = {rank: view.members[rank].enqueued or 0 for rank in view.seen}
-        for rank, enqueued in reached.items():
-            kind = view.kind_of(rank, seq)
-            if kind is not None or enqueued >= seq:
-                sides[kind].append(rank)
-        for kind, ranks in sorted(sides.items(), key=lambda side: (-len(side[1]), side[1]))[:6]:
-            claim = Issued(tuple(ranks), describe(kind), seq, str(case.frame_of(kind) or ""))
-            yield case.recorded(ranks[0], claim.phrase())
-        for rank in [r for r in finding.culprits if reached.get(r, seq) < seq][:4]:
-            member, done = view.members[rank], view.completed(rank) or 0
-            known = member.queue.tells_completion and (not member.unknown or done >= reached[rank])
-            claimed = Reached(rank, view.group.label, reached[rank], done if known else None)
-            yield case.recorded(rank, claimed.phrase())
-    if (change := finding.change.edit) is not None:
-        edit = change.edit
-        how, number = ("more" if edit.kind == "extra" else "fewer"), edit.length
-        where = f"{'at' if change.calls else 'before'} seq {change.seq}"
-        text = f"{ranks_phrase(change.ranks)} issued {number} {how} {'collective' if number == 1 else 'collectives'} {where}; the next {edit.confirmed} match again, shifted by {number}"
+    """Yield what the members issued at the seq where ranks are stuck, and how far the culprits are that have not reached it."""
+    stuck = case.finding.stuck
+    view, seq = stuck.view, stuck.seq
+    if view is None or seq is None or stuck.pair is not None:
+        return
+    alike: dict[CallKind | None, list[int]] = defaultdict(list)
+    reached = {rank: view.members[rank].enqueued or 0 for rank in view.seen}
+    for rank, enqueued in reached.items():
+        kind = view.kind_of(rank, seq)
+        if kind is not None or enqueued >= seq:
+            alike[kind].append(rank)
+    for kind, ranks in sorted(alike.items(), key=lambda item: (-len(item[1]), item[1]))[:6]:
+        place = f" at {frame}" if (frame := case.frame_of(kind)) is not None else ""
+        yield case.recorded(ranks[0], f"{ranks_phrase(ranks)} issued {describe(kind)} seq {seq}{place}")
+    for rank in [r for r in case.finding.culprits if reached.get(r, seq) < seq][:4]:
+        member, completed = view.members[rank], view.completed(rank) or 0
+        done = f"last completed seq {completed}" if completed else "it completed none"
+        if not member.queue.tells_completion or (member.unknown and completed < reached[rank]):
+            done = "completions were not recorded"
+        far = f"last enqueued seq {reached[rank]}" if reached[rank] else "has enqueued nothing"
+        yield case.recorded(rank, f"rank {rank} {far} on group {view.group.label}; {done}")
+
+
+def _edits(case: Case) -> Iterator[Evidence]:
+    """Yield what the culprits issued in addition or skipped, and whether several dumps show them at one collective."""
+    if (change := case.finding.change.edit) is not None:
+        edit, where = change.edit, f"{'at' if change.calls else 'before'} seq {change.seq}"
+        number = counted(edit.length, f"{'more' if edit.kind == 'extra' else 'fewer'} collective")
+        text = f"{ranks_phrase(change.ranks)} issued {number} {where}; the next {edit.confirmed} match again, shifted by {edit.length}"
         yield Evidence("dump", text, change.ranks[0])
-    for rank in finding.culprits:
-        same = case.incident.ranks[rank].unchanged_snapshots if rank in case.incident.ranks else 0
-        if same:
+    for rank in case.finding.culprits:
+        record = case.incident.ranks.get(rank)
+        if record is not None and (same := record.unchanged_snapshots):
             yield Evidence("dump", f"rank {rank} is at the same collective in {same + 1} dumps", rank)
 
 
@@ -82,13 +89,8 @@ def _against(case: Case, match: Match) -> Iterator[Evidence]:
     """Yield the evidence against the verdict: the launcher's own root cause, other deaths."""
     for rank, event in sorted(case.statements.exits.items()):
         if event.first and match.culprits and rank not in match.culprits:
-            text = f"the launcher reports rank {rank} as its first observed failure"
-            yield quote(
-                event,
-                f"{text}; torchrun reports the first failure it polled, often a victim",
-                kind="exit",
-                stance="against",
-            )
+            text = f"the launcher reports rank {rank} as its first observed failure; torchrun reports the first failure it polled, often a victim"
+            yield quote(event, text, kind="exit", stance="against")
     for death in case.statements.deaths:
         if death.rank not in match.culprits:
             text = f"rank {death.rank} {death.how} as well, later or as a consequence: {death.event.text}"
@@ -103,10 +105,10 @@ def deciding(case: Case, match: Match, evidence: Sequence[Evidence]) -> tuple[in
     ranked = []
     for index, item in enumerate(evidence):
         source = item.source and (item.source.file, item.source.line)
-        if item.stance == "for" and item.kind != "method" and source not in anyway:
-            weight = (item.rank in culprits, (item.text, item.rank) in own, item.kind == "dump")
-            if any(weight) or not culprits:
-                ranked.append((*(not part for part in weight), index))
+        weight = (item.rank in culprits, (item.text, item.rank) in own, item.kind == "dump")
+        counts = item.stance == "for" and item.kind != "method" and source not in anyway
+        if counts and (any(weight) or not culprits):
+            ranked.append((*(not part for part in weight), index))
     return tuple(index for *_, index in sorted(ranked)[:MOST_DECIDING])
 
 
@@ -114,7 +116,7 @@ def hypothesis(case: Case, match: Match, verdict: Verdict) -> Hypothesis:
     """Return the verdict's own explanation, with what fits it and what contradicts it."""
     against = tuple(item.text for item in verdict.evidence if item.stance == "against")[:3]
     fits = tuple(verdict.evidence[i].text for i in verdict.deciding) or (match.why,)
-    # What text alone tells of who waits is no graph that could be replayed.
+    # A wait that only text shows is no graph that could be replayed.
     explains_all = case.finding.explained >= len(case.finding.waiting)
     left = () if explains_all else blocked_without(Replay(case.graph), verdict.culprit_ranks)
     return Hypothesis(match.cause, verdict.culprit_ranks, fits, (*left, *against))
