@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match, answer, quote, who
+from hangscope.causes.ends.remedies import remedy
 from hangscope.explain.finding import Absent, Circular, Lagging, Nothing, Stalled, Unseen, Unstarted
 from hangscope.explain.text.group_size import all_timed_out
 from hangscope.ingest.job_logs.faults import CudaError, Xid
@@ -18,13 +19,6 @@ _PROGRAM_ERRORS = (
     "device-side assert", "invalid argument", "invalid configuration", "invalid device ordinal", "no cuda-capable device",
     "no kernel image is available", "initialization error",
 )  # fmt: skip
-#: and for what a kernel does with memory that is not its own
-_MEMORY_ERRORS = (
-    "illegal memory access",
-    "misaligned address",
-    "unspecified launch failure",
-    "illegal instruction",
-)
 _AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
 _PROGRAM_XIDS = (45,)  # the channels of a process that ended are torn down (NVIDIA's Xid catalog)
 
@@ -46,24 +40,10 @@ def device_fault(case: Case) -> Match | None:
         "gpu_stall",
         [rank for rank in (first.rank,) if rank is not None],
         f"rank {first.rank} reported a device error: {device_error(first)}",
-        remedy(first),
+        remedy(first, f"rank {first.rank}"),
         strength=2,
         evidence=faults[:4],
     )
-
-
-def remedy(event: Event) -> str:
-    """Return what to do about a device error: what a kernel did with memory is a matter of the program first."""
-    rank, text = event.rank, event.text.lower()
-    whose = f"rank {rank}" if rank is not None else "that process"
-    which = (
-        ""
-        if rank is not None
-        else "Find the process that printed it (its prefix, its file, or the process id in the kernel's log names the rank). "
-    )
-    if any(words in text for words in _MEMORY_ERRORS):
-        return f"{which}Rerun {whose}'s step with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer, which name the kernel; where it follows the GPU and not the code, drain that GPU. What other ranks report later follows from it."
-    return f"{which}Drain the GPU of {whose} and look at nvidia-smi -q -d ECC and the Xid lines of its host's kernel log; what other ranks report later follows from it."
 
 
 def device_error(event: Event) -> str:

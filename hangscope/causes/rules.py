@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hangscope.causes import (
-    both_send,
     device,
     gradients,
     init,
@@ -33,7 +32,7 @@ RULES: tuple[Rule, ...] = (
     left_over.made_after_the_end,
     process.left_quietly,
     pairs.unpaired,
-    both_send.both_send,
+    pairs.both_send,
     order.false_circle,
     order.crossed_groups,
     order.circular_wait,
@@ -46,7 +45,6 @@ RULES: tuple[Rule, ...] = (
     mismatch.different_calls,
     mismatch.refused,
     mismatch.unequal_splits,
-    silence.lost_by_peers,
     known.host_thread_stuck,
     participation.busy_elsewhere,
     silence.vanished,
