@@ -115,8 +115,7 @@ def _ended(case: Case) -> Match | None:
     look = "Look for its own last lines, and for its signal in the kernel log of its host."
     match = _match(case, "crashed_rank", own, f"{{who}} {how}", look)
     before_all = len(own) == 1 and bool(others) and min(others) > (first.time or inf)
-    named = before_all and first.rank is not None
-    return replace(match, culprits=(first.rank,)) if named else match
+    return replace(match, culprits=(first.rank,)) if before_all and first.rank is not None else match
 
 
 def _raised(case: Case) -> Match | None:
