@@ -42,7 +42,7 @@ from hangscope.report.verdict_view import verdict_part
 from hangscope.report.words import clean
 from hangscope.verdict.claims import seen_of
 from hangscope.verdict.phrasing import SUMMARY, clauses, fitting, sentence_case
-from hangscope.verdict.status import ended_well, last_answer, moved_on, serves
+from hangscope.verdict.status import ended_well, moved_on
 
 _WINDOWS = 200
 _BRANCHES = 1000
@@ -130,9 +130,6 @@ def _headline(analysis: Analysis) -> str:
             return "No hang: the job ended without an error after these dumps were written."
         if (step := moved_on(analysis.case)) is not None:
             return f"No hang: the job made further steps after these dumps were written ('{clauses(step.text, 110)}')."
-        if serves(analysis.case):
-            answer = clauses(last_answer(analysis.case), 110)
-            return f"No hang: the last lines show the server answering requests ('{answer}'), so its earlier waits have ended."
         if not dumped or not all(dumped):
             return "No hang: the job ended without an error."
         return "No hang: nothing is pending, and all ranks have completed the same collectives."

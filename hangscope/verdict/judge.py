@@ -24,7 +24,6 @@ from hangscope.verdict.several import with_the_others
 from hangscope.verdict.status import (
     ended_well,
     moved_on,
-    serves,
     status_without_verdict,
     still_moves,
     trouble,
@@ -60,7 +59,7 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
 
 def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     """Return the verdict on a case and the status of its job."""
-    if ended_well(case) or serves(case) or moved_on(case):
+    if ended_well(case) or moved_on(case):
         return Judgement("no_hang", None)
     wanted, set_aside = missing_inputs(case), case.explanation.set_aside
     missing = [item.text for item in wanted]
