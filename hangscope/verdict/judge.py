@@ -21,15 +21,9 @@ from hangscope.verdict.missing import missing_inputs
 from hangscope.verdict.phrasing import in_the_imperative, retitled
 from hangscope.verdict.rivals import rivals
 from hangscope.verdict.several import with_the_others
-from hangscope.verdict.status import (
-    ended_well,
-    moved_on,
-    status_without_verdict,
-    still_moves,
-    trouble,
-)
+from hangscope.verdict.status import ended_well, moved_on, status_without_verdict, still_moves, trouble
 
-CROWD = 4  # a guess may name at most this part of the job's ranks, or one
+CROWD = 4  # an unconfirmed match may name at most this part of the job's ranks, or one
 
 
 @dataclass(slots=True)
@@ -52,9 +46,8 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     if judgement.verdict is None or dumped:
         return judgement
     verdict = in_the_imperative(retitled(answered(case, judgement.verdict)))
-    return replace(
-        judgement, verdict=verdict, missing=list(dict.fromkeys(item.text for item in verdict.collect))
-    )
+    missing = list(dict.fromkeys(item.text for item in verdict.collect))
+    return replace(judgement, verdict=verdict, missing=missing)
 
 
 def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
@@ -65,10 +58,7 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     missing = [item.text for item in wanted]
     matches = match_all(case, case.incident.notes)
     while matches and (_names_a_crowd(case, matches[0]) or _by_a_moving_job(case, matches[0])):
-        first = matches.pop(0)
-        half = 2 * len(first.culprits) == len(case.incident.ranks)
-        if isinstance(case.finding, Different) and case.solid and half:
-            matches.insert(0, replace(first, culprits=()))  # they prove the freeze, whoever is wrong
+        matches.pop(0)
     if not matches:
         status, stop = status_without_verdict(case, views), find_stop(case.statements)
         if status == "no_hang":
@@ -79,16 +69,13 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
         return Judgement("hang", verdicts.stopped(case, stop, wanted), [why], missing, set_aside)
     best = with_the_others(case, in_library_terms(case, matches[0]))
     sure = confidence(case, best)
-    reasons = sure.reasons
     verdict = verdicts.named(case, best, sure, wanted)
     others = rivals(case, best, matches[1:], verdict)
     verdict = replace(verdict, alternatives=[a for a in others.alternatives if a.cause != verdict.cause])
+    status, weighed = "hang", [substantiation.hypothesis(case, best, verdict), *others.possible]
     if best.cause == "slow_rank":
-        status = "inconclusive" if damage(case, best) else "no_hang"
-        return Judgement(status, verdict, reasons, missing, set_aside, ruled_out=others.ruled_out)
-    status = "hang" if verdict.cause != "unknown" or verdict.culprit_ranks else "inconclusive"
-    weighed = [substantiation.hypothesis(case, best, verdict), *others.possible]
-    return Judgement(status, verdict, reasons, missing, set_aside, weighed, others.ruled_out)
+        status, weighed = "inconclusive" if damage(case, best) else "no_hang", []
+    return Judgement(status, verdict, sure.reasons, missing, set_aside, weighed, others.ruled_out)
 
 
 def _names_a_crowd(case: Case, match: Match) -> bool:
@@ -96,10 +83,9 @@ def _names_a_crowd(case: Case, match: Match) -> bool:
     number, ranks = len(match.culprits), len(case.incident.ranks)
     if number < 2 or number * CROWD <= ranks:
         return False
-    level = confidence(case, match).level
     half = match.cause == "stuck_rank" and 2 * number >= ranks
     assumed = isinstance(case.finding, Different) and case.finding.assumed
-    return level == 0 or (level == 1 and (half or assumed))
+    return confidence(case, match).level < (2 if half or assumed else 1)
 
 
 def _by_a_moving_job(case: Case, match: Match) -> bool:
@@ -108,10 +94,10 @@ def _by_a_moving_job(case: Case, match: Match) -> bool:
     if finding.change.votes > 1:
         return False  # ranks of one role went different ways: no later moment undoes that
     by_events = any(item.kind in ("stack", "log", "exit") for item in match.evidence)
-    # Calls at one number of their group that cannot match wait for ever.
+    # Collectives at one seq of their group that cannot match wait for ever.
     at_one = finding.own.gid is None and finding.own.seq == finding.stuck.seq
     if case.incident.momentary and not by_events and not (isinstance(finding, Different) and at_one):
         return not trouble(case)
-    # Where no recorder shows a call open, a stack beside it is of a moment as well.
-    momentary = not (by_events or isinstance(finding, Circular)) or not case.graph.waiting
-    return momentary and match.cause != "slow_rank" and still_moves(case, match.culprits)
+    # If no recorder shows a pending collective, a stack is of a moment as well.
+    firm = (by_events or isinstance(finding, Circular)) and bool(case.graph.waiting)
+    return not firm and match.cause != "slow_rank" and still_moves(case, match.culprits)

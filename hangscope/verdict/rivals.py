@@ -1,4 +1,4 @@
-"""The other explanations of a freeze: which of them the evidence leaves possible, and which fact excludes the rest.
+"""The other explanations of a hang: which of them the evidence leaves possible, and which fact excludes the rest.
 
 An explanation whose deciding observation is there is confirmed or excluded, never left open; one that a verdict at `high`
 leaves open would contradict that verdict. Ranks are global.
@@ -18,7 +18,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import agree, ranks_phrase
 
 MOST_HYPOTHESES, MOST_ALTERNATIVES, MOST_RULED_OUT = 6, 3, 12
-#: Causes that say in what calls differ; `collective_mismatch` says that none of them does.
+#: Causes that say how collectives differ; `collective_mismatch` says that none of them does.
 _FINER = frozenset(
     {
         "rank_conditional_collective", "uneven_loader", "shape_mismatch", "dtype_mismatch", "gradient_sync_mismatch",
@@ -48,16 +48,16 @@ def rivals(case: Case, match: Match, others: Sequence[Match], verdict: Verdict) 
     possible: list[Hypothesis] = []
     ruled_out: list[RuledOut] = []
     replay, seen = Replay(case.graph), {(verdict.cause, verdict.culprit_ranks)}
+    complete = bool(verdict.waiting_ranks) and verdict.explained == len(verdict.waiting_ranks)
     for cause, named, why in _candidates(match, others, verdict):
         ranks = tuple(sorted(set(named)))
         if (cause, ranks) in seen:
             continue
         seen.add((cause, ranks))
-        left = blocked_without(replay, ranks) if case.graph.waiting else ()
+        left = blocked_without(replay, ranks)
         # The same ranks account for the same waits, whatever they did.
-        fewer = left and _accounts(verdict) and ranks != verdict.culprit_ranks
-        because = _excluded(case, match, verdict, cause, ranks) or (left[0] if fewer else "")
-        if because:
+        fewer = left if complete and ranks != verdict.culprit_ranks else ()
+        if because := _excluded(case, match, verdict, cause, ranks) or "".join(fewer):
             ruled_out.append(RuledOut(cause, ranks, because))
         elif cause != verdict.cause or ranks:
             possible.append(Hypothesis(cause, ranks, (why,), left, CATALOG[cause].would_decide))
@@ -78,14 +78,9 @@ def _candidates(
         yield other.cause, other.culprits, other.why
 
 
-def _accounts(verdict: Verdict) -> bool:
-    """Return whether the verdict leaves no blocked rank unaccounted for."""
-    return bool(verdict.waiting_ranks) and verdict.explained == len(verdict.waiting_ranks)
-
-
 def _excluded(case: Case, match: Match, verdict: Verdict, cause: str, ranks: tuple[int, ...]) -> str:
     """Return the fact that excludes an explanation, empty where it remains possible."""
-    finding, whose = case.finding, ranks_phrase(ranks)
+    finding, records = case.finding, case.incident.ranks
     if cause == "collective_mismatch" and match.cause in _FINER:
         return f"a more specific cause applies: {match.cause}"
     if cause in ("crashed_rank", "early_exit") and (fact := _end_of(case, cause, ranks)):
@@ -95,14 +90,11 @@ def _excluded(case: Case, match: Match, verdict: Verdict, cause: str, ranks: tup
         return f"both sides use {own.input_dtypes[0]}"
     if cause == "shape_mismatch" and own and peer and own.input_sizes == peer.input_sizes != ():
         return f"both sides use the same sizes: {describe(own)}"
-    if cause == "network_stall" and isinstance(finding, Different | Extra | Absent | Unseen | Unpaired):
-        absent = ranks_phrase(finding.culprits)
-        if finding.culprits:
-            return f"{absent} did not enter the collective that the others are blocked in"
-    if cause == "slow_rank" and any(
-        case.incident.ranks[r].unchanged_snapshots for r in ranks if r in case.incident.ranks
-    ):
-        return f"several dumps show {whose} at the same place"
+    absent = isinstance(finding, Different | Extra | Absent | Unseen | Unpaired) and finding.culprits
+    if cause == "network_stall" and absent:
+        return f"{ranks_phrase(absent)} did not enter the collective that the others are blocked in"
+    if cause == "slow_rank" and any(records[r].unchanged_snapshots for r in ranks if r in records):
+        return f"several dumps show {ranks_phrase(ranks)} at the same place"
     if verdict.confidence == "high" and verdict.deciding:
         facts = [verdict.evidence[number] for number in verdict.deciding]
         return next((fact for fact in facts if fact.kind == "stack"), facts[0]).text
@@ -124,7 +116,7 @@ def _end_of(case: Case, cause: str, ranks: tuple[int, ...]) -> str:
 
 def blocked_without(replay: Replay, ranks: Sequence[int]) -> tuple[str, ...]:
     """Return who would stay blocked if these ranks had done what is expected of them, as a sentence, or nothing."""
-    if not 0 < len(ranks) <= MOST_REPLAYED:
+    if not replay.waiting or not 0 < len(ranks) <= MOST_REPLAYED:
         return ()
     stuck = replay.stuck(ranks) - set(ranks)
     text = f"it does not account for {ranks_phrase(stuck)}, which {agree(stuck, 'is', 'are')} blocked as well"
