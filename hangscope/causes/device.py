@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from hangscope.causes.case import Case, Match, answer, quote, who
-from hangscope.causes.ends.remedies import remedy
+from hangscope.causes.faults import device_error, remedy
 from hangscope.explain.finding import Absent, Circular, Lagging, Nothing, Stalled, Unseen, Unstarted
 from hangscope.explain.text.group_size import all_timed_out
 from hangscope.ingest.job_logs.faults import CudaError, Xid
@@ -46,13 +46,6 @@ def device_fault(case: Case) -> Match | None:
     why = f"{whose} reported a device error: {device_error(first)}"
     named = [rank for rank in (first.rank,) if rank is not None]
     return answer("gpu_stall", named, why, remedy(first, whose), strength=2, evidence=faults[:4])
-
-
-def device_error(event: Event) -> str:
-    """Return a device error in its own words, without what is printed before it."""
-    if isinstance(event, CudaError):
-        return event.error
-    return f"Xid {event.code} on GPU {event.device}" if isinstance(event, Xid) else event.text[:120]
 
 
 def _of_the_program(event: Event) -> bool:

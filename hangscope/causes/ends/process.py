@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from hangscope.causes.case import Case, Match, answer, quote, who
-from hangscope.causes.ends.remedies import remedy
+from hangscope.causes.faults import remedy
 from hangscope.causes.init import never_formed
 from hangscope.explain.finding import Absent, Different, Extra, Lagging, Nothing, Unseen
 from hangscope.explain.statements.standstill import for_hours, stood_still
@@ -113,12 +113,14 @@ def died(case: Case) -> Match | None:
         why += "; which of them ended first is not known"
     own, stuck = case.finding.own, case.finding.stuck
     # Whoever fails and yet calls something else there does so while it handles the exception.
-    handling = own.kind is not None and own.gid is None and own.seq == stuck.seq
+    fix = remedy(first.event, f"rank {first.rank}", first.frame)
+    if own.kind is not None and own.gid is None and own.seq == stuck.seq:
+        fix = f"{fix.rstrip('.')}; issue no collective in an except or finally block."
     return answer(
         "crashed_rank",
         culprits,
         why,
-        remedy(first.event, f"rank {first.rank}", first.frame, handling),
+        fix,
         "Do not raise the timeout: the others are waiting for a process that is gone.",
         strength=0 if doubtful else 2 if len(culprits) == 1 else 1,
         evidence=[death.event for death in deaths],

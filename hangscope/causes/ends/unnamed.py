@@ -7,15 +7,14 @@ from dataclasses import replace
 from math import inf
 
 from hangscope.causes.case import Case, Match, answer
-from hangscope.causes.device import device_error
-from hangscope.causes.ends.remedies import remedy
 from hangscope.causes.ends.whose import whose
+from hangscope.causes.faults import FAULTS, device_error, remedy
 from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.statements.statements import INTERRUPTS
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.excerpt import Excerpt
-from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
+from hangscope.ingest.job_logs.faults import OomCuda
 from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.job_logs.messages import Message, Notice, table
 from hangscope.ingest.torch_logs.abort import Terminate
@@ -29,34 +28,17 @@ from hangscope.model.rankset import ranks_phrase
 _ENDED_BY_LAUNCHER = frozenset({0, -15, 143})
 _WHOSE = "Find the process that printed it: its prefix, its file, or the process id in the kernel's log names the rank."
 _KILLED = frozenset({-9, -11, -7, -4, -8})
-#: Cause, the events or faults of NCCL's warnings that report it, what they say, and how sure that is.
-_FAULTS: tuple[tuple[str, tuple[str | type[Event], ...], str, int], ...] = (
-    ("gpu_stall", (Xid, CudaError, "cuda"), "{who} reported a device error: {error}", 1),
-    ("crashed_rank", ("oom",), "NCCL got no GPU memory in {who}", 1),
-    ("crashed_rank", ("shm",), "NCCL got no shared memory in {who}", 1),
-    ("crashed_rank", (OomCuda,), "{who} ran out of GPU memory", 1),
-    ("crashed_rank", (OomHost,), "the out-of-memory killer ended {who}", 1),
-    ("crashed_rank", (LoaderWorkerDeath,), "{who} lost a data loader worker", 1),
-    ("crashed_rank", (DiskFull,), "{who} found a disk full", 1),
-    ("collective_mismatch", (FsdpOrder,), "FSDP reports in {who} that ranks gather parameters in different orders", 1),
-    ("collective_mismatch", ("collective_mismatch",), "NCCL reports collectives that do not match in {who}", 0),
-    ("collective_mismatch", ("size_mismatch",), "{who} got a larger message than it expected (mismatched collectives, or hosts with different NCCL settings)", 0),
-)  # fmt: skip
 
 
 def fault_without_rank(case: Case) -> Match | None:
     """A line that reports a fault by itself, and names no rank."""
-    for cause, kinds, what, strength in _FAULTS if _nothing_else(case) else ():
-        found: list[Event] = [
-            e for kind in kinds if isinstance(kind, type) for e in case.statements.all(kind)
-        ]
-        found += case.warned(*(fault for fault in kinds if isinstance(fault, str)))
-        found = [e for e in found if not (isinstance(e, OomCuda) and e.implausible)]
-        if events := [e for e in found if not (isinstance(e, FsdpOrder) and e.group_rank is not None)]:
-            what = what.replace("{error}", device_error(events[0]))
-            return _match(
-                case, cause, events, what, remedy(events[0], "that process"), _WHOSE, strength=strength
-            )
+    for fault in FAULTS if _nothing_else(case) else ():
+        events = [e for e in fault.reports(case.statements) if fault.cause]
+        events = [e for e in events if not (isinstance(e, OomCuda) and e.implausible)]
+        if events := [e for e in events if not (isinstance(e, FsdpOrder) and e.group_rank is not None)]:
+            what = fault.says.replace("{error}", device_error(events[0]))
+            steps = (remedy(events[0], "that process"), _WHOSE)
+            return _match(case, fault.cause, events, what, *steps, strength=fault.strength)
     return None
 
 
