@@ -9,19 +9,25 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from hangscope.causes.case import Case, Match, quote
-from hangscope.causes.corroboration import corroboration
-from hangscope.causes.mismatch import describe
+from hangscope.causes.case import Case, Match, of_outlier, quote
+from hangscope.causes.mismatch import describe, received
 from hangscope.explain.predict import Replay
-from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, WatchdogTimeout
+from hangscope.explain.statements.statements import WAITED
+from hangscope.explain.text.steps import last_output
+from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, WatchdogStatus, WatchdogTimeout
+from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
-from hangscope.model.conclusion import Evidence, Hypothesis, Verdict
+from hangscope.knowledge.callsite import user_frames
+from hangscope.model.conclusion import Evidence, Hypothesis, Source, Verdict
+from hangscope.model.events import Event
 from hangscope.model.incident import CallKind
 from hangscope.model.rankset import counted, ranks_phrase
 from hangscope.verdict.rivals import blocked_without
 
 MOST = 40  # facts that are listed
 MOST_DECIDING = 3
+_MOST_LINES = 8
+_NOT_WAITING = frozenset({"crashed_rank", "stuck_rank", "early_exit"})
 #: What ranks that wait print in any hang.
 _ANYWAY = (WatchdogTimeout, GlooTimeout, GlooClosed, WatchdogStatus, DumpSignal)
 
@@ -33,7 +39,7 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
         *_edits(case),
         *match.evidence,
         *map(quote, case.finding.events[:8]),
-        *corroboration(case, match),
+        *_corroboration(case, match),
         *islice(_against(case, match), 6),
         *(Evidence("method", text, stance="missing") for text in missing),
     )
@@ -83,6 +89,50 @@ def _edits(case: Case) -> Iterator[Evidence]:
         record = case.incident.ranks.get(rank)
         if record is not None and (same := record.unchanged_snapshots):
             yield Evidence("dump", f"rank {rank} is at the same collective in {same + 1} dumps", rank)
+
+
+def _corroboration(case: Case, match: Match) -> list[Evidence]:
+    """Return quotes of log lines with their stance to a verdict, those of the culprits first."""
+    culprits = set(match.culprits)
+    found = [
+        of_outlier(o) for o in case.statements.outlier_lines if not culprits or culprits.issuperset(o.ranks)
+    ]
+    if not case.from_text:  # else the finding names its lines itself
+        found += [*_of_culprits(case, match), *_of_waiting(case, match)]
+    known = {item.source for item in match.evidence}
+    by_source: dict[Source | None, Evidence] = {}
+    for item in found:
+        by_source.setdefault(item.source, item)
+    return [item for source, item in by_source.items() if source not in known][:_MOST_LINES]
+
+
+def _of_culprits(case: Case, match: Match) -> Iterator[Evidence]:
+    """Yield what the culprits themselves printed."""
+    for rank in match.culprits[:4]:
+        for idle in case.statements.of(rank, DumpObserved)[:1]:
+            yield quote(idle, f"rank {rank} had nothing overdue when the others timed out: {idle.text}")
+        words = last_output(case.statements, rank)
+        if words is not None and (words.done or words.leaving):
+            yield quote(words, f"rank {rank} printed last: {words.text}")
+        for raised in case.statements.of(rank, RankException)[:1]:
+            if raised.symptom and match.frame is not None and match.frame in user_frames(raised.frames):
+                text = f"rank {rank}'s traceback goes through {match.frame} as well: {raised.text}"
+                yield quote(raised, text)
+        for waited in case.statements.of(rank, *WAITED)[:1] if match.cause in _NOT_WAITING else ():
+            text = f"rank {rank} was still alive when it timed out or lost a peer: {waited.text}"
+            yield quote(waited, text, stance="against")
+
+
+def _of_waiting(case: Case, match: Match) -> Iterator[Evidence]:
+    """Yield what the blocked ranks printed, one line of each kind: that they waited, in which collective, and what they lost."""
+    yield from received(case)
+    ranks = [rank for rank in case.finding.waiting if rank not in match.culprits]
+    events = [e for rank in ranks for e in case.statements.of(rank, *WAITED)[:1]]
+    first: dict[type[Event], Event] = {}
+    for event in events:
+        first.setdefault(type(event), event)
+    for event in first.values():
+        yield quote(event, f"rank {event.rank} was blocked until it timed out or lost a peer: {event.text}")
 
 
 def _against(case: Case, match: Match) -> Iterator[Evidence]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from math import inf
 
 from hangscope.causes.case import Case, Match, answer
-from hangscope.causes.ends.whose import whose
 from hangscope.causes.faults import FAULTS, device_error, remedy
 from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.statements.statements import INTERRUPTS
@@ -17,6 +16,7 @@ from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import OomCuda
 from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.job_logs.messages import Message, Notice, table
+from hangscope.ingest.job_logs.text.named_processes import ranks_in
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.exception_meaning import is_symptom
 from hangscope.ingest.torch_logs.store import FsdpOrder
@@ -28,6 +28,7 @@ from hangscope.model.rankset import ranks_phrase
 _ENDED_BY_LAUNCHER = frozenset({0, -15, 143})
 _WHOSE = "Find the process that printed it: its prefix, its file, or the process id in the kernel's log names the rank."
 _KILLED = frozenset({-9, -11, -7, -4, -8})
+_NEAR = 4  # lines
 
 
 def fault_without_rank(case: Case) -> Match | None:
@@ -119,3 +120,32 @@ def _raised(case: Case) -> Match | None:
         fatal = first.what[:80] if first.what.startswith("Fatal Python error") else None
         what = f"{{who}} ended with {fatal or first.type or 'an abort (std::terminate)'}"
     return _match(case, "crashed_rank", events, what, advice, strength=0)
+
+
+def whose(case: Case, events: Sequence[Event]) -> str:
+    """Return the processes of events as a subject, `a process` where the text does not say which."""
+    first, alone = events[0], len(events) == 1
+    ranks = {e.rank for e in events if e.rank is not None} or {r for e in events for r in _near(case, e)}
+    names = [ranks_phrase(ranks)] if ranks else []
+    names += [f"local rank {first.local_rank}"] if first.local_rank is not None and alone else []
+    names += [f"task {first.task} of srun or mpirun"] if first.task is not None and not ranks else []
+    names = names or ["a process"]
+    pid = getattr(first, "victim_pid", None) or first.pid
+    names += [f"pid {pid}"] if pid is not None and alone else []
+    names += [f"host {first.host}"] if first.host and len({e.host for e in events}) == 1 else []
+    if not ranks and (named := ranks_in(first.message if isinstance(first, RankException) else first.text)):
+        names.append(f"its message names {ranks_phrase(named)}")
+    subject, *ids = names
+    return f"{subject} ({', '.join(ids)})" if ids else subject
+
+
+def _near(case: Case, event: Event) -> Sequence[int]:
+    """Return the ranks of the title above an event, or of the line next to it that names a rank and its process."""
+    named = [n for e in case.statements.all(Excerpt) if e.file == event.file for n in e.named]
+    title = max((n for n in named if n.titled and n.line < event.line), key=lambda n: n.line, default=None)
+    if title is not None:
+        return title.ranks
+    frames = len(event.frames) if isinstance(event, RankException) else 0
+    near = range(event.line - _NEAR, event.line + 2 * frames + _NEAR)
+    found = {n.ranks for n in named if n.line in near and len(n.ranks) == 1 and n.pids}
+    return found.pop() if len(found) == 1 else ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangscope.causes.case import Case
-from hangscope.causes.ends.whose import whose
+from hangscope.causes.ends.unnamed import whose
 from hangscope.ingest.job_logs.excerpt import Excerpt, of_people
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.line_groups import tells_of_trouble

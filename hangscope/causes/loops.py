@@ -1,4 +1,4 @@
-"""What library calls show about the cause: whether a rank left its loop, or issued a collective alone.
+"""Rules about loops: one that ended earlier on some ranks, and what library calls show about that.
 
 Structure decides: where a library's own loop is on both sides, whether the user's code made the call, whether it was made
 before. No name of the user's counts.
@@ -6,12 +6,17 @@ before. No name of the user's counts.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.causes.difference import Difference
-from hangscope.explain.finding import Different
+from hangscope.explain.finding import Absent, Different, Unseen
+from hangscope.ingest.torch_logs.store import JoinExhausted
+from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.knowledge.callsite import shared_line, user_frame
 from hangscope.knowledge.library import Reading
-from hangscope.model.incident import Frame
+from hangscope.model.incident import Event, Frame
+from hangscope.model.rankset import agree
 
 #: Stages that a library's loop reaches only when its batches are over.
 _AFTER_STEPS = frozenset({"epoch start", "epoch end", "evaluation", "teardown"})
@@ -24,6 +29,8 @@ _RIVALS = {
     "gradient_sync_mismatch": "a rank that skipped a backward pass (no_sync, a skipped batch) reaches the end of the loop early",
     "rank_conditional_collective": "a rank that skips a step, stops by itself or issues a collective alone after the loop is early as well",
 }
+_SAVES = frozenset({"checkpoint", "weights"})
+_OVER = "exited the training loop early, according to its own output"
 
 
 def called_from_a_library(case: Case) -> Match | None:
@@ -108,3 +115,54 @@ def _even_loader(d: Difference) -> Frame | None:
     lines = (r.caller for r in starts if r.kind == "epoch start" and r.by_user and r.caller is not None)
     around = (c for c in lines if inside is not None and (c.name, c.file) == (inside.name, inside.file))
     return next(around, None)
+
+
+def left_the_loop(case: Case) -> Match | None:
+    """A rank left the loop while its peers began one more step."""
+    finding, d = case.finding, Difference(case)
+    culprits, over = finding.culprits, d.steps.loop_over
+    if exhausted := case.statements.all(JoinExhausted):  # a line without a number is about the others
+        own = {e.rank for e in exhausted if e.rank is not None and e.group_rank is not None}
+        return _left(sorted(own) or culprits, 2, "ran out of inputs", exhausted[:2])
+    if isinstance(finding, Different):
+        return None if d.steps.skips else _by_its_call(d)
+    if not isinstance(finding, Absent | Unseen) or over is None:
+        return None
+    others = [e for r in culprits for e in case.statements.of(r, GlooSizeMismatch)[:1]]
+    return _left(culprits, 1 if isinstance(finding, Unseen) else 2, _OVER, [over, *others])
+
+
+def _left(culprits: Sequence[int], strength: int, what: str, evidence: Iterable[Event] = ()) -> Match:
+    return answer("uneven_loader", culprits, f"{who(culprits)} {what}", strength=strength, evidence=evidence)
+
+
+def _by_its_call(d: Difference) -> Match | None:
+    """Return what the culprits' step count or collective shows, where nothing shows that they went on inside the loop."""
+    finding, culprits, over = d.finding, d.finding.culprits, d.steps.loop_over
+    if finding.change.edit is not None or finding.tie:
+        return None  # its collectives match again after the edit
+    if d.ends_epochs:
+        # A step that it skipped leaves the same collectives: only its own output shows which it was.
+        what = (
+            f"{agree(culprits, 'is', 'are')} already in the collective that ends an epoch, after fewer steps"
+        )
+        return _left(culprits, 2 if len(d.steps.own) == len(culprits) else 0, what, filter(None, [over]))
+    if d.stays_inside:
+        return None
+    if over is not None:
+        return _left(culprits, 1, _OVER, [over])
+    # What rank 0 alone does after a step (a print, a sample, a checkpoint) is rather its own collective.
+    if d.inside or d.beyond is None or culprits == (0,):
+        return None
+    of_a_model = any("/torch/nn/" in f.file or "fsdp" in f.file.lower() for f in d.peer.stack)
+    if not (d.peer_gradient or of_a_model or finding.stuck.history is None):
+        return None  # a loop of collectives by hand, not of a model's passes: an extra one at its end looks the same
+    # Which of two ranks ran a step too many is not known. In the loop's own function, the handler of an exception or an
+    # extra collective of one rank looks the same, and some ranks write a checkpoint at the end of a step as well.
+    view = finding.stuck.view
+    even = view is not None and len(view.members) == 2 * len(culprits)
+    saves = d.case.knowledge.read(d.own_stack).kind in _SAVES
+    sure = not even and not saves and (len(culprits) > 1 or d.out_of_their_function)
+    return _left(
+        culprits, int(sure), f"exited the training loop early{at(d.beyond)}; the others are still in it"
+    )
