@@ -148,7 +148,8 @@ def guessed(case: Case, match: Match, proof: Proof) -> Doubts:
         yield MEDIUM, f"it rests on an assumption about {what}"
     older = bool(case.graph.early) or len(match.culprits) > 1
     if isinstance(finding, Absent) and not case.from_text and older and not trouble(case):
-        yield MEDIUM, "only dumps of one moment show ranks without a pending collective"
+        why = "only dumps of one moment show ranks without a pending collective"
+        yield LOW if case.graph.early else MEDIUM, why
 
 
 def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:
@@ -196,10 +197,9 @@ def no_history(case: Case, match: Match, proof: Proof) -> Doubts:
             "the logs show op and size of the outlier's collective, but not the ones before it, so other causes remain possible",
         )
     if not case.frames_recorded and not case.from_text:
-        yield (
-            MEDIUM,
-            "no Python frames were recorded, so collectives of one op from different lines look the same",
-        )
+        shown = finding.change.edit is not None or match.cause == "collective_order_mismatch"
+        why = "no Python frames were recorded, so collectives of one op from different lines look the same"
+        yield MEDIUM if shown else LOW, why
 
 
 def left_or_died(case: Case, match: Match, proof: Proof) -> Doubts:
