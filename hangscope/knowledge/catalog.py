@@ -25,6 +25,9 @@ class CauseText:
     does_not: str
     fix: Sequence[str]
     would_decide: str
+    of_collectives: bool = False
+    of_programs: bool = False
+    by_text: bool = False
     stack_tells: bool = False
     lookalikes: Sequence[tuple[str, str]] = ()
 

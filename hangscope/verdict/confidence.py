@@ -17,10 +17,11 @@ from hangscope.explain.statements.deaths import doubt
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
+from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Absence
 from hangscope.model.rankset import ranks_phrase
-from hangscope.verdict.damage import BY_TEXT, damage
+from hangscope.verdict.damage import damage
 from hangscope.verdict.proof import OF_THE_LOOP, Proof, prove
 from hangscope.verdict.status import trouble
 
@@ -30,13 +31,6 @@ LEFT = 0.1  # of the waiting ranks, that still wait once the named ranks are ima
 #: What a rule says of itself whose facts leave other readings open.
 USUAL = "the most likely reading of this evidence"
 _BY_STRENGTH = ("unconfirmed", USUAL, "the evidence identifies the cause")
-#: Causes that say how a rank's program differs, and not only that its collective does.
-_OF_PROGRAMS = frozenset(
-    {
-        "shape_mismatch", "gradient_sync_mismatch", "rank_conditional_collective", "uneven_loader", "collective_order_mismatch",
-        "collective_mismatch",
-    }
-)  # fmt: skip
 #: Causes that are the fault of some of the ranks, on which the text that shows them usually says more.
 _OF_ONE_RANK = frozenset({"rank_conditional_collective", "p2p_mismatch"})
 
@@ -75,7 +69,7 @@ def confidence(case: Case, match: Match) -> Confidence:
 
 def _by_calls(case: Case, match: Match) -> bool:
     """Return whether a match depends on what the finding says of collectives."""
-    return not isinstance(case.finding, Nothing) and match.cause not in BY_TEXT
+    return not isinstance(case.finding, Nothing) and not CATALOG[match.cause].by_text
 
 
 def _unseen(case: Case, match: Match) -> set[int]:
@@ -139,7 +133,7 @@ def leaves_waiting(case: Case, match: Match, proof: Proof) -> Doubts:
 def guessed(case: Case, match: Match, proof: Proof) -> Doubts:
     """Doubt evidence that is only what ranks printed last, or a single moment; or it is assumed which rank waits for which."""
     end, finding = case.statements.external, case.finding
-    firm = case.solid or match.cause in BY_TEXT
+    firm = case.solid or CATALOG[match.cause].by_text
     signalled = end is not None and end.signal is not None and not firm and shows_a_wait(case)
     if signalled or (_by_calls(case, match) and finding.guess):
         yield LOW, "it rests on what the ranks printed last, or on counts or stacks of one moment"
@@ -177,7 +171,7 @@ def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:
 
 def text_alone(case: Case, match: Match, proof: Proof) -> Doubts:
     """No dump recorded a collective, and no two sources agree."""
-    by_itself = match.cause in BY_TEXT | {"slow_rank"}
+    by_itself = CATALOG[match.cause].by_text or match.cause == "slow_rank"
     if case.from_text and not case.solid and not by_itself and not proof.sources:
         yield MEDIUM, "there is no recorder dump"
 
@@ -186,7 +180,7 @@ def no_history(case: Case, match: Match, proof: Proof) -> Doubts:
     """Doubt a cause where logs show the outlier's collective but not the ones before it; or no frames distinguish collectives of one op."""
     finding, ranks = case.finding, case.incident.ranks
     proven = proof.lines or proof.sources
-    if match.cause not in _OF_PROGRAMS or finding.stuck.view is None or proven:
+    if not CATALOG[match.cause].of_programs or finding.stuck.view is None or proven:
         return
     own, peer = finding.own.kind, finding.stuck.kind
     other_op = own is not None and peer is not None and own.op != peer.op

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangscope.causes.case import Case, Match
 from hangscope.explain.statements.deaths import REPLACED
+from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.incident import Incident
 
 #: Notes that say of a file that its bytes are not what was written. A file that was not read at all is no evidence.
@@ -13,8 +14,6 @@ CODES = frozenset(
         "odd_name", "torn_table", "contradiction", "too_many_members",
     }
 )  # fmt: skip
-#: Causes that lines of text establish by themselves, whatever the collectives show; a rank that dies may leave half a dump.
-BY_TEXT = frozenset({"crashed_rank", "early_exit", "model_mismatch", "init_hang"})
 
 
 def damaged_files(incident: Incident) -> set[str]:
@@ -27,7 +26,7 @@ def damage(case: Case, match: Match) -> str:
     ranks, finding = case.incident.ranks, case.finding
     lines = [(item.source.file, item.text) for item in match.evidence if item.source is not None]
     files: set[str | None] = {file for file, _ in lines}
-    if match.cause in BY_TEXT:  # what would explain its end may be lost
+    if CATALOG[match.cause].by_text:  # what would explain its end may be lost
         files.update(file for rank in match.culprits if rank in ranks for file in ranks[rank].files)
     elif (
         not case.from_text

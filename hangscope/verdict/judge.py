@@ -8,10 +8,13 @@ from dataclasses import field, replace
 from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
-from hangscope.explain.finding import Candidate, Circular, Different
+from hangscope.explain.finding import Candidate, Circular, Different, Explanation, Finding, Lagging
+from hangscope.explain.predict import Replay
 from hangscope.explain.text.stop import find_stop
+from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.model.conclusion import Hypothesis, RuledOut, Verdict
 from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import ranks_phrase
 from hangscope.verdict import substantiation, verdicts
 from hangscope.verdict.answer.compose import answered
 from hangscope.verdict.confidence import confidence
@@ -20,10 +23,10 @@ from hangscope.verdict.library_terms import in_library_terms
 from hangscope.verdict.missing import missing_inputs
 from hangscope.verdict.phrasing import in_the_imperative, retitled
 from hangscope.verdict.rivals import rivals
-from hangscope.verdict.several import with_the_others
 from hangscope.verdict.status import ended_well, moved_on, status_without_verdict, still_moves, trouble
 
 CROWD = 4  # an unconfirmed match may name at most this part of the job's ranks, or one
+MOST = 4  # faults of one hang that are reported separately; more at once have one common cause
 
 
 @dataclass(slots=True)
@@ -67,7 +70,7 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
             return Judgement(status, verdicts.unknown(case, wanted), [], missing, set_aside)
         why = "the job certainly stopped, but the logs do not show which rank blocked the others"
         return Judgement("hang", verdicts.stopped(case, stop, wanted), [why], missing, set_aside)
-    best = with_the_others(case, in_library_terms(case, matches[0]))
+    best = _with_the_others(case, in_library_terms(case, matches[0]))
     sure = confidence(case, best)
     verdict = verdicts.named(case, best, sure, wanted)
     others = rivals(case, best, matches[1:], verdict)
@@ -101,3 +104,47 @@ def _by_a_moving_job(case: Case, match: Match) -> bool:
     # If no recorder shows a pending collective, a stack is of a moment as well.
     firm = (by_events or isinstance(finding, Circular)) and bool(case.graph.waiting)
     return not firm and match.cause != "slow_rank" and still_moves(case, match.culprits)
+
+
+def _with_the_others(case: Case, best: Match) -> Match:
+    """Return the best match, joined with those of other roots that no other root explains and that are needed to free all ranks.
+
+    The wait-for graph is replayed as if the named ranks had done what is expected of them.
+    """
+    if not best.culprits or not case.explanation.rivals:
+        return best
+    replay, first = Replay(case.graph), set(best.culprits)
+    alone = replay.stuck(first)
+    answers = [_about(case, rival, first) for rival in case.explanation.rivals[:MOST] if alone]
+    others = [match for match in answers if match is not None]
+    added = {rank for match in others for rank in match.culprits}
+    if replay.stuck(first | added) >= alone - added:
+        return best  # the added ranks would free nobody but themselves
+    reasons = "; ".join(f"{match.why} ({match.cause})" for match in others)
+    steps = ((ranks_phrase(m.culprits), m.advice[0]) for m in others if m.advice)
+    also = [f"For {whose}: {step[:1].lower()}{step[1:]}" for whose, step in steps]
+    return replace(
+        best,
+        culprits=tuple(sorted(first | added)),
+        why=f"{best.why}; and independently, {reasons}",
+        strength=min(best.strength, 1),
+        evidence=[item for match in (best, *others) for item in match.evidence],
+        advice=[*best.advice[:1], *also, *best.advice[1:]],
+    )
+
+
+def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
+    """Return the match for the ranks of another root if it is unambiguous.
+
+    When a rank dies, its peers abort their communicators, which completes collectives on some of them only: counts prove nothing then.
+    """
+    ranks = set(rival.culprits) - named
+    answers = match_all(replace(case, explanation=Explanation(rival)), [])
+    match = next((m for m in answers if m.culprits and ranks.issuperset(m.culprits)), None)
+    if match is None or match.strength < 2:
+        return None
+    by_events = match.cause == "crashed_rank" or any(item.kind in ("stack", "log") for item in match.evidence)
+    view, died = rival.stuck.view, {death.rank for death in case.statements.deaths}
+    if isinstance(rival, Lagging) and view is not None and not died.isdisjoint(view.members):
+        by_events = any(case.statements.of(rank, Xid, CudaError) for rank in ranks)
+    return match if by_events or not died else None

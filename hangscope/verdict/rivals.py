@@ -18,13 +18,6 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import agree, ranks_phrase
 
 MOST_HYPOTHESES, MOST_ALTERNATIVES, MOST_RULED_OUT = 6, 3, 12
-#: Causes that say how collectives differ; `collective_mismatch` says that none of them does.
-_FINER = frozenset(
-    {
-        "rank_conditional_collective", "uneven_loader", "shape_mismatch", "dtype_mismatch", "gradient_sync_mismatch",
-        "model_mismatch", "collective_order_mismatch", "p2p_mismatch",
-    }
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +74,7 @@ def _candidates(
 def _excluded(case: Case, match: Match, verdict: Verdict, cause: str, ranks: tuple[int, ...]) -> str:
     """Return the fact that excludes an explanation, empty where it remains possible."""
     finding, records = case.finding, case.incident.ranks
-    if cause == "collective_mismatch" and match.cause in _FINER:
+    if cause == "collective_mismatch" and CATALOG[match.cause].of_collectives:
         return f"a more specific cause applies: {match.cause}"
     if cause in ("crashed_rank", "early_exit") and (fact := _end_of(case, cause, ranks)):
         return fact
