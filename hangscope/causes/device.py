@@ -6,7 +6,7 @@ from math import inf
 
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.faults import device_error, remedy
-from hangscope.explain.finding import Absent, Circular, Lagging, Nothing, Stalled, Unseen, Unstarted
+from hangscope.explain.finding import Absent, Lagging, Nothing, Stalled, Unseen, Unstarted
 from hangscope.explain.text.group_size import all_timed_out
 from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -101,7 +101,7 @@ def network_fault(case: Case) -> Match | None:
     by_lines = case.from_text and bool(case.statements.all(WatchdogTimeout))
     complete = joined and (not by_lines or all_timed_out(case.statements))
     several = stuck.view is None or len(stuck.view.seen) > 1
-    if not (warnings or (complete and several)) or not (joined or isinstance(finding, Nothing | Circular)):
+    if not (warnings or (complete and several)):
         return None
     tier = min((e.tier for e in warnings), default=3)
     first = [e for e in warnings if e.tier == tier]

@@ -39,8 +39,6 @@ def unused_parameters(case: Case) -> Match | None:
 
 def gradient_sets(case: Case) -> Match | None:
     """Backward reduced other buckets on one rank than on its peers, inside the loop."""
-    if not isinstance(case.finding, Different):
-        return None
     d, culprits = Difference(case), case.finding.culprits
     missing = d.gradients(d.skipped)
     other_buckets = d.own_gradient and d.peer_gradient and d.differs in ("shape", "op")

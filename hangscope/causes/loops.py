@@ -35,10 +35,9 @@ _OVER = "exited the training loop early, according to its own output"
 
 def called_from_a_library(case: Case) -> Match | None:
     """A call whose library shows what it is: made by one rank alone, or after a loop that the others are still in."""
-    finding = case.finding
-    if not isinstance(finding, Different) or finding.tie or finding.change.edit is not None:
+    finding, d = case.finding, Difference(case)
+    if finding.tie or finding.change.edit is not None:
         return None
-    d = Difference(case)
     if not d.own_stack or not (d.peer_stack or d.peer_gradient) or d.steps.skips:
         return None
     own, peer = case.knowledge.read(d.own_stack), case.knowledge.read(d.peer_stack)

@@ -8,7 +8,7 @@ from math import prod
 from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, quote, who
 from hangscope.causes.difference import Difference
-from hangscope.explain.finding import Different, Nothing, Stalled, Unseen
+from hangscope.explain.finding import Nothing, Stalled, Unseen
 from hangscope.explain.statements.gloo_sizes import AbortedPair, aborted_pairs, has_fewer_rows
 from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.explain.text.excerpt import not_collected
@@ -71,7 +71,7 @@ def _argument(kind: CallKind, name: str) -> str:
 def other_arguments(case: Case) -> Match | None:
     """The same collective from the same place with other sizes or another element type."""
     d, finding = Difference(case), case.finding
-    if not isinstance(finding, Different) or d.differs not in ("shape", "dtype") or finding.change.elsewhere:
+    if d.differs not in ("shape", "dtype") or finding.change.elsewhere:
         return None
     if d.another_call or (d.times_before(d.own) and d.times_before(d.peer)):
         return None  # two collectives that merely share their name
@@ -85,10 +85,7 @@ def other_arguments(case: Case) -> Match | None:
 
 def different_calls(case: Case) -> Match | None:
     """Different collectives at one seq that no finer rule explains."""
-    finding = case.finding
-    if not isinstance(finding, Different):
-        return None
-    d, culprits = Difference(case), finding.culprits
+    d, finding, culprits = Difference(case), case.finding, case.finding.culprits
     why, evidence = f"{who(culprits)} {meeting(d)}", checked(case)
     if finding.change.elsewhere and d.known:
         why = f"{why} on another group"
@@ -105,7 +102,7 @@ def checked(case: Case) -> list[CallFingerprint]:
 def refused(case: Case) -> Match | None:
     """All members came to a collective that the check of DETAIL stopped: they do not match, and no record shows what they were."""
     kind = case.finding.stuck.kind
-    if not isinstance(case.finding, Stalled) or kind is None or kind.op:
+    if kind is None or kind.op:
         return None
     why = "the consistency check of TORCH_DISTRIBUTED_DEBUG=DETAIL stopped the next collective on every rank seen: the ranks called different things"
     look = "Read the error of the check: it prints what each rank called, in the log of that rank."
@@ -206,7 +203,7 @@ def unequal_splits(case: Case) -> Match | None:
     """Members of an all_to_all give in all more, or less, than they take: the splits of some of them do not match."""
     finding, view, seq = case.finding, case.finding.stuck.view, case.finding.stuck.seq
     op = finding.stuck.kind.op if finding.stuck.kind is not None else ""
-    if not isinstance(finding, Stalled) or view is None or seq is None or not op.startswith("all_to_all"):
+    if view is None or seq is None or not op.startswith("all_to_all"):
         return None
     now, *before = (_given_and_taken(view, at) for at in range(seq, max(0, seq - _EARLIER), -1))
     gave, took = map(sum, zip(*now.values(), strict=True)) if now else (0, 0)

@@ -11,7 +11,7 @@ from hangscope.align.waitgraph import OpenCall
 from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.causes.mismatch import describe
 from hangscope.causes.participation import busy
-from hangscope.explain.finding import Circular, Different
+from hangscope.explain.finding import Circular
 from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import CallKind
 from hangscope.model.rankset import agree
@@ -23,7 +23,7 @@ COMPARED = 64  # ranks on either side of a cycle whose orders are compared
 def circular_wait(case: Case) -> Match | None:
     """Members hold what the others need: groups entered in opposite orders."""
     finding = case.finding
-    if not isinstance(finding, Circular) or finding.circle is None:
+    if finding.circle is None:
         return None
     members = tuple(sorted(finding.circle.ranks)) or finding.culprits
     ranks = members or finding.waiting
@@ -67,7 +67,7 @@ def crossed_groups(case: Case) -> Match | None:
     circle = finding.circle is not None and finding.circle.kind == "cycle"
     other_order = change.swapped or change.last_word
     by_role = change.votes > 1 and change.elsewhere and other_order
-    if not isinstance(finding, Different) or not (circle or by_role):
+    if not (circle or by_role):
         return None
     if not (0 < len(change.skipped) <= 2 and other_order) and not _entered_first(case):
         return None

@@ -6,7 +6,7 @@ from collections import Counter
 
 from hangscope.causes.case import Case, Match, answer, who
 from hangscope.causes.mismatch import describe
-from hangscope.explain.finding import Nothing, Unpaired
+from hangscope.explain.finding import Unpaired
 from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import CallKind
 from hangscope.model.rankset import agree
@@ -123,7 +123,7 @@ def _peered(case: Case, rank: int, kind: CallKind | None) -> str:
 def both_send(case: Case) -> Match | None:
     """Two ranks whose last P2P ops are sends to each other, each beyond the receives that the other one posted, by NCCL's lines."""
     records = case.incident.ranks
-    if not isinstance(case.finding, Nothing) or any(record.dump_file for record in records.values()):
+    if any(record.dump_file for record in records.values()):
         return None
     for gid in sorted({gid for record in records.values() for gid in record.p2p}):
         posted, last = Counter[tuple[str, int, int]](), dict[int, tuple[str, int]]()

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from hangscope.causes.case import Case, Match, answer, of_outlier, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import ROOTED, describe, meeting
-from hangscope.explain.finding import Absent, Different, Extra
+from hangscope.explain.finding import Extra
 from hangscope.ingest.job_logs.activity import Computing, Held
-from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
+from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout, WatchdogTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import CallKind, Event, State
@@ -18,19 +18,16 @@ from hangscope.model.rankset import counted
 _ORDER = ("collective_order_mismatch", "the collective that it skipped may have come next")
 _STOPPED = "{who} stopped by a signal (SIGSTOP, SIGTSTP or SIGTTIN): `kill -CONT PID` resumes the process; find out who stopped it."
 _MOVE = "Move work that one rank does alone out of the step, or give that group a longer timeout and say why."
+_WHOLE = ("stuck_rank", "the process may be stopped as a whole: a signal, a debugger, a dead disk")
 _LATE = ("slow_rank", "a rank that computes may still arrive: capture it again")
 
 
 def one_sided_call(case: Case) -> Match | None:
     """A collective that some ranks issued and the others did not, inside the loop."""
-    finding = case.finding
-    if not isinstance(finding, Different | Extra):
+    finding, d = case.finding, Difference(case)
+    if (act := _act(d)) is None:
         return None
-    d, whose = Difference(case), who(finding.culprits)
-    act = _act(d)
-    if act is None:
-        return None
-    strength, what = act
+    (strength, what), whose = act, who(finding.culprits)
     outlier = d.added[0] if d.added and not d.skipped else d.own
     advice = f"Call {outlier.op or 'it'} on every rank, and guard only the side effect around it (the write, the print), not the collective."
     if d.skipped or d.steps.skips:
@@ -82,8 +79,7 @@ def _several(kinds: tuple[CallKind, ...]) -> str:
 
 def busy_elsewhere(case: Case) -> Match | None:
     """A rank that is alive, is blocked by nobody and never issues its next collective."""
-    absent = isinstance(case.finding, Absent) and case.finding.culprits
-    return busy(case, case.finding.culprits) if absent else None
+    return busy(case, case.finding.culprits) if case.finding.culprits else None
 
 
 def busy(case: Case, culprits: Sequence[int]) -> Match:
@@ -142,3 +138,21 @@ def calls_stay_open(case: Case) -> bool | None:
     inside = [m for m in stuck.view.members.values() if m.row_of(stuck.seq) is not None]
     pending = [stuck.seq in member.pending for member in inside]
     return (any(pending) if stuck.kind.op in ROOTED else all(pending)) if inside else None
+
+
+def host_thread_stuck(case: Case) -> Match | None:
+    """A CPU thread of one rank never returned from a CUDA, NCCL or driver call: its own watchdog stood still before any timeout."""
+    finding, statements = case.finding, case.statements
+    if not case.from_text or len(finding.culprits) != 1:
+        return None
+    own = statements.of(finding.culprits[0], HeartbeatTimeout)
+    alone = statements.ranks(HeartbeatTimeout) == set(finding.culprits)
+    if not alone or own[0] not in finding.events or statements.of(finding.culprits[0], WatchdogTimeout):
+        return None  # where watchdogs stood still on several ranks, the named one is named for another reason
+    locked = any(e.what == "gil" for e in own)
+    what = "a thread held the GIL" if locked else "its NCCL watchdog thread made no progress"
+    why = f"a CPU thread of {who(finding.culprits)} did not return from a CUDA, NCCL or driver call: {what} before any collective timed out"
+    strength, rivals = 0 if finding.guess else 1, [_WHOLE]
+    return answer(
+        "runtime_deadlock", finding.culprits, why, strength=strength, evidence=own[:3], rivals=rivals
+    )

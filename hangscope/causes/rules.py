@@ -2,66 +2,59 @@
 
 from __future__ import annotations
 
-from hangscope.causes import (
-    device,
-    gradients,
-    init,
-    known,
-    left_over,
-    loops,
-    mismatch,
-    order,
-    pairs,
-    participation,
-)
+from types import UnionType
+
+from hangscope.causes import device, gradients, init, late, loops, mismatch, order, pairs, participation
 from hangscope.causes.case import Case, Match, Rule
 from hangscope.causes.ends import process, silence, unnamed
 from hangscope.errors import Note
+from hangscope.explain import finding
 
-RULES: tuple[Rule, ...] = (
-    process.ended_from_outside,
-    known.known_defect,
-    gradients.different_models,
-    gradients.unused_parameters,
-    device.device_fault,
-    process.died,
-    init.never_formed,
-    left_over.came_late,
-    left_over.arrived_late,
-    left_over.made_after_the_end,
-    process.left_quietly,
-    pairs.unpaired,
-    pairs.both_send,
-    order.false_circle,
-    order.crossed_groups,
-    order.circular_wait,
-    loops.called_from_a_library,
-    gradients.gradient_sets,
-    loops.left_the_loop,
-    mismatch.other_arguments,
-    participation.one_sided_call,
-    mismatch.received_sizes,
-    mismatch.different_calls,
-    mismatch.refused,
-    mismatch.unequal_splits,
-    known.host_thread_stuck,
-    participation.busy_elsewhere,
-    silence.vanished,
-    silence.may_have_died,
-    mismatch.other_roots,
-    known.known_message,
-    unnamed.fault_without_rank,
-    device.network_fault,
-    unnamed.end_without_rank,
+#: Each with the kinds of findings of which it is asked.
+RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
+    (finding.Finding, process.ended_from_outside),
+    (finding.Finding, unnamed.known_defect),
+    (finding.Finding, gradients.different_models),
+    (finding.Finding, gradients.unused_parameters),
+    (finding.Finding, device.device_fault),
+    (finding.Finding, process.died),
+    (finding.Finding, init.never_formed),
+    (finding.Finding, late.came_late),
+    (finding.Nothing, late.arrived_late),
+    (finding.Unseen | finding.Nothing, late.made_after_the_end),
+    (finding.Finding, process.left_quietly),
+    (finding.Unpaired, pairs.unpaired),
+    (finding.Nothing, pairs.both_send),
+    (finding.Finding, order.false_circle),
+    (finding.Different, order.crossed_groups),
+    (finding.Circular, order.circular_wait),
+    (finding.Different, loops.called_from_a_library),
+    (finding.Different, gradients.gradient_sets),
+    (finding.Finding, loops.left_the_loop),
+    (finding.Different, mismatch.other_arguments),
+    (finding.Different | finding.Extra, participation.one_sided_call),
+    (finding.Finding, mismatch.received_sizes),
+    (finding.Different, mismatch.different_calls),
+    (finding.Stalled, mismatch.refused),
+    (finding.Stalled, mismatch.unequal_splits),
+    (finding.Absent, participation.host_thread_stuck),
+    (finding.Absent, participation.busy_elsewhere),
+    (finding.Unseen, silence.vanished),
+    (finding.Absent, silence.may_have_died),
+    (finding.Stalled | finding.Nothing, mismatch.other_roots),
+    (finding.Finding, unnamed.known_message),
+    (finding.Finding, unnamed.fault_without_rank),
+    (finding.Stalled | finding.Lagging | finding.Nothing | finding.Circular, device.network_fault),
+    (finding.Finding, unnamed.end_without_rank),
 )
 
 
 def match_all(case: Case, notes: list[Note]) -> list[Match]:
     """Return every rule's answer in order; a rule that fails becomes a note, and the others are asked all the same."""
     found = []
-    for rule in RULES:
+    for kinds, rule in RULES:
         try:
-            found.append(rule(case))
+            found.append(rule(case) if isinstance(case.finding, kinds) else None)
         except Exception as error:
             why = f"the rule {rule.__name__} failed: {type(error).__name__}: {error}"
             notes.append(Note("rule_failed", why, hint="please report this"))

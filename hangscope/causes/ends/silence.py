@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.participation import busy, calls_stay_open
-from hangscope.explain.finding import Absent, Unseen
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.explain.text.steps import last_output
@@ -32,7 +31,7 @@ def vanished(case: Case) -> Match | None:
     finding, ranks, statements = case.finding, case.incident.ranks, case.statements
     heard = {e.rank for e in statements.all(MonitoredBarrier, MonitoredBarrierWitness)} | statements.witnesses
     culprits = tuple(r for r in finding.culprits if r not in heard)
-    if not isinstance(finding, Unseen) or not culprits:
+    if not culprits:
         return None
     if (left := _said_goodbye(case, culprits)) is not None:
         return left
@@ -126,9 +125,8 @@ def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
 def may_have_died(case: Case) -> Match | None:
     """A rank that its log shows behind may as well have ended: only a dump or a stack would show that it lives."""
     culprits, ranks = case.finding.culprits, case.incident.ranks
-    if not isinstance(case.finding, Absent) or not culprits:
-        return None
-    if any(r in case.statements.whereabouts or (r in ranks and ranks[r].dump_file) for r in culprits):
+    shown = any(r in case.statements.whereabouts or (r in ranks and ranks[r].dump_file) for r in culprits)
+    if not culprits or shown:
         return None
     why = f"the logs do not show whether {who(culprits)} {agree(culprits, 'is', 'are')} still alive"
     return answer("crashed_rank", culprits, why, strength=0)

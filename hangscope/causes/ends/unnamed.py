@@ -1,4 +1,4 @@
-"""Rules about faults whose lines name no rank: they are the cause all the same, and nobody is named."""
+"""Rules about lines that establish a cause by themselves: known messages (knowledge/messages), and faults that name no rank."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from math import inf
 
 from hangscope.causes.case import Case, Match, answer
 from hangscope.causes.faults import FAULTS, device_error, remedy
-from hangscope.explain.finding import Nothing, Stalled
+from hangscope.explain.finding import Absent, Nothing, Stalled, Unseen
 from hangscope.explain.statements.statements import INTERRUPTS
+from hangscope.explain.text.known_messages import blanks_of, filled
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import OomCuda
 from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.job_logs.messages import Message, Notice, table
+from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.text.named_processes import ranks_in
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.exception_meaning import is_symptom
@@ -29,6 +31,34 @@ _ENDED_BY_LAUNCHER = frozenset({0, -15, 143})
 _WHOSE = "Find the process that printed it: its prefix, its file, or the process id in the kernel's log names the rank."
 _KILLED = frozenset({-9, -11, -7, -4, -8})
 _NEAR = 4  # lines
+
+
+def known_defect(case: Case) -> Match | None:
+    """A library, driver or version whose error message is known, by the entry of that message."""
+    return _by_message(case, defect=True)
+
+
+def known_message(case: Case) -> Match | None:
+    """A message of an engine, a vendor or a launcher that establishes its cause by itself."""
+    return _by_message(case, defect=False)
+
+
+def _by_message(case: Case, defect: bool) -> Match | None:
+    """Return the answer of the first entry with a cause; its lines name a rank where the entry says so and one rank alone printed it."""
+    of_text = isinstance(case.finding, Stalled | Absent) and case.from_text
+    if not isinstance(case.finding, Nothing | Unseen) and not of_text:
+        return None
+    messages = [(e, table()[e.id]) for e in case.statements.all(Message) if e.id in table()]
+    causes = (known for _, known in messages if known.cause and (known.cause == "known_defect") == defect)
+    entry = next(causes, None)
+    if entry is None or (entry.cause == "init_hang" and case.statements.all(Progress)):
+        return None
+    events = [e for e, known in messages if known is entry]
+    blanks, ranks = blanks_of(events), {e.rank for e in events if e.rank is not None}
+    culprits = ranks if entry.culprit and len(ranks) == 1 else ()
+    why = filled(entry.says, blanks) + (f" (known: {entry.upstream})" if entry.upstream else "")
+    steps, category = f"Collect {filled(entry.collect, blanks)}.", entry.category or None
+    return answer(entry.cause, culprits, why, steps, category=category, evidence=events[:4])
 
 
 def fault_without_rank(case: Case) -> Match | None:

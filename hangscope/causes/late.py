@@ -6,7 +6,6 @@ import numpy as np
 
 from hangscope.align.waitgraph import Untold
 from hangscope.causes.case import Case, Match, answer, at, who
-from hangscope.explain.finding import Nothing, Unseen
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed
@@ -28,9 +27,12 @@ def made_after_the_end(case: Case) -> Match | None:
     statements, records = case.statements, case.incident.ranks
     failed = sorted(r for r, e in statements.exits.items() if e.code != 0 and e.via != "spawn")
     others = set(records).difference(failed)
-    if not isinstance(case.finding, Unseen | Nothing) or not failed or statements.deaths:
-        return None
-    if statements.witnesses & set(records) != set(failed) or len(failed) * 2 >= len(records):
+    if (
+        not failed
+        or statements.deaths
+        or statements.witnesses & set(records) != set(failed)
+        or len(failed) * 2 >= len(records)
+    ):
         return None
     unheard = beyond_the_text(case.incident, statements) & others - set(statements.left_quietly)
     if unheard and not any((e.peer or "").startswith(_LOOPBACK) for e in statements.all(GlooClosed)):
@@ -67,7 +69,7 @@ def came_late(case: Case) -> Match | None:
 def arrived_late(case: Case) -> Match | None:
     """Nothing hangs by the dumps, and one rank entered a collective long after all others: who waited there lost that time."""
     seen = any(record.dump_file for record in case.incident.ranks.values())
-    if not seen or case.graph.waiting or case.statements.deaths or not isinstance(case.finding, Nothing):
+    if not seen or case.graph.waiting or case.statements.deaths:
         return None
     found = [late for group in case.incident.groups if (late := _first_late(case, group)) is not None]
     if not found:
