@@ -68,23 +68,23 @@ def _binds(error: RankException) -> bool:
 def _versions(case: Case) -> Match | None:
     """Return the answer where NCCL refuses to join ranks of two versions: those of the rarer one are named, where so many ranks are known that it is rare."""
     events = case.warned("version_mismatch")
-    if not events:
-        return None
     # Peers are the job's own ranks if their printer is: those of a smaller communicator count its members.
     found = [(e.peer_rank, e.peer_version) for e in events if e.rank in (None, e.rank_a)]
     found += [(e.rank if e.rank is not None else e.rank_a, e.version) for e in events]
-    versions = {rank: version for rank, version in found if rank is not None and version is not None}
-    ranks_of: dict[int, list[int]] = defaultdict(list)
-    for rank, version in sorted(versions.items()):
-        ranks_of[version].append(rank)
+    ranks_of: dict[int, set[int]] = defaultdict(set)
+    for rank, version in found:
+        if rank is not None and version is not None:
+            ranks_of[version].add(rank)
     parts = sorted(ranks_of.values(), key=len)
-    known = len(parts) == 2 and 2 * len(parts[1]) > max(len(case.incident.ranks), *versions)
-    rare = parts[0] if known else []
+    known = len(parts) == 2 and 2 * len(parts[1]) > max(len(case.incident.ranks), *parts[0], *parts[1])
+    rare = sorted(parts[0]) if known else []
     which = "; ".join(f"{who(ranks)}: {version}" for version, ranks in sorted(ranks_of.items()))
     why = f"ranks run different versions of NCCL{f' ({which})' if which else ''}, which refuses to join them"
     fix = "Start all hosts from one image, and compare torch.cuda.nccl.version() and LD_LIBRARY_PATH on each of them."
     evidence = sorted(events, key=lambda e: e.rank not in rare)[:3]
-    return answer("init_hang", rare, why, fix, strength=2 if rare else 1, evidence=evidence)
+    return (
+        answer("init_hang", rare, why, fix, strength=2 if rare else 1, evidence=evidence) if events else None
+    )
 
 
 def _bootstrap(case: Case) -> Match | None:

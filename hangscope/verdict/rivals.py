@@ -6,11 +6,9 @@ leaves open would contradict that verdict. Ranks are global.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from hangscope.causes.case import Case, Match
-from hangscope.causes.mismatch import describe
-from hangscope.explain.finding import Absent, Different, Extra, Unpaired, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.conclusion import Alternative, Hypothesis, RuledOut, Verdict
@@ -42,7 +40,11 @@ def rivals(case: Case, match: Match, others: Sequence[Match], verdict: Verdict) 
     ruled_out: list[RuledOut] = []
     replay, seen = Replay(case.graph), {(verdict.cause, verdict.culprit_ranks)}
     complete = bool(verdict.waiting_ranks) and verdict.explained == len(verdict.waiting_ranks)
-    for cause, named, why in _candidates(match, others, verdict):
+    # A lookalike cause is about the verdict's own ranks.
+    alike = match.rivals or CATALOG[match.cause].lookalikes
+    candidates = [(cause, verdict.culprit_ranks, why) for cause, why in alike]
+    candidates += [(other.cause, other.culprits, other.why) for other in others]
+    for cause, named, why in candidates:
         ranks = tuple(sorted(set(named)))
         if (cause, ranks) in seen:
             continue
@@ -61,31 +63,13 @@ def rivals(case: Case, match: Match, others: Sequence[Match], verdict: Verdict) 
     return Rivals(tuple(possible[: MOST_HYPOTHESES - 1]), tuple(dict.fromkeys(ruled_out))[:MOST_RULED_OUT])
 
 
-def _candidates(
-    match: Match, others: Sequence[Match], verdict: Verdict
-) -> Iterator[tuple[str, Sequence[int], str]]:
-    """Yield cause, ranks and reason of each other explanation; a lookalike cause is about the verdict's own ranks."""
-    for cause, why in match.rivals or CATALOG[match.cause].lookalikes:
-        yield cause, verdict.culprit_ranks, why
-    for other in others:
-        yield other.cause, other.culprits, other.why
-
-
 def _excluded(case: Case, match: Match, verdict: Verdict, cause: str, ranks: tuple[int, ...]) -> str:
     """Return the fact that excludes an explanation, empty where it remains possible."""
-    finding, records = case.finding, case.incident.ranks
+    records = case.incident.ranks
     if cause == "collective_mismatch" and CATALOG[match.cause].of_collectives:
         return f"a more specific cause applies: {match.cause}"
     if cause in ("crashed_rank", "early_exit") and (fact := _end_of(case, cause, ranks)):
         return fact
-    own, peer = finding.own.kind, finding.stuck.kind
-    if cause == "dtype_mismatch" and own and peer and own.input_dtypes == peer.input_dtypes != ():
-        return f"both sides use {own.input_dtypes[0]}"
-    if cause == "shape_mismatch" and own and peer and own.input_sizes == peer.input_sizes != ():
-        return f"both sides use the same sizes: {describe(own)}"
-    absent = isinstance(finding, Different | Extra | Absent | Unseen | Unpaired) and finding.culprits
-    if cause == "network_stall" and absent:
-        return f"{ranks_phrase(absent)} did not enter the collective that the others are blocked in"
     if cause == "slow_rank" and any(records[r].unchanged_snapshots for r in ranks if r in records):
         return f"several dumps show {ranks_phrase(ranks)} at the same place"
     if verdict.confidence == "high" and verdict.deciding:

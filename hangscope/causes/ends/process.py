@@ -36,8 +36,6 @@ _ADVICE = {
     True: "The job had stalled before it was terminated: take a stack of every rank before ending it next time.",
 }
 _HUNG = ("unknown", "nothing shows that the job was still making progress: it may have been hung before")
-_STOPPED = ("early_exit", "a rank that stopped the loop or the program by itself ends the same way")
-_SKIPPED = ("gradient_sync_mismatch", "a rank that skipped a backward pass finishes one step early")
 
 
 def ended_from_outside(case: Case) -> Match | None:
@@ -156,10 +154,7 @@ def _several_attempts(case: Case) -> bool:
 
 
 def left_quietly(case: Case) -> Match | None:
-    """A rank that ended without an error while others still had collectives to issue: in a library's loop it ran out of batches.
-
-    The user's code cannot return from within such a loop: it ends where the batches do, or where it was told to stop.
-    """
+    """A rank that ended without an error while others still had collectives to issue."""
     quiet, world, finding = case.statements.left_quietly, len(case.incident.ranks), case.finding
     if isinstance(finding, Absent | Unseen):
         # Of several unseen ranks the launcher may have ended some before they could dump; the one that left is the root.
@@ -170,11 +165,6 @@ def left_quietly(case: Case) -> Match | None:
     if not left or len(left) * 2 > world - (len(left) > 1):
         return None  # where as many left as stayed, there is no outlier
     evidence: list[Evidence | Event] = [Evidence("exit", f"rank {r}: {quiet[r]}", r) for r in left]
-    others = (rank for rank in sorted(case.statements.whereabouts) if rank not in left)
-    reading = case.knowledge.read(case.stack_of(finding.stuck.kind, others))
-    if reading.loop is not None and reading.stage == "step" and not reading.by_user:
-        why = f"{who(left)} finished {reading.loop.api} and exited without an error while the others are still in a step"
-        return answer("uneven_loader", left, why, evidence=evidence, rivals=[_STOPPED, _SKIPPED])
     last = [e for r in left for e in case.statements.of(r, Progress)[-1:]]
     why = f"{who(left)} exited without an error while the others still had collectives to issue"
     strength = 2 if any("code 0" in quiet[r] for r in left) else 1

@@ -70,10 +70,10 @@ def vanished(case: Case) -> Match | None:
 
 def _trace(record: RankRecord, dumps: bool) -> Evidence:
     """Return what is left of a rank that every blocked rank waits for."""
-    left = "a log that ends without an error" if record.files else "no line"
+    left = "no line" if not record.files else "a log that ends without an error"
     if dumps:
-        unusable = record.absence is not None and record.dump_file is not None
-        left = f"no usable dump ({record.absence.value})" if unusable and record.absence else "no dump"
+        unusable = f" ({record.absence.value})" if record.dump_file and record.absence else ""
+        left = f"no {'usable ' if unusable else ''}dump{unusable}"
     text = f"rank {record.rank} left {left}, and every blocked rank is waiting for it"
     source = Source(record.files[0]) if record.files and not dumps else None
     return Evidence("dump" if dumps else "log", text, record.rank, source)
