@@ -10,12 +10,11 @@ from math import prod
 from hangscope.align.matching import difference
 from hangscope.causes.case import Case
 from hangscope.explain.text.steps import Steps
-from hangscope.knowledge.callsite import COLLECTIVES, is_gradient, position_to_loop, user_frame, user_frames
+from hangscope.knowledge import callsite
+from hangscope.knowledge.callsite import user_frame, user_frames
 from hangscope.model.incident import CallKind, Frame
 
-_TIMES = (
-    1024  # as many elements as the other collective has: one is of a flag or a loss, the other of a tensor
-)
+_TIMES = 1024  # as many elements are of a tensor, and not of a flag or a loss
 _UNKNOWN = CallKind("")
 _LATEST = 64  # framed collectives in which the loop of the peers is looked for
 
@@ -53,9 +52,8 @@ class Difference:
             sizes = (self.own.input_sizes, self.peer.input_sizes)
             few, many = sorted(max(map(prod, tensors), default=0) for tensors in sizes)
             return 0 < few * _TIMES < many
-        ways = zip(reversed(self.own.stack), reversed(self.peer.stack), strict=False)
-        own, peer = next((frames for frames in ways if frames[0] != frames[1]), (None, None))
-        if own is None or peer is None or any(f.file.endswith(COLLECTIVES) for f in (own, peer)):
+        own, peer = callsite.first_difference(self.own.stack, self.peer.stack) or (None, None)
+        if own is None or peer is None or any(f.file.endswith(callsite.COLLECTIVES) for f in (own, peer)):
             return self.same_site is False
         return self.same_site is False or (own.name, own.file) != (peer.name, peer.file)
 
@@ -71,7 +69,7 @@ class Difference:
 
     @cached_property
     def position(self) -> tuple[str, Frame] | None:
-        """Return where the culprit's collective is relative to the loop of its peers (`callsite.position_to_loop`).
+        """Return where the culprit's collective is relative to the loop of its peers (`position_to_loop`).
 
         Where theirs has no frames (autograd's thread has none), the latest framed collectives show their loop.
         """
@@ -79,7 +77,7 @@ class Difference:
         if not theirs:
             stacks = [stack for stack in stacks if stack != self.own.stack]
         peers = [theirs] if theirs else stacks[: -_LATEST - 1 : -1]
-        found = (position_to_loop(self.own.stack, peer, stacks) for peer in peers)
+        found = (callsite.position_to_loop(self.own.stack, peer, stacks) for peer in peers)
         return next(filter(None, found), None)
 
     @property
@@ -158,4 +156,4 @@ class Difference:
 
     def gradients(self, kinds: Sequence[CallKind]) -> bool:
         """Return whether all of these collectives are gradient reductions (False for none)."""
-        return bool(kinds) and all(is_gradient(k, self.case.frames_recorded) for k in kinds)
+        return bool(kinds) and all(callsite.is_gradient(k, self.case.frames_recorded) for k in kinds)

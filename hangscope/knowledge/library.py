@@ -129,9 +129,3 @@ def before_signal(stack: Stack, knowledge: Knowledge) -> Stack:
 def own_knowledge() -> Knowledge:
     """Return the knowledge that comes with hangscope."""
     return Knowledge(own_rules())
-
-
-def first_difference(own: Stack, peer: Stack) -> tuple[Frame, Frame] | None:
-    """Return the outermost frames, one of each stack, at which the two part; None where one contains the other."""
-    ways = zip(reversed(own), reversed(peer), strict=False)
-    return next(((a, b) for a, b in ways if a != b), None)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from hangscope.causes.case import Case, Match, at, who
 from hangscope.explain.finding import Different, Extra, Stalled
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.knowledge.callsite import user_frame, user_frames
-from hangscope.knowledge.library import Reading, first_difference
+from hangscope.knowledge.callsite import first_difference, user_frame, user_frames
+from hangscope.knowledge.library import Reading
 from hangscope.knowledge.rule import Rule, Situation
 from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import Frame, Stack

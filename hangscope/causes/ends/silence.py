@@ -14,7 +14,7 @@ from hangscope.ingest.torch_logs.wrapper import (
     GlooTimeout,
     MonitoredBarrier,
     MonitoredBarrierWitness,
-)  # fmt: skip
+)
 from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.incident import Event, RankRecord
 from hangscope.model.rankset import agree
