@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import UnionType
 
-from hangscope.causes import device, gradients, init, late, loops, mismatch, order, pairs, participation
+from hangscope.causes import device, init, late, mismatch, order, pairs, participation, programs
 from hangscope.causes.case import Case, Match, Rule
 from hangscope.causes.ends import process, silence, unnamed
 from hangscope.errors import Note
@@ -14,8 +14,8 @@ from hangscope.explain import finding
 RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Finding, process.ended_from_outside),
     (finding.Finding, unnamed.known_defect),
-    (finding.Finding, gradients.different_models),
-    (finding.Finding, gradients.unused_parameters),
+    (finding.Finding, programs.different_models),
+    (finding.Finding, programs.unused_parameters),
     (finding.Finding, device.device_fault),
     (finding.Finding, process.died),
     (finding.Finding, init.never_formed),
@@ -28,9 +28,9 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Finding, order.false_circle),
     (finding.Different, order.crossed_groups),
     (finding.Circular, order.circular_wait),
-    (finding.Different, loops.called_from_a_library),
-    (finding.Different, gradients.gradient_sets),
-    (finding.Finding, loops.left_the_loop),
+    (finding.Different, programs.called_from_a_library),
+    (finding.Different, programs.gradient_sets),
+    (finding.Finding, programs.left_the_loop),
     (finding.Different, mismatch.other_arguments),
     (finding.Different | finding.Extra, participation.one_sided_call),
     (finding.Finding, mismatch.received_sizes),
