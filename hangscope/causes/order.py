@@ -28,9 +28,6 @@ def circular_wait(case: Case) -> Match | None:
     members = tuple(sorted(finding.circle.ranks)) or finding.culprits
     ranks = members or finding.waiting
     heads = {r: calls for r in ranks if (calls := case.graph.open_calls.get(r))}
-    placed = any(r in ranks and where.inside for r, where in case.stacks.items())
-    if not placed and not _opposite_orders(heads.values()) and any(len(c) > 1 for c in heads.values()):
-        return None  # the cycle rests on assumptions
     culprits = members if len(members) <= FEW else ()
     first = next((r for r in (*culprits, *ranks) if r in heads), None)
     # One CPU thread that is busy elsewhere while its collective is pending makes the same cycle, as lines would show.

@@ -25,7 +25,9 @@ def unpaired(case: Case) -> Match | None:
     if pair is None:
         return _somewhere(case)
     if pair.send is not None and pair.recv is not None:
-        return _both_issued(case)
+        why = f"{describe(finding.own.kind)} and {describe(finding.stuck.kind)}: a send and its matching recv have different sizes"
+        fix = f"Make {who(finding.culprits)} use the size that this pair exchanged before, or exchange the sizes first: a microbatch of another shape needs both ranks to know it."
+        return answer("p2p_mismatch", finding.culprits, why, fix, strength=2)
     source, destination = pair.key.source, pair.key.destination
     missing, issued, absent, waiter = "recv", "send", destination, source
     if pair.send is None:
@@ -85,18 +87,6 @@ def _somewhere(case: Case) -> Match:
         evidence=[*map(case.seen_at, sorted(case.statements.whereabouts)[:8])],
         rivals=[_SLOW],
     )
-
-
-def _both_issued(case: Case) -> Match:
-    """Return the answer for a send and a receive that were both issued: not for each other, or with different sizes."""
-    finding, culprits = case.finding, case.finding.culprits
-    if not finding.change.skipped:
-        why = f"{describe(finding.own.kind)} and {describe(finding.stuck.kind)}: a send and its matching recv have different sizes"
-        fix = f"Make {who(culprits)} use the size that this pair exchanged before, or exchange the sizes first: a microbatch of another shape needs both ranks to know it."
-        return answer("p2p_mismatch", culprits, why, fix, strength=2)
-    wanted = _peered(case, culprits[0], next(kind for kind in finding.change.skipped if kind.is_p2p))
-    why = f"{who(culprits)} skipped {wanted} of {agree(culprits, 'its', 'their')} own schedule; since then sends and receives are matched with the wrong ones"
-    return answer("p2p_mismatch", culprits, why, evidence=_instead(case, culprits[0]))
 
 
 def _instead(case: Case, rank: int) -> list[Evidence]:

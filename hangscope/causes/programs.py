@@ -72,8 +72,6 @@ def _in_a_librarys_loop(d: Difference, own: Reading, peer: Reading, loop: str) -
         why = f"{whose} alone called {own.api}{at(own.caller)} in the {own.stage or 'body'} of {loop}"
         return _ALONE, why, 2 if own.stage == "step" and in_step else 1
     if after and in_step:
-        if d.steps.mid_epoch:
-            return _ALONE, f"{whose} alone came to the {own.stage} of {loop}, in the middle of an epoch", 1
         return (
             "uneven_loader",
             f"{whose} reached the {own.stage} of {loop} while the others are still in a step",

@@ -56,8 +56,6 @@ def ended_from_outside(case: Case) -> Match | None:
         return None  # a start takes moments, and people watch a job for longer before they cancel it
     # When it was terminated, a job that makes progress may have been waiting as well.
     waited = stalled is not False and shows_a_wait(case)
-    if waited and _stacks_of_their_own(case, set(finding.culprits) or set(case.incident.ranks)):
-        return None
     # People cancel jobs that are hung, platforms end those that stall, and mismatched collectives stop a job by themselves.
     doubtful = stalled is not False or event.signal == "SIGINT" or statements.all(CallFingerprint)
     return answer(
@@ -87,13 +85,6 @@ def shows_a_wait(case: Case) -> bool:
     others = set(placed) - culprits
     at_work = bool(culprits) and culprits <= case.statements.busy
     return at_work and len(others) > 1 and others <= case.statements.inside
-
-
-def _stacks_of_their_own(case: Case, ranks: set[int]) -> bool:
-    """Return whether the stacks of all `ranks` are in files of their own: one in a log may be of the signal's handler."""
-    logs = {event.file for events in case.statements.kinds.values() for event in events}
-    files = {case.incident.ranks[rank].stack_file for rank in ranks}
-    return bool(ranks) and None not in files and not files & logs
 
 
 def died(case: Case) -> Match | None:
