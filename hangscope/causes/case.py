@@ -11,7 +11,8 @@ from hangscope.explain.finding import Explanation, Finding, Nothing
 from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.explain.statements.statements import Statements, Whereabouts
 from hangscope.ingest.nccl.warn import NcclWarn
-from hangscope.knowledge.callsite import is_user, user_frame, user_frames
+from hangscope.knowledge.callsite import user_frame
+from hangscope.knowledge.catalog import CATALOG
 from hangscope.knowledge.library import Knowledge, own_knowledge
 from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.dataclass import dataclass
@@ -21,7 +22,7 @@ from hangscope.model.rankset import ranks_phrase
 
 @dataclass(slots=True)
 class Case:
-    """One incident with what explains it best."""
+    """One incident with the explanation that fits it best."""
 
     incident: Incident
     explanation: Explanation
@@ -31,7 +32,7 @@ class Case:
 
     @property
     def finding(self) -> Finding:
-        """Return the finding that explains best."""
+        """Return the finding that fits best."""
         return self.explanation.best
 
     @property
@@ -41,24 +42,24 @@ class Case:
 
     @property
     def frames_recorded(self) -> bool:
-        """Return whether the recorder kept Python frames for any call."""
+        """Return whether the recorder kept Python frames."""
         return any(kind.stack for kind in self.incident.kinds)
 
     @property
     def on_gloo(self) -> bool:
-        """Return whether all recorded calls are gloo's."""
+        """Return whether all recorded collectives are gloo's."""
         return {kind.backend for kind in self.incident.kinds} == {"gloo"}
 
     @property
     def solid(self) -> bool:
-        """Return whether the finding names calls that differ or are missing, and not only lines or step counts."""
+        """Return whether the finding names collectives that differ or are missing, and not only lines or step counts."""
         return not isinstance(self.finding, Nothing) and (
             not self.from_text or self.finding.stuck.seq is not None
         )
 
     @property
     def whole_group(self) -> bool:
-        """Return whether some input states who or how many the members of the stuck group are; else nothing is said of all of them."""
+        """Return whether some input states the members of the stuck group, or how many there are."""
         group = self.finding.stuck.group
         if group is None or group.gid < 0 or self.from_text:
             return self.incident.size_stated
@@ -70,42 +71,32 @@ class Case:
         return {r: w for r, w in sorted(self.statements.whereabouts.items()) if w.kind == "stack"}
 
     def elsewhere(self, ranks: Sequence[int]) -> list[int]:
-        """Return those of `ranks` whose stack shows them at work outside the call that they left open.
+        """Return those of `ranks` whose stack shows them at work outside of their pending collective.
 
-        Hosts blocked in a call stand where their peers stand, as those that merely run ahead do: only a place of its own tells.
+        CPU threads that are blocked in a collective are at the same place as their peers, as are those that merely run
+        ahead: only a place that few ranks share shows that a rank is elsewhere.
         """
         top = {rank: (w.stack[0].name, w.stack[0].file) for rank, w in self.stacks.items() if w.stack}
-        places, rare = Counter(top.values()), max(1, len(top) // 8)
-        away = [r for r in ranks if r in top and not self.stacks[r].inside and places[top[r]] <= rare]
-        return [r for r in away if not self._at_its_call(r)]
-
-    def _at_its_call(self, rank: int) -> bool:
-        """Return whether a rank's stack ends at the line from which its last recorded call was issued: the host waits there for its result."""
-        record, stack = self.incident.ranks[rank], self.stacks[rank].stack
-        lines = user_frames(stack) if is_user(stack[0]) else ()
-        queues = [q for q in (*record.queues.values(), *record.p2p.values()) if len(q)]
-        last = max(queues, key=lambda queue: int(queue.order[-1]), default=None)
-        made = user_frames(self.incident.kinds[int(last.kind[-1])].stack) if last is not None else ()
-        return bool(made) and made == lines
+        places, few = Counter(top.values()), max(1, len(top) // 8)
+        return [r for r in ranks if r in top and not self.stacks[r].inside and places[top[r]] <= few]
 
     def stack_of(self, kind: CallKind | None, ranks: Iterable[int]) -> Stack:
-        """Return where a call was made: its frames, or the stack or traceback of the first of `ranks` that stands in a call."""
+        """Return where a collective was issued: its frames, or the stack or traceback of the first of `ranks` that shows one."""
         if kind is not None and (kind.stack or (self.frames_recorded and not self.from_text)):
             return kind.stack
-        stood = (self.statements.whereabouts.get(rank) for rank in ranks)
-        return next((where.stack for where in stood if where is not None and where.inside), ())
+        seen_at = (self.statements.whereabouts.get(rank) for rank in ranks)
+        return next((where.stack for where in seen_at if where is not None and where.inside), ())
 
     def recorded(self, rank: int, text: str) -> Evidence:
-        """Return a fact that the record of a rank's calls shows."""
+        """Return a fact that a rank's recorded collectives show."""
         record = self.incident.ranks.get(rank)
         source = Source(record.calls_file or "") if record is not None else None
         return Evidence(record.recorder if record is not None else "dump", text, rank, source)
 
-    def stands(self, rank: int, thread: tuple[str, Stack] | None = None) -> Evidence:
-        """Return where the stack or traceback of a rank shows it, or one of its threads."""
+    def seen_at(self, rank: int) -> Evidence:
+        """Return where the stack or traceback of a rank shows it."""
         where = self.statements.whereabouts[rank]
-        name, stack = (f"thread {thread[0]}", thread[1]) if thread is not None else ("stack", where.stack)
-        text = f"rank {rank}'s {name}: " + " <- ".join(str(frame) for frame in stack[:4])
+        text = f"rank {rank}'s stack: " + " <- ".join(str(frame) for frame in where.stack[:4])
         return Evidence(where.kind, text, rank, Source(where.source))
 
     def warned(self, *faults: str) -> list[NcclWarn]:
@@ -113,18 +104,18 @@ class Case:
         return [e for e in self.statements.all(NcclWarn) if e.fault in faults]
 
     def frame_of(self, kind: CallKind | None) -> Frame | None:
-        """Return the user frame of a call."""
+        """Return the line of the user's that issued a collective."""
         return user_frame(kind.stack) if kind is not None else None
 
 
 @dataclass(slots=True)
 class Match:
-    """A rule's answer: the cause, whom it names, why, and how sure the rule can be at most.
+    """A rule's answer: the cause, the culprits, why, and how sure the rule can be at most.
 
-    `strength` is 2 (the facts leave no other reading), 1 (the usual reading) or 0 (a guess that the report marks as such).
-    `api` is the library call that the user wrote; `stack` where the
-    culprits made their odd call, where the finding does not hold it; `rivals` are (cause, why) that the same evidence allows;
-    `suspects` must contain the culprit where nobody is named.
+    `strength` is 2 (the facts leave no other reading), 1 (the usual reading) or 0 (unconfirmed). `stack` is where the
+    culprits issued their collective, where the finding does not have it; `frame_rank` is the rank that `frame` belongs to.
+    `rivals` are (cause, why) that the same evidence allows; `suspects` must contain the culprit where nobody is named.
+    `api` is the library call that the user wrote.
     """
 
     cause: str
@@ -138,8 +129,8 @@ class Match:
     frame_rank: int | None = None
     stack: Stack = ()
     rivals: list[tuple[str, str]] = field(default_factory=list)
-    api: str | None = None
     suspects: tuple[int, ...] = ()
+    api: str | None = None
 
 
 Rule = Callable[[Case], "Match | None"]
@@ -159,10 +150,12 @@ def answer(
     rivals: Iterable[tuple[str, str]] = (),
     suspects: Iterable[int] = (),
 ) -> Match:
-    """Return a match, with what to do behind its reason, and with lines among its evidence quoted."""
+    """Return a match; without advice with what the catalog says of the cause, and with lines among its evidence quoted."""
+    named = tuple(culprits)
+    steps = advice or (step.format(who=who(named, "the ranks")) for step in CATALOG[cause].fix)
     facts = [quote(item) if isinstance(item, Event) else item for item in evidence]
-    given = (tuple(culprits), why, strength, category, facts, [*advice], frame, frame_rank, stack)
-    return Match(cause, *given, [*rivals], suspects=tuple(suspects))
+    given = (named, why, strength, category, facts, [*steps], frame, frame_rank, stack)
+    return Match(cause, *given, [*rivals], tuple(suspects))
 
 
 def who(ranks: Iterable[int], nobody: str = "some ranks") -> str:
@@ -177,11 +170,11 @@ def at(frame: Frame | None) -> str:
 
 
 def quote(event: Event, text: str | None = None, *, kind: str = "log", stance: str = "for") -> Evidence:
-    """Return a text event as evidence, with where it stands."""
+    """Return a line as evidence, as it was printed or in the words of `text`."""
     source = Source(event.file, event.line)
     return Evidence(kind, text or event.text, event.rank, source, stance=stance, quoted=text is None or None)
 
 
-def of_odd_line(odd: OutlierLine) -> Evidence:
-    """Return a line that a minority of the ranks printed as evidence."""
-    return Evidence("log", odd.says(), odd.ranks[0], Source(odd.file, odd.line))
+def of_outlier(line: OutlierLine) -> Evidence:
+    """Return a line that a minority of the ranks printed, as evidence."""
+    return Evidence("log", line.says(), line.ranks[0], Source(line.file, line.line))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from hangscope.align.frontier import GroupFrontier
+from math import inf
+
 from hangscope.causes.case import Case, Match, answer, quote, who
-from hangscope.explain.finding import Absent, Circular, Lagging, Nothing, Stalled, Unseen, Unstarted
+from hangscope.causes.faults import device_error, remedy
+from hangscope.explain.finding import Absent, Lagging, Nothing, Stalled, Unseen, Unstarted
 from hangscope.explain.text.group_size import all_timed_out
 from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.model.conclusion import Evidence
-from hangscope.model.incident import Event
+from hangscope.model.events import Event
 from hangscope.model.rankset import agree
 
 #: cudaGetErrorString's words for what no device does by itself (driver_types.h)
@@ -18,212 +20,151 @@ _PROGRAM_ERRORS = (
     "device-side assert", "invalid argument", "invalid configuration", "invalid device ordinal", "no cuda-capable device",
     "no kernel image is available", "initialization error",
 )  # fmt: skip
-#: and for what a kernel does with memory that is not its own
-_MEMORY_ERRORS = (
-    "illegal memory access",
-    "misaligned address",
-    "unspecified launch failure",
-    "illegal instruction",
-)
-_AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
 _PROGRAM_XIDS = (45,)  # the channels of a process that ended are torn down (NVIDIA's Xid catalog)
+_AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
+_SPLITS = ("shape_mismatch", "mismatched splits stall it the same way, and recorders keep no splits")
+_NCCL_PATH = "Rerun with NCCL_DEBUG=INFO and one NCCL_DEBUG_FILE per process to see which pair does not connect, and check the links between the hosts of this group."
+_NCCL_HOSTS = "Compare NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX over the hosts; PCIe ACS or an IOMMU on one host can look the same."
+_GLOO_HOSTS = "Compare GLOO_SOCKET_IFNAME and the addresses that the host names resolve to over the hosts; a firewall between them can look the same."
 
 
 def device_fault(case: Case) -> Match | None:
     """A sticky CUDA error, an Xid, or a device that lags behind what its peers completed with it."""
     finding, statements = case.finding, case.statements
-    told = (statements.all(Xid, CudaError), case.warned("cuda"))
-    named_by = ([e for e in events if e.rank is not None] for events in told)
-    faults = [e for e in next(filter(None, named_by), ()) if not of_the_program(e)]
+    reported = (statements.all(Xid, CudaError), case.warned("cuda"))
+    by_rank = ([e for e in events if e.rank is not None] for events in reported)
+    faults = [e for e in next(filter(None, by_rank), ()) if not _of_the_program(e)]
     broken_path = any(e.tier < 3 for e in statements.all(NcclWarn) if e.of_transport)
     if isinstance(finding, Lagging) and 0 < len(finding.culprits) <= _AT_ONCE and not broken_path:
         return _lags(case, finding, faults)
-    few = 0 < 2 * len({e.rank for e in faults}) <= len(case.incident.ranks)
+    ranks = {e.rank for e in faults if e.rank is not None}
+    few = 0 < 2 * len(ranks) <= len(case.incident.ranks)
     if not few or not isinstance(finding, Nothing | Stalled | Unseen | Absent):
         return None
-    first = min(faults, key=_before)
-    return answer(
-        "gpu_stall",
-        [rank for rank in (first.rank,) if rank is not None],
-        f"rank {first.rank} reported a device error: {device_error(first)}",
-        remedy(first),
-        strength=2,
-        evidence=faults[:4],
-    )
+    first = min(faults, key=_moment)
+    whose = f"rank {first.rank}"
+    why = f"{whose} reported a device error: {device_error(first)}"
+    named = [rank for rank in (first.rank,) if rank is not None]
+    return answer("gpu_stall", named, why, remedy(first, whose), strength=2, evidence=faults[:4])
 
 
-def remedy(event: Event) -> str:
-    """Return what to do about a device error: what a kernel did with memory is a matter of the program first."""
-    rank, text = event.rank, event.text.lower()
-    whose = f"rank {rank}" if rank is not None else "that process"
-    which = (
-        ""
-        if rank is not None
-        else "Find the process that printed it (its prefix, its file, or the process id in the kernel's log names the rank). "
-    )
-    if any(words in text for words in _MEMORY_ERRORS):
-        return f"{which}Rerun {whose}'s step with CUDA_LAUNCH_BLOCKING=1 or compute-sanitizer, which name the kernel; where it follows the GPU and not the code, drain that GPU. What other ranks report later follows from it."
-    return f"{which}Drain the GPU of {whose} and look at nvidia-smi -q -d ECC and the Xid lines of its host's kernel log; what other ranks report later follows from it."
+def _of_the_program(event: Event) -> bool:
+    """Return whether a device error is one of a program or its set-up and not of a device."""
+    text = event.text.lower()
+    return event.code in _PROGRAM_XIDS if isinstance(event, Xid) else any(e in text for e in _PROGRAM_ERRORS)
 
 
-def device_error(event: Event) -> str:
-    """Return a device error in its own words, without what is printed before it."""
-    if isinstance(event, CudaError):
-        return event.error
-    return f"Xid {event.code} on GPU {event.device}" if isinstance(event, Xid) else event.text[:120]
+def _moment(event: Event) -> tuple[float, str, int]:
+    moment = event.time if event.time is not None else event.stamp
+    return (float(moment) if isinstance(moment, (int, float)) else inf, event.file, event.line)
 
 
 def _lags(case: Case, finding: Lagging, faults: list[Event]) -> Match:
-    """Return the answer for devices that have not finished, or not begun, what those of all others have."""
-    culprits, whose = finding.culprits, who(finding.culprits)
+    """Return the answer for devices that have not completed, or not started, what those of all others have."""
+    culprits, seq = finding.culprits, finding.own.seq
     behind = "has not completed collectives that its peers have completed with it"
     if unstarted := isinstance(finding, Unstarted):
         behind = "enqueued the collective, but its GPU has not started it; the GPUs of all others have"
-    one = len(culprits) == 1
-    sure = one and not unstarted and not finding.tie and _is_no_older_dump(case, culprits[0])
-    return answer(
-        "gpu_stall",
-        culprits,
-        f"the {'GPU' if one else 'GPUs'} of {whose} stopped completing enqueued collectives",
-        f"Drain the GPU of {whose} and look for the first CUDA error or Xid in the kernel log of its host; the timeout came later.",
-        "Rerun with compute-sanitizer or CUDA_LAUNCH_BLOCKING=1 to find a kernel that never ends.",
-        strength=2 if sure else 1,
-        evidence=[
-            *(Evidence("dump", f"rank {rank} {behind}", rank) for rank in culprits),
-            *[e for e in faults if e.rank in culprits][:4],
-            *(
-                e
-                for r in culprits
-                for e in case.statements.of(r, WatchdogTimeout)
-                if e.seq == finding.own.seq
-            ),
-        ],
-    )
+    why = f"the {agree(culprits, 'GPU', 'GPUs')} of {who(culprits)} stopped completing enqueued collectives"
+    sure = len(culprits) == 1 and not unstarted and not finding.tie and _is_no_older_dump(case, culprits[0])
+    evidence: list[Evidence | Event] = [Evidence("dump", f"rank {r} {behind}", r) for r in culprits]
+    evidence += [e for e in faults if e.rank in culprits][:4]
+    evidence += [e for r in culprits for e in case.statements.of(r, WatchdogTimeout) if e.seq == seq]
+    return answer("gpu_stall", culprits, why, strength=2 if sure else 1, evidence=evidence)
 
 
 def _is_no_older_dump(case: Case, rank: int) -> bool:
-    """Return whether more than the moment of a dump shows a rank behind: its own log, or a lag of more than one call."""
+    """Return whether more than the moment of a dump shows a rank behind: its own log, or a lag of more than one collective.
+
+    An extra collective before would shift those that a recorder of pending ones, or without a peer's entry, still has.
+    """
     view, seq = case.finding.stuck.view, case.finding.own.seq
     member = view.members.get(rank) if view is not None else None
     if view is None or member is None or member.queue.pending_only:
-        return False  # a call too many before shifts what is left, and cannot be seen
+        return False
     if seq is not None and all(view.kind_of(r, seq) is None for r in view.members if r != rank):
-        return False  # nor can it where no peer kept the call that it is compared with
-    if any(e.seq == seq for e in case.statements.of(rank, WatchdogTimeout)):
-        return True
-    return sum(s <= view.proven for s in member.pending) > 1
-
-
-def of_the_program(event: Event) -> bool:
-    """Return whether a device error is told of a program or its set-up and not of a device: an assertion in a kernel, a device that is not there, a cleaned-up channel."""
-    if isinstance(event, Xid):
-        return event.code in _PROGRAM_XIDS
-    text = event.text.lower()
-    return any(words in text for words in _PROGRAM_ERRORS)
-
-
-def _before(event: Event) -> tuple[float, str, int]:
-    """Return a key that puts what is printed earlier first."""
-    moment = event.time if event.time is not None else event.stamp
-    return (float(moment) if isinstance(moment, (int, float)) else float("inf"), event.file, event.line)
+        return False
+    timed_out = any(e.seq == seq for e in case.statements.of(rank, WatchdogTimeout))
+    return timed_out or sum(s <= view.proven for s in member.pending) > 1
 
 
 def network_fault(case: Case) -> Match | None:
-    """Everybody joined a call that nobody finishes, or the transport itself reports a fault.
+    """Every member entered a collective that none completes, or the transport itself reports a fault.
 
     Of NCCL's warnings a fault of the printer's own adapter counts before a path that failed, and that before the report
     of a peer that is gone, whose printer is a victim.
     """
-    finding, view, kind = case.finding, case.finding.stuck.view, case.finding.stuck.kind
+    finding, stuck = case.finding, case.finding.stuck
     warnings = [e for e in case.statements.all(NcclWarn) if e.of_transport]
     joined = isinstance(finding, Stalled | Lagging)
-    # Lines of watchdogs show that all came only where the size of the group is stated.
-    of_lines = case.from_text and bool(case.statements.all(WatchdogTimeout))
-    complete = joined and (not of_lines or all_timed_out(case.statements))
-    # Of one rank alone it cannot be said that everybody joined.
-    told = warnings or (complete and (view is None or len(view.seen) > 1))
-    if not told or not (joined or isinstance(finding, Nothing | Circular)):
+    # Watchdog lines show that all came only where the size of the group is stated; one rank alone never shows it.
+    by_lines = case.from_text and bool(case.statements.all(WatchdogTimeout))
+    complete = joined and (not by_lines or all_timed_out(case.statements))
+    several = stuck.view is None or len(stuck.view.seen) > 1
+    if not (warnings or (complete and several)):
         return None
     tier = min((e.tier for e in warnings), default=3)
     first = [e for e in warnings if e.tier == tier]
-    later = [e for e in warnings if e.tier > tier]
-    local = sorted({e.rank for e in first if tier == 1 and e.rank is not None})
-    culprits = tuple(local) or (_both_ends(case, first) if tier == 2 else ())
-    minor = all(e.retrying or e.fault == "size_mismatch" for e in first)  # the size is the program's own
+    local = tuple(sorted({e.rank for e in first if tier == 1 and e.rank is not None}))
+    culprits = local or (_both_ends(first) if tier == 2 else ())
+    minor = all(e.retrying or e.fault == "size_mismatch" for e in first)  # sizes are the program's own
     if isinstance(finding, Nothing) and (tier > 2 or (minor and not culprits)):
         return None
+    where, look = _hosts(warnings), _NCCL_PATH
     why = _joined(case) if complete else ""
-    nodes = sorted({n for e in warnings if e.tier <= 2 for n in (e.host, e.peer_node or e.peer_host) if n})
-    where = f" between {' and '.join(nodes)}" if 1 < len(nodes) <= 4 else ""
-    if len(nodes) == 1:
-        where = f" {'of' if nodes[0] in {e.host for e in warnings} else 'towards'} {nodes[0]}"
-    nics = sorted({str(e.nic) for e in first if e.nic})
-    fault = "the transport reported a fault" + where
-    fault += (
-        f" ({', '.join([*([who(culprits)] if culprits else []), *nics[:3]])})" if culprits or nics else ""
-    )
-    why = "; ".join(filter(None, (why, fault if warnings or not why else "")))
-    check = "Rerun with NCCL_DEBUG=INFO and one NCCL_DEBUG_FILE per process to see which pair does not connect, and check the links between the hosts of this group."
-    if warnings:
-        check = f"Check NIC, cable and switch port{where or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."
-    compare = "NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX over the hosts; PCIe ACS or an IOMMU on one host"
-    if case.on_gloo:
-        compare = "GLOO_SOCKET_IFNAME and the addresses that the host names resolve to over the hosts; a firewall between them"
-    splits = ("shape_mismatch", "mismatched splits stall it the same way, and recorders keep no splits")
+    if warnings or not why:
+        known = [who(culprits)] * bool(culprits) + sorted({str(e.nic) for e in first if e.nic})[:3]
+        named = f" ({', '.join(known)})" if known else ""
+        fault = f"the transport reported a fault{where}{named}"
+        why = f"{why}; {fault}" if why else fault
+        look = f"Check NIC, cable and switch port{where or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."
+    later = [quote(e, f"a consequence: {e.text}") for e in warnings if e.tier > tier]
     return answer(
         "network_stall",
         culprits,
         why,
-        check,
-        f"Compare {compare} can look the same.",
-        # Who is at one end of a path alone may be the one that suffers.
+        look,
+        _GLOO_HOSTS if case.on_gloo else _NCCL_HOSTS,
+        # The rank at one end of a path alone may be the victim.
         strength=2 if local else int(bool(warnings) and len(culprits) != 1),
-        evidence=[*first[:4], *(quote(e, f"a consequence: {e.text}") for e in later[:3])],
-        frame=case.frame_of(kind),
-        frame_rank=finding.stuck.rank,
-        rivals=[splits] if kind is not None and kind.op.startswith("all_to_all") else (),
+        evidence=[*first[:4], *later[:3]],
+        frame=case.frame_of(stuck.kind),
+        frame_rank=stuck.rank,
+        rivals=[_SPLITS] if stuck.kind is not None and stuck.kind.op.startswith("all_to_all") else (),
     )
+
+
+def _hosts(warnings: list[NcclWarn]) -> str:
+    """Return the hosts whose path failed, as the end of a clause; empty where they are not known, or too many."""
+    paths = [e for e in warnings if e.tier <= 2]
+    hosts = sorted({n for e in paths for n in (e.host, e.peer_node or e.peer_host) if n})
+    if len(hosts) == 1:
+        return f" {'of' if hosts[0] in {e.host for e in warnings} else 'towards'} {hosts[0]}"
+    return f" between {' and '.join(hosts)}" if 1 < len(hosts) <= 4 else ""
+
+
+def _both_ends(warnings: list[NcclWarn]) -> tuple[int, ...]:
+    """Return the ranks at both ends of a failed path: two that report each other's hosts, or that NCCL names; else nobody."""
+    paths = {(e.host, e.peer_node or e.peer_host): e.rank for e in warnings}
+    named = {rank for (host, peer), rank in paths.items() if host and (peer, host) in paths}
+    if not named - {None}:
+        named = {r for e in warnings if e.peer_rank is not None for r in (e.rank_a, e.peer_rank)}
+    return tuple(sorted(rank for rank in named if rank is not None))
 
 
 def _joined(case: Case) -> str:
-    """Return who is in the collective that nobody completes: every member, where it is known who the members are."""
-    view, seq, kind = case.finding.stuck.view, case.finding.stuck.seq, case.finding.stuck.kind
+    """Return which ranks are in the collective that none completes: every member, where it is known who the members are."""
+    stuck = case.finding.stuck
+    view, seq = stuck.view, stuck.seq
     if view is None:
         return "the ranks seen are all in one collective, which does not complete"
-    op = (kind.op if kind is not None else "") or ""
+    op = stuck.kind.op if stuck.kind is not None else ""
     call = f"{op or 'collective'} seq {seq}" if seq is not None else op or "one collective"
     inside = sorted(view.seen)
-    waiting = sorted(
-        {rank for rank, _ in case.graph.calls_of(case.finding.stuck.node)} if case.finding.stuck.node else ()
-    )
     if case.whole_group and len(inside) == len(view.members):
-        return (
-            f"all {len(inside)} members of the group are in {call} and none completes it"
-            if not _some_done(view, seq)
-            else f"all {len(inside)} members entered {call}, and only some completed it"
-        )
+        if any((view.completed(rank) or 0) >= (seq or inf) for rank in inside):
+            return f"all {len(inside)} members entered {call}, and only some completed it"
+        return f"all {len(inside)} members of the group are in {call} and none completes it"
+    inside = sorted({rank for rank, _ in case.graph.calls_of(stuck.node)} if stuck.node else ()) or inside
     unknown = "" if all_timed_out(case.statements) else "; group size unknown"
-    inside = waiting or inside
     return f"{who(inside)} {agree(inside, 'is', 'are')} in {call}, and it does not complete{unknown}"
-
-
-def _some_done(view: GroupFrontier, seq: int | None) -> bool:
-    """Return whether a member has completed the collective."""
-    return seq is not None and any((view.completed(rank) or 0) >= seq for rank in view.seen)
-
-
-def _both_ends(case: Case, warnings: list[NcclWarn]) -> tuple[int, ...]:
-    """Return the ranks on both sides of a failed path: who reports it, and the peer where its rank or host tells it; else nobody.
-
-    Two that report each other's hosts are the two ends. A host that is an end of several failed paths lost its network.
-    """
-    led = [(e, (e.host, e.peer_node or e.peer_host)) for e in warnings]
-    pairs = {pair for _, pair in led if all(pair)}
-    paths = set(map(frozenset, pairs))
-    common = frozenset[str | None].intersection(*paths) if len(paths) > 1 else frozenset()
-    if len(common) == 1:
-        return tuple(r for r, record in sorted(case.incident.ranks.items()) if record.host in common)
-    named = {e.rank for e, pair in led if pair[::-1] in pairs}
-    if not named - {None} and (peers := [e for e in warnings if e.peer_rank is not None]):
-        named = {e.rank for e in warnings}.union(*((e.peer_rank, e.rank_a) for e in peers))
-    return tuple(sorted(rank for rank in named if rank is not None))

@@ -1,4 +1,4 @@
-"""Rules about calls that meet at one seq and do not fit: sizes, types, ops, roots."""
+"""Rules about collectives that meet at one seq and do not fit: sizes, types, ops, roots."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from math import prod
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.causes.case import Case, Match, answer, at, of_odd_line, quote, who
-from hangscope.causes.difference import MET, Difference
-from hangscope.explain.finding import Different, Nothing, Stalled, Unseen
+from hangscope.causes.case import Case, Match, answer, at, of_outlier, quote, who
+from hangscope.causes.difference import Difference
+from hangscope.explain.finding import Nothing, Stalled, Unseen
 from hangscope.explain.statements.gloo_sizes import AbortedPair, aborted_pairs, has_fewer_rows
 from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.explain.text.excerpt import not_collected
@@ -23,10 +23,18 @@ from hangscope.model.rankset import agree, ranks_phrase
 _FROM = ("broadcast", "scatter", "broadcast_object_list", "scatter_object_list")
 ROOTED = (*_FROM, "gather", "reduce", "gather_object")
 _FEW_BYTES = 64  # of a flag, a loss or some counts
+_EARLIER = 64  # all_to_all of a group whose sizes are compared
+
+_OTHER_SIZE = (
+    "rank_conditional_collective",
+    "a different collective on one rank gives a message of another size as well",
+)
+_UNKNOWN_CALL = ("rank_conditional_collective", "no line shows which collective it was")
+_SKIPPED_BACKWARD = ("gradient_sync_mismatch", "a skipped backward pass leaves the same sizes")
 
 
 def describe(kind: CallKind | None) -> str:
-    """Return a call for a sentence: `all_reduce([64, 32] Float)`."""
+    """Return a collective for a sentence: `all_reduce([64, 32] Float)`."""
     if kind is None or not (kind.op or kind.stack):
         return "an unrecorded collective"
     sizes = ", ".join(str(list(s)) for s in (kind.input_sizes or kind.output_sizes)[:3])
@@ -36,26 +44,20 @@ def describe(kind: CallKind | None) -> str:
     return (kind.op or "a collective") + (f"({inside})" if inside else "") + root
 
 
-def _meeting(case: Case, d: Difference) -> str:
-    """Return who called what where the others called something else; without whom where nobody is named."""
+def meeting(d: Difference) -> str:
+    """Return what the culprits called while the others called something else, as a predicate."""
     own, peer = describe(d.own), describe(d.peer) if d.peer.op else "another collective"
-    if own == peer:
-        there = at(case.frame_of(d.peer))
-        own, peer = (
-            f"{own}{at(case.frame_of(d.own))}",
-            f"it at another line{there}" if there else "a different one",
-        )
-    culprits, view, seq = case.finding.culprits, case.finding.stuck.view, case.finding.stuck.seq
-    whose = who(culprits, "some ranks")
-    seen = view.seen if view is not None and seq is not None else ()
-    alike = [r for r in seen if r not in culprits and view and seq and view.kind_of(r, seq) == d.peer]
-    peers = who(alike, "the others") if len(alike) < len(seen) - len(culprits) else "the others"
+    here, there = (at(d.case.frame_of(kind)) for kind in (d.own, d.peer))
     if not (d.own.op or d.own.stack):
-        return f"{whose} issued a collective that does not match {f'{peer} of {peers}' if d.peer.op else 'that of ' + peers}"
-    if d.own.op == d.peer.op and d.differs in _FIXES:
-        given = [_argument(kind, d.differs) for kind in (d.own, d.peer)]
-        return f"{whose} called {d.own.op} with {d.differs} {given[0]}, {peers} with {given[1]}"
-    return f"{whose} called {own} while {peers} called {peer}"
+        return f"issued a collective that does not match {peer if d.peer.op else 'that'} of the others"
+    if d.own.op != d.peer.op:
+        return f"called {own}{here} while the others called {peer}"
+    if d.differs in ("shape", "dtype") and not d.another_call:
+        mine, theirs = (_argument(kind, d.differs) for kind in (d.own, d.peer))
+        return f"called {d.own.op} with {d.differs} {mine}, the others with {theirs}"
+    places = [f"at {place.strip(' ()')}" if place else "" for place in (here, there)]
+    called = f"called {d.own.op or 'a collective'} {places[0]}".rstrip()
+    return f"{called}, the others {places[1] or 'a different one'}"
 
 
 def _argument(kind: CallKind, name: str) -> str:
@@ -66,82 +68,86 @@ def _argument(kind: CallKind, name: str) -> str:
     return ", ".join(sizes) or "no tensor"
 
 
-_FIXES = {
-    "dtype": "Make {} use the same dtype as the others at that line: autocast, .to(dtype), or the dtype of the data.",
-    "shape": "Pad or drop what made {} use other sizes (a small last batch, a variable length), or exchange the sizes first.",
-}
-
-
 def other_arguments(case: Case) -> Match | None:
-    """The same call from the same place with other sizes or another element type."""
+    """The same collective from the same place with other sizes or another element type."""
     d, finding = Difference(case), case.finding
-    if not isinstance(finding, Different) or d.differs not in _FIXES or finding.change.elsewhere:
+    if d.differs not in ("shape", "dtype") or finding.change.elsewhere:
         return None
     if d.another_call or (d.times_before(d.own) and d.times_before(d.peer)):
-        return None  # two calls that merely share their name
+        return None  # two collectives that merely share their name
     if d.same_site is None and d.steps.skips:
-        return None  # who left a step out is in another call than the rest
-    # A source and its receivers are two sides by their roles: that one of them has more ranks accuses nobody.
-    roles = d.met_before and case.frame_of(d.own) != case.frame_of(d.peer)
-    culprits = () if roles else finding.culprits
-    return answer(
-        f"{d.differs}_mismatch",
-        culprits,
-        _meeting(case, d),
-        _FIXES[d.differs].format(who(culprits)),
-        strength=1 if roles or (d.same_site is None and d.differs == "shape") else 2,
-        evidence=aspects(case),
-    )
+        return None  # a rank that skipped a step is in another collective than the others
+    why = f"{who(finding.culprits)} {meeting(d)}"
+    strength = 1 if d.same_site is None and d.differs == "shape" else 2
+    cause, evidence = f"{d.differs}_mismatch", checked(case)
+    return answer(cause, finding.culprits, why, strength=strength, evidence=evidence)
+
+
+def different_calls(case: Case) -> Match | None:
+    """Different collectives at one seq that no finer rule explains."""
+    d, finding, culprits = Difference(case), case.finding, case.finding.culprits
+    why, evidence = f"{who(culprits)} {meeting(d)}", checked(case)
+    if finding.change.elsewhere and d.known:
+        why = f"{why} on another group"
+        return answer("collective_order_mismatch", culprits, why, strength=0, evidence=evidence)
+    return answer("collective_mismatch", culprits, why, evidence=evidence)
+
+
+def checked(case: Case) -> list[CallFingerprint]:
+    """Return what the check of TORCH_DISTRIBUTED_DEBUG=DETAIL printed about the difference."""
+    ranks = {*case.finding.culprits, *case.finding.waiting[:1]}
+    return [e for r in sorted(ranks) for e in case.statements.of(r, CallFingerprint)[:1]]
+
+
+def refused(case: Case) -> Match | None:
+    """All members came to a collective that the check of DETAIL stopped: they do not match, and no record shows what they were."""
+    kind = case.finding.stuck.kind
+    if kind is None or kind.op:
+        return None
+    why = "the consistency check of TORCH_DISTRIBUTED_DEBUG=DETAIL stopped the next collective on every rank seen: the ranks called different things"
+    look = "Read the error of the check: it prints what each rank called, in the log of that rank."
+    return answer("collective_mismatch", (), why, look, frame=case.frame_of(kind))
 
 
 def received_sizes(case: Case) -> Match | None:
-    """Gloo received more bytes than it expected, from a job without any other record of the calls."""
+    """Gloo received more bytes than it expected, in a job without any other record of its collectives."""
     events = case.statements.all(GlooSizeMismatch)
     guessed = case.from_text and case.finding.guess
     if not events or not (isinstance(case.finding, Nothing | Unseen) or guessed):
         return None
-    pairs = aborted_pairs(case.incident, case.statements)
-    alone, other = _told_by_lines(case, pairs), _in_another_call(case, pairs)
-    odd = sorted({odd.ranks[0] for odd in alone}) or other
-    printed = case.statements.all(Printed)
-    culprits = odd or sorted({pair.receiver for pair in _against_all(case, pairs)})
-    fewer = [] if culprits else sorted({pair.receiver for pair in pairs if has_fewer_rows(pair, printed)})
-    culprits = culprits or fewer
+    pairs, printed = aborted_pairs(case.incident, case.statements), case.statements.all(Printed)
+    lines = _own_lines(case, pairs)
+    outliers = sorted({line.ranks[0] for line in lines}) or _in_another_call(case, pairs)
+    culprits = outliers or sorted({pair.receiver for pair in _against_all(case, pairs)})
+    fewer = [] if culprits else sorted({p.receiver for p in pairs if has_fewer_rows(p, printed)})
+    met = f"gloo received {events[0].received} bytes for a buffer of {events[0].expected}"
+    cause, why, rivals = "shape_mismatch", _met(pairs[0]).text if pairs else met, [_OTHER_SIZE]
     # Every message differs from its buffer by the factor between two element types.
-    types = not odd and all(e.expected and e.received / e.expected in (2, 4, 8) for e in events)
-    first = events[0]
-    met = f"gloo received {first.received} bytes for a buffer of {first.expected}"
-    cause, why = "shape_mismatch", _met(pairs[0]).text if pairs else met
-    rival = (
-        "rank_conditional_collective",
-        "a different collective on one rank gives a message of another size as well",
-    )
-    if fewer:
+    if types := not outliers and all(e.received / max(e.expected, 1) in (2, 4, 8) for e in events):
+        rivals = [("dtype_mismatch", "another element type would give these sizes as well")]
+    if lines:
+        cause, rivals = "rank_conditional_collective", [_SKIPPED_BACKWARD]
+        why = f"{who(outliers)} was in a different collective than a peer; it alone printed a line just before, and {met}"
+    elif outliers:
+        cause, rivals = "collective_mismatch", [_UNKNOWN_CALL]
+        why = f"{who(outliers)} {agree(outliers, 'was', 'were')} in a different collective than the others; {met}"
+    elif fewer:
         why = f"{who(fewer)} passed fewer rows than the others, by the sizes that the ranks printed; {met}"
-    if types:
-        rival = ("dtype_mismatch", "another element type would give these sizes as well")
-    elif alone:
-        cause = "rank_conditional_collective"
-        why = f"{who(odd)} was in a different collective than a peer; it alone printed a line just before, and {met}"
-        rival = ("gradient_sync_mismatch", "a skipped backward pass leaves the same sizes")
-    elif odd:
-        cause = "collective_mismatch"
-        why = f"{who(odd)} {agree(odd, 'was', 'were')} in a different collective than the others; {met}"
-        rival = ("rank_conditional_collective", "no line shows which collective it was")
+    named = culprits or fewer
     return answer(
         cause,
-        culprits,
+        named,
         why,
         "The process that gloo aborted is the receiver and may be a victim: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which prints the collective of each rank.",
-        strength=0 if types or not culprits else 1,
-        evidence=[*map(of_odd_line, alone), *map(_met, pairs), *received(case)],
-        rivals=[rival],
-        suspects=sorted({rank for pair in pairs for rank in pair.ranks}) if not culprits else (),
+        strength=0 if types or not named else 1,
+        evidence=[*map(of_outlier, lines), *map(_met, pairs), *received(case)],
+        rivals=rivals,
+        suspects=() if named else sorted({rank for pair in pairs for rank in pair.ranks}),
     )
 
 
 def _met(pair: AbortedPair) -> Evidence:
-    """Return who met whom in an aborted receive, as their sizes tell."""
+    """Return who met whom in an aborted receive, as their sizes show."""
     own, theirs = (
         f" ({describe(kinds[0])})" if len(set(map(describe, kinds))) == 1 else ""
         for kinds in (pair.wanted, pair.sent)
@@ -150,7 +156,7 @@ def _met(pair: AbortedPair) -> Evidence:
     return quote(pair.event, text)
 
 
-def _told_by_lines(case: Case, pairs: Sequence[AbortedPair]) -> list[OutlierLine]:
+def _own_lines(case: Case, pairs: Sequence[AbortedPair]) -> list[OutlierLine]:
     """Return the telling lines that one rank alone printed, where it is the only such rank and one of those that met."""
     lines = [o for o in case.statements.outlier_lines if o.telling and o.how == "only" and len(o.ranks) == 1]
     met = {rank for pair in pairs for rank in pair.ranks}
@@ -158,26 +164,25 @@ def _told_by_lines(case: Case, pairs: Sequence[AbortedPair]) -> list[OutlierLine
 
 
 def _in_another_call(case: Case, pairs: Sequence[AbortedPair]) -> list[int]:
-    """Return the aborted ranks whose own buffer is no part of the collective that several others, their senders among them, were in.
+    """Return the one aborted rank where all others, the senders among them, wait at one place, and its own buffer is no part of their collective.
 
-    Where that collective is known only by one place at which all of these others wait: a few bytes are no part of the tensor that
-    one rank got instead, and what DDP and FSDP gather or reduce has one size on all ranks.
+    A few bytes are no part of the tensor that it got instead, and what DDP and FSDP gather or reduce has one size on all ranks.
     """
-    stood = case.statements.whereabouts
-    if case.finding.stuck.kind is not None and case.finding.stuck.kind.input_sizes:
-        return sorted({p.receiver for p in _against_all(case, pairs) if p.wanted or _of_few_bytes(p.event)})
+    placed = case.statements.whereabouts
     own = {pair.receiver: pair.event for pair in pairs}
-    others = {r: w.stack for r, w in stood.items() if r not in own and w.inside and w.stack}
+    others = {r: w.stack for r, w in placed.items() if w.inside and w.stack}
     senders = {rank for pair in pairs for rank in pair.senders}
-    if len(own) != 1 or len(others) < 2 or not senders <= others.keys() or own.keys() & stood.keys():
+    if len(own) != 1 or len(others) < 2 or not senders <= others.keys() or own.keys() & placed.keys():
         return []
+    event = next(iter(own.values()))
+    few = event.expected <= _FEW_BYTES and event.received > 8 * event.expected
+    small = few and len(others) == len(case.incident.ranks) - 1
     one_line = len(set(map(user_frames, others.values()))) == 1
-    small = all(map(_of_few_bytes, own.values())) and len(others) == len(case.incident.ranks) - 1
     return list(own) if one_line and (small or all(map(of_equal_sizes, others.values()))) else []
 
 
 def _against_all(case: Case, pairs: Sequence[AbortedPair]) -> list[AbortedPair]:
-    """Return the pairs of which several other ranks, the senders among them, were seen in the call that was sent."""
+    """Return the pairs of which several other ranks, the senders among them, were seen in the collective that was sent."""
     kind, culprits = case.finding.stuck.kind, case.finding.culprits
     inside = {r for r in case.incident.ranks if case.graph.open_calls.get(r)} | case.statements.inside
     met = [p for p in pairs if kind in p.sent and kind not in p.wanted and inside.issuperset(p.senders)]
@@ -185,88 +190,37 @@ def _against_all(case: Case, pairs: Sequence[AbortedPair]) -> list[AbortedPair]:
     return [p for p in met if p.receiver in culprits] if several else []
 
 
-def _of_few_bytes(event: GlooSizeMismatch) -> bool:
-    """Return whether a buffer of a few numbers met what is no part of such a call."""
-    return event.expected <= _FEW_BYTES and event.received > 8 * event.expected
-
-
 def received(case: Case) -> list[Evidence]:
     """Return what gloo says of messages that did not fit."""
-    return [
-        quote(
-            e,
-            f"gloo received {e.received} bytes for a buffer of {e.expected}; the aborted process is the receiver and may be a victim",
-        )
-        for e in case.statements.all(GlooSizeMismatch)[:2]
-    ]
-
-
-def different_calls(case: Case) -> Match | None:
-    """Different calls at one seq that no finer rule explains."""
-    finding = case.finding
-    if not isinstance(finding, Different):
-        return None
-    d = Difference(case)
-    crossed = finding.change.elsewhere and d.known
-    return answer(
-        "collective_order_mismatch" if crossed else "collective_mismatch",
-        finding.culprits,
-        f"{_meeting(case, d)}{' on another group' if crossed else ''}",
-        "Compare the two lines: all ranks of a group must issue the same collectives in the same order; if one of them is in an exception handler, let the process die instead.",
-        strength=int(not crossed),
-        evidence=aspects(case),
+    text = (
+        "gloo received {} bytes for a buffer of {}; the aborted process is the receiver and may be a victim"
     )
-
-
-def aspects(case: Case) -> list[CallFingerprint]:
-    """Return what DETAIL itself printed about the difference, for dumps and text alike."""
-    ranks = {*case.finding.culprits, *case.finding.waiting[:1]}
-    return [e for r in sorted(ranks) for e in case.statements.of(r, CallFingerprint)[:1]]
-
-
-def refused(case: Case) -> Match | None:
-    """All members came to a call that DETAIL let nobody make: calls that do not fit, of which no record tells what they were."""
-    kind = case.finding.stuck.kind
-    if not isinstance(case.finding, Stalled) or kind is None or kind.op:
-        return None
-    return answer(
-        "collective_mismatch",
-        (),
-        "the consistency check of TORCH_DISTRIBUTED_DEBUG=DETAIL stopped the next collective on every rank seen: the ranks called different things",
-        "Read the error of the check: it prints what each rank called, in the log of that rank.",
-        frame=case.frame_of(kind),
-    )
+    events = case.statements.all(GlooSizeMismatch)[:2]
+    return [quote(e, text.format(e.received, e.expected)) for e in events]
 
 
 def unequal_splits(case: Case) -> Match | None:
-    """Members of an all_to_all give in all more, or less, than they take: the splits of some of them do not fit."""
+    """Members of an all_to_all give in all more, or less, than they take: the splits of some of them do not match."""
     finding, view, seq = case.finding, case.finding.stuck.view, case.finding.stuck.seq
     op = finding.stuck.kind.op if finding.stuck.kind is not None else ""
-    if not isinstance(finding, Stalled) or view is None or seq is None or not op.startswith("all_to_all"):
+    if view is None or seq is None or not op.startswith("all_to_all"):
         return None
-    odd, *before = (_given_and_taken(view, at) for at in range(seq, max(0, seq - MET), -1))
-    unequal = {r: n for r, n in odd.items() if n[0] != n[1]}
-    # A recorder that keeps other sizes than those that are sent shows so in calls that went well.
-    if _fits(odd) or not all(map(_fits, before)):
+    now, *before = (_given_and_taken(view, at) for at in range(seq, max(0, seq - _EARLIER), -1))
+    gave, took = map(sum, zip(*now.values(), strict=True)) if now else (0, 0)
+    # A recorder that keeps other sizes than those that are sent shows so in collectives that went well.
+    if gave == took or any(sum(a - b for a, b in sizes.values()) for sizes in before):
         return None
-    alone = tuple(unequal) if len(unequal) == 1 < len(odd) - 1 else ()
-    gave, took = (sum(numbers) for numbers in zip(*odd.values(), strict=True))
-    return answer(
-        "shape_mismatch",
-        alone,
-        f"the members of the group send {gave:,} elements in {op} but expect {took:,}: the splits of {who(alone, 'some of them')} do not match",
-        "Exchange the split sizes before the call on every rank (an all_to_all of the counts), and compare input_split_sizes of each member with the output_split_sizes of its peers.",
-        strength=2 if any(before) else 1,
-        evidence=[
-            case.recorded(rank, f"rank {rank} sends {n[0]:,} elements and expects {n[1]:,}")
-            for rank, n in [*unequal.items()][:4]
-        ],
-        frame=case.frame_of(finding.stuck.kind),
-    )
+    unequal = [(rank, *sizes) for rank, sizes in now.items() if sizes[0] != sizes[1]]
+    alone = [unequal[0][0]] if len(unequal) == 1 < len(now) - 1 else []
+    why = f"the members of the group send {gave:,} elements in {op} but expect {took:,}: the splits of {who(alone, 'some of them')} do not match"
+    fix = "Exchange the split sizes before the call on every rank (an all_to_all of the counts), and compare input_split_sizes of each member with the output_split_sizes of its peers."
+    facts = [case.recorded(r, f"rank {r} sends {a:,} elements and expects {b:,}") for r, a, b in unequal[:4]]
+    strength, frame = 2 if any(before) else 1, case.frame_of(finding.stuck.kind)
+    return answer("shape_mismatch", alone, why, fix, strength=strength, evidence=facts, frame=frame)
 
 
 def _given_and_taken(view: GroupFrontier, seq: int) -> dict[int, tuple[int, int]]:
-    """Return how many elements each member (global) gives to an all_to_all and takes, none where one's are not known."""
+    """Return how many elements each member (global) gives to an all_to_all and takes; nothing where those of one are not known."""
     kinds = {rank: view.kind_of(rank, seq) for rank in view.members}
     numbers = {
         rank: (sum(map(prod, kind.input_sizes)), sum(map(prod, kind.output_sizes)))
@@ -276,46 +230,39 @@ def _given_and_taken(view: GroupFrontier, seq: int) -> dict[int, tuple[int, int]
     return numbers if len(numbers) == len(view.group.ranks) else {}
 
 
-def _fits(numbers: dict[int, tuple[int, int]]) -> bool:
-    """Return whether as many elements are taken as are given."""
-    return sum(gave - took for gave, took in numbers.values()) == 0
-
-
 def other_roots(case: Case) -> Match | None:
-    """All members are in the same call with a root and none finishes it: they may disagree about who that is.
+    """All members are in the same rooted collective and none completes it: they may disagree about the root.
 
-    No recorder keeps the root, so that two ranks which both send, or which wait for different ranks, look alike in it.
+    No recorder keeps the root, so two ranks that both send, or that wait for different ranks, look alike in it.
     """
-    finding = case.finding
-    if not_collected(case.incident, case.statements):
-        return None  # what the others are in is not known
-    if any(event.tier <= 2 for event in case.statements.all(NcclWarn)):
-        return None  # the transport itself reports a fault
-    if any(where.op in ("send", "recv") for where in case.statements.whereabouts.values()):
-        return None  # not all are in that call
+    finding, statements = case.finding, case.statements
+    in_p2p = any(where.op in ("send", "recv") for where in statements.whereabouts.values())
+    broken_path = any(event.tier <= 2 for event in statements.all(NcclWarn))
+    if in_p2p or broken_path or not_collected(case.incident, statements):
+        return None
     stalled = isinstance(finding, Stalled) and finding.stuck.pair is None
     kind = finding.stuck.kind if stalled else _all_at_one_line(case)
     if kind is None or kind.op not in ROOTED or kind.root is not None:
         return None
     frame, root = case.frame_of(kind), "src" if kind.op in _FROM else "dst"
+    values = [o for o in statements.outlier_lines if o.how == "value" and o.telling]
+    outliers = values[:1] if len({o.ranks for o in values}) == 1 else []
+    call, ranks = f"{kind.op}{at(frame)}", sorted(case.incident.ranks)
+    everybody = f"all {len(ranks)} ranks are"
+    if not case.whole_group:
+        everybody = f"{ranks_phrase(ranks)} {agree(ranks, 'is', 'are')}"
+    why = f"{everybody} in the same {call}, which does not complete: they may disagree about `{root}`"
+    if outliers:
+        why = f"{who(outliers[0].ranks)} probably passed another `{root}` to {call}: it printed another value than the others"
     unknown = "recorders do not keep the root of a collective, so it is not known whether all ranks pass the same one"
-    values = [o for o in case.statements.outlier_lines if o.how == "value" and o.telling]
-    odd = values if len({o.ranks for o in values}) == 1 else []
-    claim = f"{_everybody(case)} in the same {kind.op}{at(frame)}, which does not complete: they may disagree about `{root}`"
-    if odd:
-        claim = f"{who(odd[0].ranks)} probably passed another `{root}` to {kind.op}{at(frame)}: it printed another value than the others"
     return answer(
         "collective_mismatch",
-        odd[0].ranks if odd else (),
-        claim,
+        outliers[0].ranks if outliers else (),
+        why,
         f"Print `{root}` on every rank before that line: it must be the same global rank everywhere, and must not depend on values of the rank itself.",
         f"In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group.",
         strength=int({k.backend for k in case.incident.kinds} <= {"gloo", ""}),
-        evidence=[
-            *map(of_odd_line, odd[:1]),
-            *case.statements.all(GlooTimeout)[:4],
-            Evidence("method", unknown),
-        ],
+        evidence=[*map(of_outlier, outliers), *statements.all(GlooTimeout)[:4], Evidence("method", unknown)],
         frame=frame,
         frame_rank=finding.stuck.rank,
         rivals=[("network_stall", "a stalled transport leaves the same record")],
@@ -323,21 +270,12 @@ def other_roots(case: Case) -> Match | None:
     )
 
 
-def _everybody(case: Case) -> str:
-    """Return the ranks that are known to be in the collective, with their verb: all of them only where the job's size is stated."""
-    ranks = sorted(case.incident.ranks)
-    return (
-        f"all {len(ranks)} ranks are"
-        if case.whole_group
-        else f"{ranks_phrase(ranks)} {agree(ranks, 'is', 'are')}"
-    )
-
-
 def _all_at_one_line(case: Case) -> CallKind | None:
-    """Return the call that all ranks timed out in at one line of the user's, of a job of which only text is left."""
+    """Return the collective in which all ranks timed out at one line of the user's, in a job of which only text is left."""
     places = case.statements.whereabouts
-    stood = [where for where in places.values() if where.inside and where.kind == "log"]
-    everybody = len(stood) > 1 and len(stood) == len(places) and set(places) == set(case.incident.ranks)
-    one_line = len({(where.op, user_frames(where.stack)) for where in stood}) == 1
-    told = isinstance(case.finding, Nothing) and case.statements.witnesses
-    return stood[0].call if told and everybody and one_line else None
+    lines = {(w.kind, w.inside, w.op, user_frames(w.stack)): w for w in places.values()}
+    everybody = set(places) == set(case.incident.ranks) and len(places) > 1
+    if not (isinstance(case.finding, Nothing) and case.statements.witnesses and everybody):
+        return None
+    where = next(iter(lines.values()))
+    return where.call if len(lines) == 1 and where.inside and where.kind == "log" else None

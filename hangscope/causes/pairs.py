@@ -1,15 +1,17 @@
-"""The rule about sends and receives that do not pair."""
+"""Rules about sends and receives that do not pair."""
 
 from __future__ import annotations
 
-from hangscope.causes.case import Case, Match, answer, of_odd_line, who
+from collections import Counter
+
+from hangscope.causes.case import Case, Match, answer, who
 from hangscope.causes.mismatch import describe
 from hangscope.explain.finding import Unpaired
 from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import CallKind
 from hangscope.model.rankset import agree
 
-_TOGETHER = "Where two ranks exchange data, post the send and the recv in one batch_isend_irecv."
+_SLOW = ("stuck_rank", "a rank that was slow before its send or recv looks the same once all timed out")
 
 
 def unpaired(case: Case) -> Match | None:
@@ -19,139 +21,118 @@ def unpaired(case: Case) -> Match | None:
     if not isinstance(finding, Unpaired):
         return None
     if finding.change.votes > 1 and finding.change.skipped:
-        return _left_out(case)
+        return _skipped(case)
     if pair is None:
         return _somewhere(case)
     if pair.send is not None and pair.recv is not None:
-        return _both_made(case)
+        why = f"{describe(finding.own.kind)} and {describe(finding.stuck.kind)}: a send and its matching recv have different sizes"
+        fix = f"Make {who(finding.culprits)} use the size that this pair exchanged before, or exchange the sizes first: a microbatch of another shape needs both ranks to know it."
+        return answer("p2p_mismatch", finding.culprits, why, fix, strength=2)
     source, destination = pair.key.source, pair.key.destination
-    missing, made, absent, waiter = "recv", "send", destination, source
+    missing, issued, absent, waiter = "recv", "send", destination, source
     if pair.send is None:
-        missing, made, absent, waiter = "send", "recv", source, destination
+        missing, issued, absent, waiter = "send", "recv", source, destination
     named, more = finding.culprits, finding.more
     culprit = next((rank for rank in (absent, waiter, *named) if rank in named), absent)
-    number = f"number {pair.key.index + 1} of the pair {source} -> {destination}"
-    why = f"rank {absent} never issued the {missing} for {made} {number}; rank {waiter} is blocked in it"
+    call = f"{issued} number {pair.key.index + 1} of the pair {source} -> {destination}"
+    why = f"rank {absent} never issued the {missing} for {call}; rank {waiter} is blocked in it"
     if culprit != absent:
-        why = (
-            f"rank {waiter} is blocked in {made} {number}; rank {absent} never issued the matching {missing}"
-        )
-    strayed = _strayed(case, culprit)
+        why = f"rank {waiter} is blocked in {call}; rank {absent} never issued the matching {missing}"
+    evidence = _instead(case, culprit)
     if more:
         calls = "sends or receives" if abs(more) > 1 else "send or receive"
-        apart = f"issued {abs(more)} {calls} {'more' if more > 0 else 'fewer'} than {'their' if len(named) > 1 else 'its'} counterparts in the other groups of this kind"
-        strayed += [case.recorded(rank, f"rank {rank} {apart}") for rank in named[:2]]
+        apart = f"issued {abs(more)} {calls} {'more' if more > 0 else 'fewer'} than {agree(named, 'its', 'their')} counterparts in the other groups of this kind"
+        evidence += [case.recorded(rank, f"rank {rank} {apart}") for rank in named[:2]]
         why = f"{who(named)} {apart}: {why}"
-    own = bool(strayed) and culprit != waiter
-    there = "another" if case.graph.open_calls.get(absent) else "no"
-    unmatched = case.recorded(
-        absent, f"rank {absent} issued no {missing} for it, and has {there} P2P op or collective pending"
-    )
+    own = bool(evidence) and culprit != waiter
+    other = "another" if case.graph.open_calls.get(absent) else "no"
+    unmatched = f"rank {absent} issued no {missing} for it, and has {other} P2P op or collective pending"
     return answer(
         "p2p_mismatch",
         named if culprit in named or finding.tie else (culprit,),
-        why + ("" if more else _alike(named)),
-        *_schedules(source, destination),
-        # A rank in no call may be busy before its half, and clocks of two hosts do not tell what it went past.
+        why,
+        # A rank that has nothing pending may be busy before its own, and clocks of two hosts do not show what it went past.
         strength=0 if finding.tie else 1 if finding.assumed or more else 2,
         frame=case.frame_of(finding.own.kind if own else finding.stuck.kind),
         frame_rank=culprit if own else waiter,
-        evidence=[*strayed, unmatched],
+        evidence=[*evidence, case.recorded(absent, unmatched)],
     )
 
 
-def _left_out(case: Case) -> Match:
+def _skipped(case: Case) -> Match:
     """Return the answer for ranks that skipped a send or receive which the ranks of their role issued at that place."""
     finding, change = case.finding, case.finding.change
-    rank, call = finding.culprits[0], change.skipped[0]
-    wanted = _peered(case, rank, call)
-    peers = f"{agree(finding.culprits, 'its', 'their')} {change.votes} counterparts"
-    return answer(
-        "p2p_mismatch",
-        finding.culprits,
-        f"{who(finding.culprits)} skipped {wanted}; {peers} issued theirs at that point",
-        *_schedules(rank),
-        strength=2 if change.proven else 1,
-        frame=case.frame_of(call),
-        frame_rank=rank,
-        evidence=[
-            case.recorded(
-                rank,
-                f"{change.votes} counterparts of rank {rank} issued their {call.op} before {describe(finding.own.kind)}; rank {rank} issued none",
-            )
-        ],
-    )
+    culprits, call = finding.culprits, change.skipped[0]
+    rank, votes = culprits[0], change.votes
+    peers = f"{agree(culprits, 'its', 'their')} {votes} counterparts"
+    why = f"{who(culprits)} skipped {_peered(case, rank, call)}; {peers} issued theirs at that point"
+    fact = f"{votes} counterparts of rank {rank} issued their {call.op} before {describe(finding.own.kind)}; rank {rank} issued none"
+    evidence, strength = [case.recorded(rank, fact)], 2 if change.proven else 1
+    frame = case.frame_of(call)
+    return answer("p2p_mismatch", culprits, why, strength=strength, frame=frame, evidence=evidence)
 
 
 def _somewhere(case: Case) -> Match:
     """Return the answer where every rank waits in a send or receive, and no record shows which one is missing."""
     finding = case.finding
     named, blocked = finding.culprits, sorted({*finding.waiting, *finding.culprits})
-    told = [of_odd_line(odd) for odd in case.statements.outlier_lines if odd.telling and odd.ranks == named]
     return answer(
         "p2p_mismatch",
         named,
         f"{who(blocked)} are blocked in sends and receives: a matching send or recv is missing, or they wait for each other in a cycle",
         "Print peer and number of each send and receive per rank, and look for the pair whose counts differ.",
-        _TOGETHER,
+        "Where two ranks exchange data, post the send and the recv in one batch_isend_irecv.",
         frame=case.frame_of(finding.own.kind if named else finding.stuck.kind),
         frame_rank=named[0] if named else finding.stuck.rank,
-        evidence=[*told, *map(case.stands, sorted(case.statements.whereabouts)[:8])],
-        rivals=[
-            ("stuck_rank", "a rank that was slow before its send or recv looks the same once all timed out")
-        ],
+        evidence=[*map(case.seen_at, sorted(case.statements.whereabouts)[:8])],
+        rivals=[_SLOW],
     )
 
 
-def _both_made(case: Case) -> Match:
-    """Return the answer for a send and a receive that were both made: not for each other, or with different sizes."""
-    finding, culprits = case.finding, case.finding.culprits
-    if not finding.change.skipped:
-        return answer(
-            "p2p_mismatch",
-            culprits,
-            f"{describe(finding.own.kind)} and {describe(finding.stuck.kind)}: a send and its matching recv have different sizes",
-            f"Make {who(culprits)} use the size that this pair exchanged before, or exchange the sizes first.",
-            "Compare the two pipeline schedules: a microbatch of another shape needs both sides to know it.",
-            strength=2,
-        )
-    wanted = _peered(case, culprits[0], next(kind for kind in finding.change.skipped if kind.is_p2p))
-    why = f"rank {culprits[0]} skipped {wanted} of its own schedule; since then sends and receives are matched with the wrong ones{_alike(culprits)}"
-    evidence = _strayed(case, culprits[0])
-    return answer("p2p_mismatch", culprits, why, *_schedules(culprits[0]), evidence=evidence)
-
-
-def _alike(named: tuple[int, ...]) -> str:
-    """Return a clause on the same fault in the groups side by side, for a sentence about one of these ranks."""
-    return (
-        f"; {who(named[1:])} did the same in {agree(named[1:], 'its own group', 'their own groups')}"
-        if len(named) > 1
-        else ""
-    )
-
-
-def _schedules(one: int, other: int | None = None) -> tuple[str, str]:
-    whose = f"rank {one} and its neighbours" if other is None else f"ranks {one} and {other}"
-    side = f"Put the send/receive schedules of {whose} side by side: number of microbatches, peers, order."
-    return side, _TOGETHER
-
-
-def _strayed(case: Case, rank: int) -> list[Evidence]:
-    """Return what a rank's own program called for where it made another call, if that was found."""
+def _instead(case: Case, rank: int) -> list[Evidence]:
+    """Return what a rank's own program called for where it issued something else, if that was found."""
     finding = case.finding
     if not finding.change.skipped:
         return []
     wanted = " and ".join(_peered(case, rank, kind) for kind in finding.change.skipped[:2])
-    made = _peered(case, rank, finding.own.kind)
-    return [case.recorded(rank, f"where its own schedule has {wanted}, rank {rank} issued {made}")]
+    issued = _peered(case, rank, finding.own.kind)
+    return [case.recorded(rank, f"where its own schedule has {wanted}, rank {rank} issued {issued}")]
 
 
 def _peered(case: Case, rank: int, kind: CallKind | None) -> str:
-    """Return a call of a rank for a sentence, a send or receive with its global ranks: `send 2 -> 18`."""
+    """Return a collective of a rank for a sentence, a send or receive with its global ranks: `send 2 -> 18`."""
     if kind is None or kind.src is None or kind.dst is None:
         return describe(kind)
     for gid, queue in case.incident.ranks[rank].p2p.items():
-        ranks, made = case.incident.groups[gid].ranks, set(queue.kind.tolist())
-        if max(kind.src, kind.dst) < len(ranks) and kind in {case.incident.kinds[k] for k in made}:
+        ranks, issued = case.incident.groups[gid].ranks, set(queue.kind.tolist())
+        if max(kind.src, kind.dst) < len(ranks) and kind in {case.incident.kinds[k] for k in issued}:
             return f"{kind.op} {ranks[kind.src]} -> {ranks[kind.dst]}"
     return f"{kind.op} {kind.src} -> {kind.dst} (group-local)"
+
+
+def both_send(case: Case) -> Match | None:
+    """Two ranks whose last P2P ops are sends to each other, each beyond the receives that the other one posted, by NCCL's lines."""
+    records = case.incident.ranks
+    if any(record.dump_file for record in records.values()):
+        return None
+    for gid in sorted({gid for record in records.values() for gid in record.p2p}):
+        posted, last = Counter[tuple[str, int, int]](), dict[int, tuple[str, int]]()
+        for rank in sorted(r for r in records if gid in records[r].p2p):
+            for kind in (case.incident.kinds[index] for index in records[rank].p2p[gid].kind.tolist()):
+                own, peer = (kind.src, kind.dst) if kind.op == "send" else (kind.dst, kind.src)
+                here = rank if own is None or own < 0 else own  # not all lines tell a communicator's members
+                posted[kind.op, here, peer or 0] += 1
+                last[here] = (kind.op, peer or 0)
+        for one, (op, other) in sorted(last.items()):
+            facing = op == "send" and last.get(other) == ("send", one) and one < other
+            ways = ((one, other), (other, one))
+            if facing and all(posted["send", a, b] > posted["recv", b, a] for a, b in ways):
+                return _facing(case, one, other, posted["send", one, other], posted["recv", other, one])
+    return None
+
+
+def _facing(case: Case, one: int, other: int, sent: int, taken: int) -> Match:
+    why = f"rank {one} posted {sent} sends to rank {other}, which posted {taken} receives and then a send back: from number {taken + 1} on both are sending and neither has a recv posted"
+    fix = f"Check the order of sends and receives of ranks {one} and {other} at number {taken + 1}, and issue both directions in one batch_isend_irecv."
+    facts = [case.recorded(rank, f"rank {rank}: its last operation is a send") for rank in (one, other)]
+    return answer("p2p_mismatch", (), why, fix, strength=0, evidence=facts)

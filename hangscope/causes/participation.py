@@ -2,142 +2,120 @@
 
 from __future__ import annotations
 
-from hangscope.causes.case import Case, Match, answer, at, of_odd_line, who
+from collections.abc import Sequence
+
+from hangscope.causes.case import Case, Match, answer, of_outlier, who
 from hangscope.causes.difference import Difference
-from hangscope.causes.mismatch import ROOTED, describe
-from hangscope.explain.finding import Absent, Different, Extra
+from hangscope.causes.mismatch import ROOTED, describe, meeting
+from hangscope.explain.finding import Extra
 from hangscope.ingest.job_logs.activity import Computing, Held
-from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
+from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout, WatchdogTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import CallKind, Event, State
 from hangscope.model.rankset import counted
 
+_ORDER = ("collective_order_mismatch", "the collective that it skipped may have come next")
+_STOPPED = "{who} stopped by a signal (SIGSTOP, SIGTSTP or SIGTTIN): `kill -CONT PID` resumes the process; find out who stopped it."
+_MOVE = "Move work that one rank does alone out of the step, or give that group a longer timeout and say why."
+_WHOLE = ("stuck_rank", "the process may be stopped as a whole: a signal, a debugger, a dead disk")
+_LATE = ("slow_rank", "a rank that computes may still arrive: capture it again")
+
 
 def one_sided_call(case: Case) -> Match | None:
     """A collective that some ranks issued and the others did not, inside the loop."""
-    finding = case.finding
-    if not isinstance(finding, Different | Extra):
+    finding, d = case.finding, Difference(case)
+    if (act := _act(d)) is None:
         return None
-    d = Difference(case)
-    if d.differs == "root" and not d.another_call:
-        return None  # one call, of which some took another root
-    culprits, edited = finding.culprits, finding.change.edit is not None
-    made, usual = describe(d.own), d.times_before(d.own)
-    theirs = describe(d.peer) if d.peer.op else "another collective"
-    skips = d.steps.skips
-    strength, rivals = 0, list[tuple[str, str]]()
-    if isinstance(finding, Extra):
-        strength, what = int(not finding.tie), f"issued {made}, which the others did not issue"
-    elif d.skipped and (edited or usual):
-        # Who leaves out a whole step may have left the loop.
-        strength = 2 if edited or d.skipped_part_of_a_step or not d.period else 1
-        if d.peer_ends_epochs:
-            strength, rivals = 0, [("uneven_loader", "one more batch leaves the same record")]
-        what = f"skipped {_several(d.skipped)} and continued"
-    elif d.too_soon and usual:
-        strength, what = 1, f"issued {made} several steps early"
-    elif d.added:
-        strength, what = 2, f"issued an extra {_several(d.added)}"
-    elif (d.same_site is not True or d.another_call) and (
-        d.differs or d.same_site is False or (finding.own.kind is not None and finding.change.before)
-    ):
-        # Where both calls are of the program, loops may merely have ended at different rounds.
-        sure = d.inside and not usual  # who goes on as before may have a batch more
-        strength = 2 if sure else int(0 in culprits or case.from_text)
-        here, there = at(case.frame_of(d.own)), at(case.frame_of(d.peer))
-        what = f"called {made}{here} while the others called {theirs}"
-        if d.own.op == d.peer.op:
-            own, peer = (f"at {place.strip(' ()')}" if place else "" for place in (here, there))
-            what = (
-                f"called {d.own.op or 'a collective'} {own}".rstrip()
-                + f", the others {peer or 'a different one'}"
-            )
-    else:
-        return None
-    odd = d.added[0] if d.added and not d.skipped else d.own
-    advice = f"Call {odd.op or 'it'} on every rank, and guard only the side effect around it (the write, the print), not the collective."
-    if d.skipped or skips:
-        advice = f"Let all ranks skip together: all_reduce the flag that made {who(culprits)} skip, or run the step with a zero loss."
+    (strength, what), whose = act, who(finding.culprits)
+    outlier = d.added[0] if d.added and not d.skipped else d.own
+    advice = f"Call {outlier.op or 'it'} on every rank, and guard only the side effect around it (the write, the print), not the collective."
+    if d.skipped or d.steps.skips:
+        advice = f"Let all ranks skip together: all_reduce the flag that made {whose} skip, or run the step with a zero loss."
     crossed = finding.change.elsewhere and finding.circle is not None and finding.circle.kind == "cycle"
-    order = ("collective_order_mismatch", "the collective that it skipped may have come next")
     return answer(
         "rank_conditional_collective",
-        culprits,
-        f"{who(culprits)} {what}",
+        finding.culprits,
+        f"{whose} {what}",
         advice,
         "Every rank must issue each collective of a step, or none.",
-        strength=2 if skips else strength,
-        evidence=map(of_odd_line, skips[:2]),
-        rivals=[*rivals, order] if crossed else rivals,
-        frame=case.frame_of(odd),
+        strength=2 if d.steps.skips else strength,
+        evidence=map(of_outlier, d.steps.skips[:2]),
+        rivals=[_ORDER] if crossed else (),
+        frame=case.frame_of(outlier),
     )
+
+
+def _act(d: Difference) -> tuple[int, str] | None:
+    """Return what the culprits did that the others did not, after how sure that is; None where only arguments differ."""
+    own, finding, usual = describe(d.own), d.finding, d.times_before(d.own)
+    edited = finding.change.edit is not None
+    if isinstance(finding, Extra):
+        return int(not finding.tie), f"issued {own}, which the others did not issue"
+    if d.differs == "root" and not d.another_call:
+        return None
+    if d.skipped and (edited or usual):
+        # Whoever skips a whole step may have left the loop.
+        sure = edited or d.skipped_part_of_a_step or not d.period
+        return 2 if sure else 1, f"skipped {_several(d.skipped)} and continued"
+    if d.too_soon and usual:
+        return 1, f"issued {own} several steps early"
+    if d.added:
+        return 2, f"issued an extra {_several(d.added)}"
+    if (d.same_site and not d.another_call) or not (
+        d.differs or d.same_site is False or (d.known and finding.change.before)
+    ):
+        return None
+    # If both are collectives of the program, loops may merely have ended at different rounds.
+    strength = 2 if d.inside and not usual else int(0 in finding.culprits or d.case.from_text)
+    return strength, meeting(d)
 
 
 def _several(kinds: tuple[CallKind, ...]) -> str:
-    """Return the first of some calls, and how many more there are."""
-    return describe(kinds[0]) + (
-        f" and {counted(len(kinds) - 1, 'more collective')}" if len(kinds) > 1 else ""
-    )
+    """Return the first of some collectives, and how many more there are."""
+    more = f" and {counted(len(kinds) - 1, 'more collective')}" if len(kinds) > 1 else ""
+    return describe(kinds[0]) + more
 
 
 def busy_elsewhere(case: Case) -> Match | None:
     """A rank that is alive, is blocked by nobody and never issues its next collective."""
-    absent = isinstance(case.finding, Absent) and case.finding.culprits
-    return busy(case, case.finding.culprits) if absent else None
+    return busy(case, case.finding.culprits) if case.finding.culprits else None
 
 
-def busy(case: Case, culprits: tuple[int, ...]) -> Match:
-    """Return the answer for ranks that are known to be alive and outside of every call."""
+def busy(case: Case, culprits: Sequence[int]) -> Match:
+    """Return the answer for ranks that are known to be alive and outside of every collective."""
     statements, records = case.statements, case.incident.ranks
     seen = [r for r in culprits if records[r].seen and records[r].dump_file]
-    stood = ((rank, statements.whereabouts.get(rank)) for rank in culprits)
-    frames = {rank: user_frame(w.stack) for rank, w in stood if w is not None and not w.inside}
-    evidence: list[Evidence | Event] = []
-    for rank in culprits:
-        evidence += [case.stands(rank)] if rank in frames else []
-        evidence += [
-            e
-            for kind in (Held, Computing, DumpObserved, HeartbeatTimeout)
-            for e in statements.of(rank, kind)[:1]
-        ]
-    evidence += [
-        case.recorded(rank, f"rank {rank} {text}") for rank in seen[:8] if (text := _record(case, rank))
-    ]
-    frame = next(filter(None, frames.values()), None)
+    placed = {rank: statements.whereabouts[rank] for rank in culprits if rank in statements.whereabouts}
+    outside = [rank for rank, where in placed.items() if not where.inside]
+    frame = next(filter(None, (user_frame(placed[rank].stack) for rank in outside)), None)
+    evidence: list[Evidence | Event] = [case.seen_at(rank) for rank in outside]
+    for kind in (Held, Computing, DumpObserved, HeartbeatTimeout):
+        evidence += [e for rank in culprits for e in statements.of(rank, kind)[:1]]
+    for rank in seen[:8]:
+        if {int(s) for queue in records[rank].queues.values() for s in queue.state} == {int(State.DONE)}:
+            text = f"rank {rank} has completed every collective that it enqueued"
+            evidence.append(case.recorded(rank, text))
     whose, one = who(culprits), len(culprits) == 1
-    look = f"Take a stack of {whose} (py-spy dump --pid PID; hangscope run does so before it ends a job) and look for a data loader, a lock, I/O, a checkpoint or a kernel launch."
-    if frame:
-        look = f"Check what {whose} {'does' if one else 'do'} at {frame}: I/O, a lock, a data loader, a download."
+    look = []
     if any(e.by == "stop" for r in culprits for e in statements.of(r, Held)):
-        look = f"{whose} {'was' if one else 'were'} stopped by a signal (SIGSTOP, SIGTSTP or SIGTTIN): `kill -CONT PID` resumes the process; find out who stopped it."
+        look = [_STOPPED.format(who=f"{whose} {'was' if one else 'were'}")]
+    elif frame:
+        did = f"{whose} {'does' if one else 'do'} at {frame}"
+        look = [f"Check what {did}: I/O, a lock, a data loader, a download.", _MOVE]
+    computing = all(statements.of(r, Computing) for r in culprits)
+    what = f"{'is' if one else 'are'} computing and {'has' if one else 'have'} not" if computing else "never"
     recorded = len(seen) == len(culprits) and calls_stay_open(case) is not False
-    computing = {r for r in culprits if statements.of(r, Computing)}
-    what = "never"
-    if computing == set(culprits):
-        what = f"{'is' if one else 'are'} computing and {'has' if one else 'have'} not"
     return answer(
         "stuck_rank",
         culprits,
         f"{whose} {what} {_awaited(case)}",
-        look,
-        "Move work that one rank does alone out of the step, or give that group a longer timeout and say why.",
+        *look,
         strength=2 if (frame is not None or recorded) and not computing else 1,
         evidence=evidence,
         frame=frame,
-        rivals=[("slow_rank", "a rank that computes may still arrive: capture it again")]
-        if computing
-        else [],
+        rivals=[_LATE] if computing else (),
     )
-
-
-def _record(case: Case, rank: int) -> str:
-    """Return what the record of a rank shows beside how far it came on the group of the collective; perhaps nothing."""
-    queues, stuck = case.incident.ranks[rank].queues.values(), case.finding.stuck
-    if {int(state) for queue in queues for state in queue.state} == {int(State.DONE)}:
-        return "has completed every collective that it enqueued"
-    far = stuck.view is not None and stuck.seq is not None and rank in stuck.view.seen
-    return "" if far else "has not enqueued the collective that its peers are blocked in"
 
 
 def _awaited(case: Case) -> str:
@@ -145,19 +123,36 @@ def _awaited(case: Case) -> str:
     stuck = case.finding.stuck
     op = stuck.kind.op if stuck.kind is not None else ""
     match = {"recv": "issued the send for ", "send": "issued the recv for "}.get(op, "entered ")
-    return match + (
-        f"{op or 'collective'} seq {stuck.seq}" if stuck.seq is not None else op or "the next collective"
-    )
+    known = f"{op or 'collective'} seq {stuck.seq}" if stuck.seq is not None else op
+    return match + (known or "the next collective")
 
 
 def calls_stay_open(case: Case) -> bool | None:
-    """Return whether gloo's dumps show the call open in which ranks wait, None where no dump of gloo tells.
+    """Return whether gloo's dumps show the collective pending in which ranks wait, None where no dump of gloo shows it.
 
-    A process that ends fails the calls of its peers at once. Of a call with a root some are done before others come.
+    A process that ends fails the collectives of its peers at once. Some ranks complete a rooted one before others come.
     """
     stuck = case.finding.stuck
     if stuck.view is None or stuck.seq is None or stuck.kind is None or stuck.kind.backend != "gloo":
         return None
     inside = [m for m in stuck.view.members.values() if m.row_of(stuck.seq) is not None]
-    still_open = [stuck.seq in member.pending for member in inside]
-    return (any(still_open) if stuck.kind.op in ROOTED else all(still_open)) if inside else None
+    pending = [stuck.seq in member.pending for member in inside]
+    return (any(pending) if stuck.kind.op in ROOTED else all(pending)) if inside else None
+
+
+def host_thread_stuck(case: Case) -> Match | None:
+    """A CPU thread of one rank never returned from a CUDA, NCCL or driver call: its own watchdog stood still before any timeout."""
+    finding, statements = case.finding, case.statements
+    if not case.from_text or len(finding.culprits) != 1:
+        return None
+    own = statements.of(finding.culprits[0], HeartbeatTimeout)
+    alone = statements.ranks(HeartbeatTimeout) == set(finding.culprits)
+    if not alone or own[0] not in finding.events or statements.of(finding.culprits[0], WatchdogTimeout):
+        return None  # where watchdogs stood still on several ranks, the named one is named for another reason
+    locked = any(e.what == "gil" for e in own)
+    what = "a thread held the GIL" if locked else "its NCCL watchdog thread made no progress"
+    why = f"a CPU thread of {who(finding.culprits)} did not return from a CUDA, NCCL or driver call: {what} before any collective timed out"
+    strength, rivals = 0 if finding.guess else 1, [_WHOLE]
+    return answer(
+        "runtime_deadlock", finding.culprits, why, strength=strength, evidence=own[:3], rivals=rivals
+    )

@@ -2,28 +2,60 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from types import UnionType
 
+from hangscope.causes import device, init, late, mismatch, order, pairs, participation, programs
 from hangscope.causes.case import Case, Match, Rule
+from hangscope.causes.ends import process, silence, unnamed
 from hangscope.errors import Note
-from hangscope.knowledge.catalog import ORDER
+from hangscope.explain import finding
 
-RULES: tuple[Rule, ...] = tuple(
-    getattr(import_module(f"hangscope.causes.{family}"), name)
-    for family, _, name in (place.rpartition(".") for place in ORDER)
+#: Each with the kinds of findings of which it is asked.
+RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
+    (finding.Finding, process.ended_from_outside),
+    (finding.Finding, unnamed.known_defect),
+    (finding.Finding, programs.different_models),
+    (finding.Finding, programs.unused_parameters),
+    (finding.Finding, device.device_fault),
+    (finding.Finding, process.died),
+    (finding.Finding, init.never_formed),
+    (finding.Finding, late.came_late),
+    (finding.Nothing, late.arrived_late),
+    (finding.Unseen | finding.Nothing, late.made_after_the_end),
+    (finding.Finding, process.left_quietly),
+    (finding.Unpaired, pairs.unpaired),
+    (finding.Nothing, pairs.both_send),
+    (finding.Finding, order.false_circle),
+    (finding.Different, order.crossed_groups),
+    (finding.Circular, order.circular_wait),
+    (finding.Different, programs.called_from_a_library),
+    (finding.Different, programs.gradient_sets),
+    (finding.Finding, programs.left_the_loop),
+    (finding.Different, mismatch.other_arguments),
+    (finding.Different | finding.Extra, participation.one_sided_call),
+    (finding.Finding, mismatch.received_sizes),
+    (finding.Different, mismatch.different_calls),
+    (finding.Stalled, mismatch.refused),
+    (finding.Stalled, mismatch.unequal_splits),
+    (finding.Absent, participation.host_thread_stuck),
+    (finding.Absent, participation.busy_elsewhere),
+    (finding.Unseen, silence.vanished),
+    (finding.Absent, silence.may_have_died),
+    (finding.Stalled | finding.Nothing, mismatch.other_roots),
+    (finding.Finding, unnamed.known_message),
+    (finding.Finding, unnamed.fault_without_rank),
+    (finding.Stalled | finding.Lagging | finding.Nothing | finding.Circular, device.network_fault),
+    (finding.Finding, unnamed.end_without_rank),
 )
 
 
 def match_all(case: Case, notes: list[Note]) -> list[Match]:
-    """Return every rule's answer in order; a rule that fails becomes a note and the rest go on."""
+    """Return every rule's answer in order; a rule that fails becomes a note, and the others are asked all the same."""
     found = []
-    for rule in RULES:
+    for kinds, rule in RULES:
         try:
-            match = rule(case)
+            found.append(rule(case) if isinstance(case.finding, kinds) else None)
         except Exception as error:
             why = f"the rule {rule.__name__} failed: {type(error).__name__}: {error}"
             notes.append(Note("rule_failed", why, hint="please report this"))
-            continue
-        if match is not None:
-            found.append(match)
-    return found
+    return [match for match in found if match is not None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import chain
 
 from hangscope.model.incident import CallKind, Frame, Stack
 from hangscope.model.regex import regex
@@ -32,6 +33,10 @@ _BACKWARD = regex(r"^_engine_run_backward$|^backward$|^run_backward$|^grad$")
 _INTO_CPP = frozenset(
     {"_verify_param_shape_across_processes", "_sync_params_and_buffers", "_distributed_broadcast_coalesced"}
 )
+#: of DDP's constructor
+_CONSTRUCTING = frozenset(
+    {"_verify_param_shape_across_processes", "_sync_module_states", "_verify_params_across_processes"}
+)
 #: torch/distributed/distributed_c10d.py and device_mesh.py; NCCL's src/init.cc, which c10d runs in the first call of a group
 _FORMS = frozenset(
     {"init_process_group", "_new_process_group_helper", "_store_based_barrier", "ncclCommInitRankFunc"}
@@ -41,7 +46,7 @@ _LOCKS = regex(
     r"^(?:take_gil|PyGILState_Ensure|PyThread_acquire_lock\w{0,20}|__lll_lock_wait\w{0,20}|_{0,3}pthread_mutex_lock)$"
 )
 _COMMUNICATES = regex(r"(?i)c10d|nccl|rccl|gloo|mpi_|cuda|hip[A-Z_]")
-_COLLECTIVES = ("distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py")
+COLLECTIVES = ("distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py")
 #: where parameters and gradients are exchanged (torch 2.13)
 _OF_PARAMETERS = regex(r"(?:^|/)torch/(?:autograd|nn/parallel|distributed/(?:fsdp|_composable))/")
 _RENDEZVOUS = "torch/distributed/rendezvous.py"
@@ -76,8 +81,7 @@ def _is_installed(frame: Frame) -> bool:
 
 def user_frame(stack: Stack) -> Frame | None:
     """Return the deepest user frame, or None: the first of `user_frames`, without computing the others."""
-    users = next(filter(is_user, stack), None)
-    return next(filter(_is_installed, stack), None) if users is None else users
+    return next(chain(filter(is_user, stack), filter(_is_installed, stack)), None)
 
 
 @lru_cache(maxsize=65536)
@@ -107,7 +111,7 @@ def calls_collectives(frame: Frame) -> bool:
 @lru_cache(maxsize=65536)
 def of_equal_sizes(stack: Stack) -> bool:
     """Return whether DDP, FSDP or autograd itself issued a collective: it is of one size on all ranks."""
-    first = next((f for f in stack if not f.file.endswith(_COLLECTIVES)), None)
+    first = next((f for f in stack if not f.file.endswith(COLLECTIVES)), None)
     return first is not None and _OF_PARAMETERS.search(first.file) is not None
 
 
@@ -125,45 +129,39 @@ def forms_a_group(stack: Stack) -> bool:
 
 
 def in_constructor(kind: CallKind) -> bool:
-    """Return whether DDP's constructor made the call (its parameter check and first broadcast)."""
-    return any(
-        f.name
-        in ("_verify_param_shape_across_processes", "_sync_module_states", "_verify_params_across_processes")
-        for f in kind.stack
-    )
+    """Return whether DDP's constructor issued a collective (its parameter check and first broadcast)."""
+    return any(frame.name in _CONSTRUCTING for frame in kind.stack)
 
 
-def shared_line(odd: Stack, peer: Stack) -> tuple[Frame, Frame] | None:
-    """Return the two stacks' frames in the deepest function that they share with different lines, or None.
+def first_difference(own: Stack, peer: Stack) -> tuple[Frame, Frame] | None:
+    """Return the outermost frames, one of each stack, at which the two part; None where one contains the other."""
+    ways = zip(reversed(own), reversed(peer), strict=False)
+    return next(((a, b) for a, b in ways if a != b), None)
 
-    Both stacks are innermost first; they are compared from the outermost user frame inwards.
-    """
-    for a, b in zip(reversed(user_frames(odd)), reversed(user_frames(peer)), strict=False):
-        if (a.name, a.file) != (b.name, b.file):
-            return None
-        if a.line != b.line:
-            return a, b
-    return None
+
+def shared_line(own: Stack, peer: Stack) -> tuple[Frame, Frame] | None:
+    """Return the user's frames in the deepest function that two stacks share with different lines, or None."""
+    parted = first_difference(user_frames(own), user_frames(peer))
+    same = parted is not None and (parted[0].name, parted[0].file) == (parted[1].name, parted[1].file)
+    return parted if same else None
 
 
 def loop_lines(function: Frame, history: Iterable[Stack]) -> list[int]:
     """Return the lines of one function that issued collectives more than once, ascending: the lines of its loop."""
-    lines: Counter[int] = Counter()
-    for stack in history:
-        for frame in stack:
-            if frame.name == function.name and frame.file == function.file:
-                lines[frame.line] += 1
-                break
-    return sorted(line for line, count in lines.items() if count > 1)
+    place = (function.name, function.file)
+    inside = ([frame.line for frame in stack if (frame.name, frame.file) == place][:1] for stack in history)
+    return sorted(line for line, count in Counter(chain(*inside)).items() if count > 1)
 
 
-def position_to_loop(odd: Stack, peer: Stack, history: list[Stack]) -> tuple[str, Frame] | None:
-    """Return (`inside`, `beyond` or `before`, the outlier's frame) relative to the loop that the peers are in. None if the stacks share no function, if the shared one has no repeated line, or if the peers are past the outlier and it is past the loop."""
-    shared = shared_line(odd, peer)
-    if shared is None:
-        return None
-    lines = loop_lines(shared[0], history)
-    if not lines or lines[-1] < shared[0].line < shared[1].line:
+def position_to_loop(own: Stack, peer: Stack, history: list[Stack]) -> tuple[str, Frame] | None:
+    """Return (`inside`, `beyond` or `before`, the outlier's frame) relative to the loop that the peers are in.
+
+    None if the stacks share no function, if the shared one has no repeated line, or if the peers are past the outlier and
+    it is past the loop.
+    """
+    shared = shared_line(own, peer)
+    lines = loop_lines(shared[0], history) if shared is not None else []
+    if shared is None or not lines or lines[-1] < shared[0].line < shared[1].line:
         return None
     where = "beyond" if shared[0].line > lines[-1] else "before" if shared[0].line < lines[0] else "inside"
     return where, shared[0]

@@ -1,7 +1,7 @@
 """Reads knowledge from TOML and checks it: a broken rule causes one clear warning, and the others still apply.
 
 library = "accelerate"
-roots = ["accelerate"]          # folders below which the files of the frame patterns lie
+roots = ["accelerate"]          # folders that contain the files of the frame patterns
 versions = "1.15"               # what the frames were recorded with
 docs = "https://huggingface.co/docs/accelerate"
 
@@ -25,11 +25,11 @@ from hangscope.knowledge.rule import CALLS, HANDLER, STAGES, FramePattern, Rule
 from hangscope.model.tables import tomllib
 
 MAX_FILE = 1 << 20
-_LISTS = ("frames", "op", "group", "log", "cause", "advice")
+_CONDITIONS = ("frames", "op", "group", "log", "cause")
+_LISTS = (*_CONDITIONS, "advice")
 _TEXTS = ("api", "implies", "legal", "docs", "owner", "runbook", "library", "versions")
-_KEYS = frozenset((*_LISTS, *_TEXTS, "owns_loader"))
 _HEADER = frozenset(("library", "roots", "versions", "docs", "packages", "rule"))
-_LINKS = ("docs", "runbook")
+_IMPLIED = (*STAGES, *CALLS, HANDLER)
 
 
 class BrokenRule(ValueError):
@@ -42,14 +42,12 @@ def parse_rules(text: str, origin: str, notes: list[Note], *, site: bool = True)
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         notes.append(
-            _note(origin, f"is no TOML ({error})", "mend that line; none of the file's rules was used")
+            _note(origin, f"is no TOML ({error})", "fix that line; none of the file's rules was used")
         )
         return ()
-    unknown = sorted(set(data) - _HEADER)
-    if unknown:
-        notes.append(
-            _note(origin, f"has the unknown key {unknown[0]!r}", f"a file holds {', '.join(sorted(_HEADER))}")
-        )
+    if unknown := sorted(set(data) - _HEADER):
+        what = f"has the unknown key {unknown[0]!r}"
+        notes.append(_note(origin, what, f"a file may have {', '.join(sorted(_HEADER))}"))
     entries = data.get("rule", [])
     if not isinstance(entries, list):
         notes.append(_note(origin, "has a `rule` that is no list", "write [[rule]], with two brackets"))
@@ -60,10 +58,8 @@ def parse_rules(text: str, origin: str, notes: list[Note], *, site: bool = True)
             rules.append(_rule(entry, data, origin, site))
         except BrokenRule as error:
             name = entry.get("api") if isinstance(entry, dict) else None
-            called = f" ({name})" if isinstance(name, str) and name else ""
-            notes.append(
-                _note(origin, f"rule {number}{called}: {error}", "mend it; it was left out, the others count")
-            )
+            which = f"rule {number} ({name})" if isinstance(name, str) and name else f"rule {number}"
+            notes.append(_note(origin, f"{which}: {error}", "fix it; it was left out, the others apply"))
     return tuple(rules)
 
 
@@ -74,49 +70,43 @@ def _note(origin: str, what: str, hint: str) -> Note:
 def _rule(entry: Any, header: Mapping[str, Any], origin: str, site: bool) -> Rule:
     if not isinstance(entry, dict):
         raise BrokenRule("is no table")
-    unknown = sorted(set(entry) - _KEYS)
-    if unknown:
-        raise BrokenRule(f"unknown key {unknown[0]!r}; a rule may have {', '.join(sorted(_KEYS))}")
+    if unknown := sorted(set(entry).difference(_LISTS, _TEXTS)):
+        keys = ", ".join(sorted((*_LISTS, *_TEXTS)))
+        raise BrokenRule(f"unknown key {unknown[0]!r}; a rule may have {keys}")
     lists = {key: _strings(entry, key) for key in _LISTS}
     texts = {key: _text(entry, key) or (_text(header, key) if key in header else "") for key in _TEXTS}
-    if not any(lists[key] for key in ("frames", "op", "group", "log", "cause")):
-        raise BrokenRule("says of nothing when it applies: give it frames, op, group, log or cause")
+    if not any(lists[key] for key in _CONDITIONS):
+        raise BrokenRule("does not say when it applies: give it frames, op, group, log or cause")
     if not any((texts["api"], texts["implies"], lists["advice"], texts["owner"], texts["runbook"])):
         raise BrokenRule("says nothing: give it api, implies, advice, owner or runbook")
     if (texts["api"] or texts["implies"]) and not lists["frames"]:
         raise BrokenRule("names a call without frames to know it by")
-    if texts["implies"] and texts["implies"] not in (*STAGES, *CALLS, HANDLER):
-        raise BrokenRule(
-            f"implies {texts['implies']!r}, which is none of {', '.join((*STAGES, *CALLS, HANDLER))}"
-        )
+    if texts["implies"] not in ("", *_IMPLIED):
+        raise BrokenRule(f"implies {texts['implies']!r}, which is none of {', '.join(_IMPLIED)}")
     for cause in lists["cause"]:
         if cause not in CATALOG:
             raise BrokenRule(f"{cause!r} is no cause; see `hangscope explain`")
-    for key in _LINKS:
+    for key in ("docs", "runbook"):
         if texts[key] and not texts[key].startswith(("https://", "http://")):
             raise BrokenRule(f"{key} must be an http(s) link, not {texts[key][:80]!r}")
-    owns = entry.get("owns_loader", False)
-    if not isinstance(owns, bool):
-        raise BrokenRule("owns_loader must be true or false")
     roots = _strings(header, "roots")
     frames = tuple(p for text in lists.pop("frames") for p in _patterns(text, roots))
-    return Rule(frames=frames, owns_loader=owns, origin=origin if site else "", **lists, **texts)  # type: ignore[arg-type]
+    return Rule(frames=frames, origin=origin if site else "", **lists, **texts)  # type: ignore[arg-type]
 
 
 def _patterns(text: str, roots: tuple[str, ...]) -> list[FramePattern]:
-    path, colon, function = text.rpartition(":")
-    if not colon or not path or not function or function.isdigit():
+    path, _, function = text.rpartition(":")
+    if not path or not function or function.isdigit():
         raise BrokenRule(f"{text!r} is no frame: write path.py:function")
     return [FramePattern(f"{root}/{path}", function) for root in roots] or [FramePattern(path, function)]
 
 
 def _strings(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     value = table.get(key, [])
-    if isinstance(value, str):
-        value = [value]
-    if not isinstance(value, list) or not all(isinstance(v, str) and v for v in value):
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
         raise BrokenRule(f"{key} must be a text or a list of texts")
-    return tuple(value)
+    return tuple(texts)
 
 
 def _text(table: Mapping[str, Any], key: str) -> str:
@@ -132,9 +122,8 @@ def read_rules(path: str | Path, notes: list[Note]) -> tuple[Rule, ...]:
         with open(path, "rb") as file:
             data = file.read(MAX_FILE + 1)
     except OSError as error:
-        notes.append(
-            _note(str(path), f"could not be read ({error.strerror})", "check --rules and HANGSCOPE_RULES")
-        )
+        why = f"could not be read ({error.strerror})"
+        notes.append(_note(str(path), why, "check --rules and HANGSCOPE_RULES"))
         return ()
     if len(data) > MAX_FILE:
         notes.append(_note(str(path), "is larger than 1 MiB", "a rules file is short; is it the right one?"))
@@ -143,13 +132,17 @@ def read_rules(path: str | Path, notes: list[Note]) -> tuple[Rule, ...]:
 
 
 @lru_cache(maxsize=1)
+def _own_files() -> dict[str, str]:
+    """Return the text of each file of rules that comes with hangscope, by its name."""
+    found = sorted(files("hangscope.knowledge").iterdir(), key=lambda file: file.name)
+    return {file.name: file.read_text("utf-8") for file in found if file.name.endswith(".toml")}
+
+
+@lru_cache(maxsize=1)
 def own_rules() -> tuple[Rule, ...]:
     """Return the rules that come with hangscope. A broken one is a bug in hangscope."""
     notes: list[Note] = []
-    rules: list[Rule] = []
-    for file in sorted(files("hangscope.knowledge").iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".toml"):
-            rules += parse_rules(file.read_text("utf-8"), file.name, notes, site=False)
+    rules = [r for name, text in _own_files().items() for r in parse_rules(text, name, notes, site=False)]
     if notes:
         raise AssertionError("; ".join(str(note) for note in notes))
     return tuple(rules)
@@ -158,10 +151,6 @@ def own_rules() -> tuple[Rule, ...]:
 @lru_cache(maxsize=1)
 def known_packages() -> frozenset[str]:
     """Return the packages whose frames are never the user's, wherever they are installed."""
-    names: set[str] = set()
-    for file in files("hangscope.knowledge").iterdir():
-        if file.name.endswith(".toml"):
-            data = tomllib.loads(file.read_text("utf-8"))
-            names.update(root.split("/")[0] for root in data.get("roots", ()))
-            names.update(data.get("packages", ()))
-    return frozenset(names)
+    tables = [tomllib.loads(text) for text in _own_files().values()]
+    roots = (root.split("/")[0] for table in tables for root in table.get("roots", ()))
+    return frozenset(roots).union(*(table.get("packages", ()) for table in tables))

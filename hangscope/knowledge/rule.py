@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Frame
 
-#: Where a library's own control flow stands when this frame is on the stack. `loop` holds everything and tells nothing.
+#: Where a library's own control flow is when this frame is on the stack. `loop` contains everything and says nothing.
 STAGES = ("loop", "construction", "epoch start", "step", "epoch end", "evaluation", "teardown")
-#: A frame that runs because a signal arrived: the frames outside of it are where the process stood.
+#: A frame that runs because a signal arrived: the frames outside of it are where the process was.
 HANDLER = "signal handler"
 #: What a call is that users make by themselves.
 CALLS = ("barrier", "turns", "exchange", "metric", "logging", "checkpoint", "weights", "gradients", "buffers")
@@ -17,13 +18,13 @@ CALLS = ("barrier", "turns", "exchange", "metric", "logging", "checkpoint", "wei
 
 @dataclass(frozen=True, slots=True)
 class FramePattern:
-    """A frame by the end of its file's path and its function; both may hold `*`."""
+    """A frame by the end of its file's path and its function; both may contain `*`."""
 
     path: str
     function: str
 
     def matches(self, frame: Frame) -> bool:
-        """Return whether a frame is meant."""
+        """Return whether the pattern is of a frame."""
         if not (frame.name == self.function or fnmatchcase(frame.name, self.function)):
             return False
         file = frame.file.replace("\\", "/")
@@ -38,9 +39,9 @@ class Situation:
 
     cause: str
     frames: tuple[Frame, ...] = ()
-    ops: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    lines: tuple[str, ...] = ()
+    op: tuple[str, ...] = ()
+    group: tuple[str, ...] = ()
+    log: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,8 @@ class Rule:
     """What is known of one library call, or of one situation. Conditions that are empty do not matter.
 
     `implies` is one of STAGES or CALLS, or empty. `legal` says when the call is right, as the end of a sentence that begins
-    with the call's name. `advice` may hold `{who}`, `{api}` and `{line}`. `log`, `op` and `group` are glob patterns.
+    with the call's name. `advice` may contain `{who}`, `{api}` and `{line}`. `log`, `op` and `group` are glob patterns.
+    `origin` is the file of a site's own rule.
     """
 
     library: str = ""
@@ -65,29 +67,27 @@ class Rule:
     versions: str = ""
     owner: str = ""
     runbook: str = ""
-    owns_loader: bool = False
-    origin: str = ""  # the file of a site's own rule
+    origin: str = ""
 
     @property
     def built_in(self) -> bool:
         """Whether the rule comes with hangscope and not from a site."""
         return not self.origin
 
-    @property
-    def is_stage(self) -> bool:
-        """Whether the rule gives the stage of the library's own control flow."""
-        return self.implies in STAGES
+    def applies_to(self, frame: Frame) -> bool:
+        """Return whether the rule names a frame."""
+        return any(pattern.matches(frame) for pattern in self.frames)
 
     def fits(self, situation: Situation) -> bool:
         """Return whether every condition that the rule has is met, each by one of its alternatives."""
+
+        def met(patterns: Sequence[str], texts: Sequence[str]) -> bool:
+            return not patterns or any(fnmatchcase(t, pattern) for pattern in patterns for t in texts)
+
         return (
             (not self.cause or situation.cause in self.cause)
-            and (not self.op or _any(self.op, situation.ops))
-            and (not self.group or _any(self.group, situation.groups))
-            and (not self.log or _any(self.log, situation.lines))
-            and (not self.frames or any(p.matches(f) for p in self.frames for f in situation.frames))
+            and met(self.op, situation.op)
+            and met(self.group, situation.group)
+            and met(self.log, situation.log)
+            and (not self.frames or any(map(self.applies_to, situation.frames)))
         )
-
-
-def _any(patterns: tuple[str, ...], texts: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(text, pattern) for pattern in patterns for text in texts)

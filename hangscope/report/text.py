@@ -21,7 +21,7 @@ from hangscope.report.reasons import (
 )
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.words import below_title
-from hangscope.verdict.claims import Accounts
+from hangscope.verdict.claims import accounts_for
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "ok": "1;32", "label": "1;36", "dim": "2", "bold": "1"}
 MIN_WIDTH, MAX_WIDTH = 60, 110
@@ -110,7 +110,7 @@ class _Screen:
     def standing(self, verdict: VerdictPart) -> None:
         explains = verdict.explains
         if explains.ranks:
-            self.labelled("accounts for", Accounts(explains.ranks, explains.of).phrase())
+            self.labelled("accounts for", accounts_for(explains.ranks, explains.of))
         if since := standstill(verdict):
             self.labelled("when", f"no progress since {since}")
 

@@ -17,7 +17,7 @@ from hangscope.report.reasons import (
 )
 from hangscope.report.schema.document import CulpritPart, Document, VerdictPart
 from hangscope.report.words import below_title, duration
-from hangscope.verdict.claims import Accounts
+from hangscope.verdict.claims import accounts_for
 
 _CULPRITS, _FACTS, _AGAINST, _WARNINGS, _WEIGHED, _HOSTS = 8, 6, 6, 6, 3, 4
 
@@ -130,7 +130,7 @@ def _pairs(verdict: VerdictPart, document: Document) -> list[tuple[str, Line]]:
                 plain(
                     ranks_phrase(verdict.waiting_ranks)
                     + (
-                        f"; the root cause accounts for {Accounts(explains.ranks, explains.of).phrase()}"
+                        f"; the root cause accounts for {accounts_for(explains.ranks, explains.of)}"
                         if explains.ranks
                         else ""
                     )

@@ -40,9 +40,9 @@ from hangscope.report.sources import SourceFolder
 from hangscope.report.subject import Subject
 from hangscope.report.verdict_view import verdict_part
 from hangscope.report.words import clean
-from hangscope.verdict.claims import Scope
+from hangscope.verdict.claims import seen_of
 from hangscope.verdict.phrasing import SUMMARY, clauses, fitting, sentence_case
-from hangscope.verdict.status import ended_well, last_answer, moved_on, serves
+from hangscope.verdict.status import ended_well, moved_on
 
 _WINDOWS = 200
 _BRANCHES = 1000
@@ -130,9 +130,6 @@ def _headline(analysis: Analysis) -> str:
             return "No hang: the job ended without an error after these dumps were written."
         if (step := moved_on(analysis.case)) is not None:
             return f"No hang: the job made further steps after these dumps were written ('{clauses(step.text, 110)}')."
-        if serves(analysis.case):
-            answer = clauses(last_answer(analysis.case), 110)
-            return f"No hang: the last lines show the server answering requests ('{answer}'), so its earlier waits have ended."
         if not dumped or not all(dumped):
             return "No hang: the job ended without an error."
         return "No hang: nothing is pending, and all ranks have completed the same collectives."
@@ -144,17 +141,17 @@ def _partial(incident: Incident) -> Partial:
     dumped = tuple(r for r, record in sorted(incident.ranks.items()) if record.dump_file is not None)
     size = incident.world_size if incident.size_stated else None
     if not missing:
-        text = f"dumps of all {size} ranks" if size else Scope(dumped, None).phrase("dumps")
+        text = f"dumps of all {size} ranks" if size else seen_of("dumps", dumped, None)
         return Partial(False, text)
     if dumped:
         aside = [r for r in missing if incident.ranks[r].absence in (Absence.UNREADABLE, Absence.STALE)]
         none = [r for r in missing if r not in aside]
-        text = Scope(dumped, size).phrase("dumps")
+        text = seen_of("dumps", dumped, size)
         text += f"; none of {ranks_phrase(none)}" if none else ""
         text += f"; unusable: {ranks_phrase(aside)}" if aside else ""
     else:
         seen = tuple(r for r, record in sorted(incident.ranks.items()) if record.files or record.events)
-        text = f"no dumps; {Scope(seen, size).phrase('text')}"
+        text = f"no dumps; {seen_of('text', seen, size)}"
     return Partial(True, text, compress(missing))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangscope.causes.case import Case, Match
 from hangscope.explain.statements.deaths import REPLACED
+from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.incident import Incident
 
 #: Notes that say of a file that its bytes are not what was written. A file that was not read at all is no evidence.
@@ -13,8 +14,6 @@ CODES = frozenset(
         "odd_name", "torn_table", "contradiction", "too_many_members",
     }
 )  # fmt: skip
-#: Causes that lines of text establish by themselves, whatever the calls show; who dies may leave half a dump.
-BY_TEXT = frozenset({"crashed_rank", "early_exit", "model_mismatch", "init_hang"})
 
 
 def damaged_files(incident: Incident) -> set[str]:
@@ -23,21 +22,19 @@ def damaged_files(incident: Incident) -> set[str]:
 
 
 def damage(case: Case, match: Match) -> str:
-    """Return why a match rests on damaged evidence, or nothing: by the notes on its files, or bytes that are no text in its lines."""
-    damaged, ranks = damaged_files(case.incident), case.incident.ranks
-    rests: set[str | None] = {item.source.file for item in match.evidence if item.source is not None}
-    if match.cause in BY_TEXT:  # what would explain its end may be lost
-        rests.update(file for rank in match.culprits if rank in ranks for file in ranks[rank].files)
-    elif not case.from_text:
-        # Calls are compared: those of the culprits, and of one who waits for them.
-        compared = {*match.culprits, *case.finding.culprits, case.finding.stuck.rank}
-        rests |= {ranks[rank].calls_file for rank in compared if rank in ranks}
-    for file in sorted({file.split("!/")[0] for file in rests if file} & damaged):
+    """Return why a match rests on damaged evidence, or nothing: by the notes on its files, or invalid bytes in its lines."""
+    ranks, finding = case.incident.ranks, case.finding
+    lines = [(item.source.file, item.text) for item in match.evidence if item.source is not None]
+    files: set[str | None] = {file for file, _ in lines}
+    if CATALOG[match.cause].by_text:  # what would explain its end may be lost
+        files.update(file for rank in match.culprits if rank in ranks for file in ranks[rank].files)
+    elif (
+        not case.from_text
+    ):  # collectives are compared: those of the culprits, and of one that waits for them
+        compared = {*match.culprits, *finding.culprits, finding.stuck.rank}
+        files |= {ranks[rank].calls_file for rank in compared if rank in ranks}
+    for file in sorted({file.split("!/")[0] for file in files if file} & damaged_files(case.incident)):
         return f"it rests on {file}, which is damaged"
-    for item in match.evidence:
-        if item.source is not None and REPLACED in item.text:
-            return f"it rests on a line of {item.source.file} that contains invalid bytes"
-    for event in case.finding.events:
-        if REPLACED in event.text:
-            return f"it rests on a line of {event.file} that contains invalid bytes"
-    return ""
+    lines += [(event.file, event.text) for event in finding.events]
+    invalid = next((file for file, text in lines if REPLACED in text), None)
+    return f"it rests on a line of {invalid} that contains invalid bytes" if invalid is not None else ""

@@ -8,29 +8,25 @@ from dataclasses import field, replace
 from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
-from hangscope.explain.finding import Candidate, Circular, Different
+from hangscope.explain.finding import Candidate, Circular, Different, Explanation, Finding, Lagging
+from hangscope.explain.predict import Replay
 from hangscope.explain.text.stop import find_stop
+from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.model.conclusion import Hypothesis, RuledOut, Verdict
 from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import ranks_phrase
 from hangscope.verdict import substantiation, verdicts
 from hangscope.verdict.answer.compose import answered
-from hangscope.verdict.confidence import LEVELS, confidence, stay_blocked
+from hangscope.verdict.confidence import confidence
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
 from hangscope.verdict.missing import missing_inputs
 from hangscope.verdict.phrasing import in_the_imperative, retitled
 from hangscope.verdict.rivals import rivals
-from hangscope.verdict.several import with_the_others
-from hangscope.verdict.status import (
-    ended_well,
-    moved_on,
-    serves,
-    status_without_verdict,
-    still_moves,
-    trouble,
-)
+from hangscope.verdict.status import ended_well, moved_on, status_without_verdict, still_moves, trouble
 
-CROWD = 4  # a guess may name at most this part of the job's ranks, or one
+CROWD = 4  # an unconfirmed match may name at most this part of the job's ranks, or one
+MOST = 4  # faults of one hang that are reported separately; more at once have one common cause
 
 
 @dataclass(slots=True)
@@ -53,23 +49,19 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     if judgement.verdict is None or dumped:
         return judgement
     verdict = in_the_imperative(retitled(answered(case, judgement.verdict)))
-    return replace(
-        judgement, verdict=verdict, missing=list(dict.fromkeys(item.text for item in verdict.collect))
-    )
+    missing = list(dict.fromkeys(item.text for item in verdict.collect))
+    return replace(judgement, verdict=verdict, missing=missing)
 
 
 def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     """Return the verdict on a case and the status of its job."""
-    if ended_well(case) or serves(case) or moved_on(case):
+    if ended_well(case) or moved_on(case):
         return Judgement("no_hang", None)
     wanted, set_aside = missing_inputs(case), case.explanation.set_aside
     missing = [item.text for item in wanted]
     matches = match_all(case, case.incident.notes)
     while matches and (_names_a_crowd(case, matches[0]) or _by_a_moving_job(case, matches[0])):
-        first = matches.pop(0)
-        half = 2 * len(first.culprits) == len(case.incident.ranks)
-        if isinstance(case.finding, Different) and case.solid and half:
-            matches.insert(0, replace(first, culprits=()))  # they prove the freeze, whoever is wrong
+        matches.pop(0)
     if not matches:
         status, stop = status_without_verdict(case, views), find_stop(case.statements)
         if status == "no_hang":
@@ -78,20 +70,15 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
             return Judgement(status, verdicts.unknown(case, wanted), [], missing, set_aside)
         why = "the job certainly stopped, but the logs do not show which rank blocked the others"
         return Judgement("hang", verdicts.stopped(case, stop, wanted), [why], missing, set_aside)
-    best = with_the_others(case, in_library_terms(case, matches[0]))
+    best = _with_the_others(case, in_library_terms(case, matches[0]))
     sure = confidence(case, best)
-    reasons = sure.reasons
-    verdict = verdicts.named(case, best, (LEVELS[sure.rank], LEVELS[sure.cause]), wanted)
-    left = stay_blocked(case, best).intersection(verdict.waiting_ranks)
-    verdict = replace(verdict, explained=min(verdict.explained, len(verdict.waiting_ranks) - len(left)))
+    verdict = verdicts.named(case, best, sure, wanted)
     others = rivals(case, best, matches[1:], verdict)
     verdict = replace(verdict, alternatives=[a for a in others.alternatives if a.cause != verdict.cause])
+    status, weighed = "hang", [substantiation.hypothesis(case, best, verdict), *others.possible]
     if best.cause == "slow_rank":
-        status = "inconclusive" if damage(case, best) else "no_hang"
-        return Judgement(status, verdict, reasons, missing, set_aside, ruled_out=others.ruled_out)
-    status = "hang" if verdict.cause != "unknown" or verdict.culprit_ranks else "inconclusive"
-    weighed = [substantiation.hypothesis(case, best, verdict), *others.possible]
-    return Judgement(status, verdict, reasons, missing, set_aside, weighed, others.ruled_out)
+        status, weighed = "inconclusive" if damage(case, best) else "no_hang", []
+    return Judgement(status, verdict, sure.reasons, missing, set_aside, weighed, others.ruled_out)
 
 
 def _names_a_crowd(case: Case, match: Match) -> bool:
@@ -99,10 +86,9 @@ def _names_a_crowd(case: Case, match: Match) -> bool:
     number, ranks = len(match.culprits), len(case.incident.ranks)
     if number < 2 or number * CROWD <= ranks:
         return False
-    level = confidence(case, match).level
     half = match.cause == "stuck_rank" and 2 * number >= ranks
     assumed = isinstance(case.finding, Different) and case.finding.assumed
-    return level == 0 or (level == 1 and (half or assumed))
+    return confidence(case, match).level < (2 if half or assumed else 1)
 
 
 def _by_a_moving_job(case: Case, match: Match) -> bool:
@@ -111,10 +97,54 @@ def _by_a_moving_job(case: Case, match: Match) -> bool:
     if finding.change.votes > 1:
         return False  # ranks of one role went different ways: no later moment undoes that
     by_events = any(item.kind in ("stack", "log", "exit") for item in match.evidence)
-    # Calls at one number of their group that cannot match wait for ever.
+    # Collectives at one seq of their group that cannot match wait for ever.
     at_one = finding.own.gid is None and finding.own.seq == finding.stuck.seq
     if case.incident.momentary and not by_events and not (isinstance(finding, Different) and at_one):
         return not trouble(case)
-    # Where no recorder shows a call open, a stack beside it is of a moment as well.
-    momentary = not (by_events or isinstance(finding, Circular)) or not case.graph.waiting
-    return momentary and match.cause != "slow_rank" and still_moves(case, match.culprits)
+    # If no recorder shows a pending collective, a stack is of a moment as well.
+    firm = (by_events or isinstance(finding, Circular)) and bool(case.graph.waiting)
+    return not firm and match.cause != "slow_rank" and still_moves(case, match.culprits)
+
+
+def _with_the_others(case: Case, best: Match) -> Match:
+    """Return the best match, joined with those of other roots that no other root explains and that are needed to free all ranks.
+
+    The wait-for graph is replayed as if the named ranks had done what is expected of them.
+    """
+    if not best.culprits or not case.explanation.rivals:
+        return best
+    replay, first = Replay(case.graph), set(best.culprits)
+    alone = replay.stuck(first)
+    answers = [_about(case, rival, first) for rival in case.explanation.rivals[:MOST] if alone]
+    others = [match for match in answers if match is not None]
+    added = {rank for match in others for rank in match.culprits}
+    if replay.stuck(first | added) >= alone - added:
+        return best  # the added ranks would free nobody but themselves
+    reasons = "; ".join(f"{match.why} ({match.cause})" for match in others)
+    steps = ((ranks_phrase(m.culprits), m.advice[0]) for m in others if m.advice)
+    also = [f"For {whose}: {step[:1].lower()}{step[1:]}" for whose, step in steps]
+    return replace(
+        best,
+        culprits=tuple(sorted(first | added)),
+        why=f"{best.why}; and independently, {reasons}",
+        strength=min(best.strength, 1),
+        evidence=[item for match in (best, *others) for item in match.evidence],
+        advice=[*best.advice[:1], *also, *best.advice[1:]],
+    )
+
+
+def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
+    """Return the match for the ranks of another root if it is unambiguous.
+
+    When a rank dies, its peers abort their communicators, which completes collectives on some of them only: counts prove nothing then.
+    """
+    ranks = set(rival.culprits) - named
+    answers = match_all(replace(case, explanation=Explanation(rival)), [])
+    match = next((m for m in answers if m.culprits and ranks.issuperset(m.culprits)), None)
+    if match is None or match.strength < 2:
+        return None
+    by_events = match.cause == "crashed_rank" or any(item.kind in ("stack", "log") for item in match.evidence)
+    view, died = rival.stuck.view, {death.rank for death in case.statements.deaths}
+    if isinstance(rival, Lagging) and view is not None and not died.isdisjoint(view.members):
+        by_events = any(case.statements.of(rank, Xid, CudaError) for rank in ranks)
+    return match if by_events or not died else None

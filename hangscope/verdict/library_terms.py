@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from hangscope.causes.case import Case, Match, at, who
 from hangscope.explain.finding import Different, Extra, Stalled
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.knowledge.callsite import user_frame, user_frames
-from hangscope.knowledge.library import Reading, first_difference
+from hangscope.knowledge.callsite import first_difference, user_frame, user_frames
+from hangscope.knowledge.library import Reading
 from hangscope.knowledge.rule import Rule, Situation
 from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import Frame, Stack
@@ -22,45 +22,42 @@ _ALONE = frozenset({"rank_conditional_collective", "collective_mismatch"})
 def in_library_terms(case: Case, match: Match) -> Match:
     """Return the match with its library call, described and advised in that library's own terms."""
     finding = case.finding
-    odd = finding.own.kind or (finding.stuck.kind if isinstance(finding, Stalled) else None)
-    own = match.stack or case.stack_of(odd, match.culprits)
+    own_kind = finding.own.kind or (finding.stuck.kind if isinstance(finding, Stalled) else None)
+    own = match.stack or case.stack_of(own_kind, match.culprits)
     peer = case.stack_of(finding.stuck.kind, finding.waiting[:64])
-    # Only whose culprit made a call has a library call that contains it.
+    # Only a culprit that issued a collective has a library call that contains it.
     called = isinstance(finding, Different | Extra | Stalled) or bool(match.stack or match.api)
     reading = case.knowledge.read(own if called else ())
-    # One rank called alone what is everybody's.
+    # One rank alone made a call that all should make.
     alone = reading.call if match.cause in _ALONE and reading.kind != "step" else None
+    why = match.why
+    if alone is not None and reading.by_user and match.culprits:
+        if alone.api not in why:
+            why = f"{ranks_phrase(match.culprits)} alone called {alone.api}{at(reading.caller)}"
+        why += f"; {alone.api} {alone.legal}" if alone.legal else ""
     return replace(
         match,
         api=reading.api,
-        why=_why(match, reading, alone) if alone is not None and reading.by_user else match.why,
+        why=why,
         frame=match.frame or (user_frame(own) if called else None) or _reported_frame(case, match),
         frame_rank=match.frame_rank if match.frame is not None else None,
-        advice=_advice(case, match, own, peer, reading, alone),
+        advice=_advice(case, match, (own, peer), reading, alone),
         evidence=[*match.evidence, *_parted(case, match, own, peer)],
     )
 
 
 def _reported_frame(case: Case, match: Match) -> Frame | None:
-    """Return the user's line at which a stack or traceback shows a culprit, or any rank if no rank left the call."""
+    """Return the user's line at which a stack or traceback shows a culprit, or any rank if all are at one line."""
     ranks = match.culprits or (*case.statements.ranks(RankException),)
     seen_at = (case.statements.whereabouts.get(rank) for rank in ranks[:4])
     stacks = [where.stack for where in seen_at if where is not None and where.inside]
     stacks += [e.frames for rank in ranks[:4] for e in case.statements.of(rank, RankException)]
-    shown = (frame for stack in stacks if (frame := user_frame(stack)) is not None)
-    return next(shown, None) if match.culprits or match.cause in _OF_ALL else None
-
-
-def _why(match: Match, reading: Reading, rule: Rule) -> str:
-    """Return the reason with the call's own name."""
-    why = match.why
-    if rule.api not in why and match.culprits:
-        why = f"{ranks_phrase(match.culprits)} alone called {rule.api}{at(reading.caller)}"
-    return f"{why}; {rule.api} {rule.legal}" if rule.legal and match.culprits else why
+    shown = next(filter(None, map(user_frame, stacks)), None)
+    return shown if match.culprits or match.cause in _OF_ALL else None
 
 
 def _advice(
-    case: Case, match: Match, own: Stack, peer: Stack, reading: Reading, alone: Rule | None
+    case: Case, match: Match, stacks: tuple[Stack, Stack], reading: Reading, alone: Rule | None
 ) -> list[str]:
     """Return what to do, in the library's terms where it has any for this cause, else as it was; a site's own words first."""
     words = {
@@ -68,39 +65,40 @@ def _advice(
         "{api}": reading.api or "the call",
         "{line}": at(reading.caller).strip(" ()") or "that line",
     }
-    here = _situation(case, match, own, peer)
-    fitting = [rule for rule in case.knowledge.advice if rule.fits(here)]
+    situation = _situation(case, match, stacks)
+    fitting = [rule for rule in case.knowledge.advice if rule.fits(situation)]
     site = [rule for rule in fitting if not rule.built_in]
-    general = sorted((r for r in fitting if r.built_in), key=lambda r: min(_depth(r, own), _depth(r, peer)))
-    lines = _lines([*filter(None, [alone]), *general[:1]], words)
+    general = (rule for rule in fitting if rule.built_in)
+    nearest = min(general, key=lambda rule: min(_depth(rule, stack) for stack in stacks), default=None)
+    lines = _lines(filter(None, (alone, nearest)), words)
     if lines and match.cause in _ALONE:
         lines.append("Every rank must issue each collective of a step, or none.")
     owned = [*site, *filter(None, [reading.call])]
-    whom = [f"Ask {rule.owner}, who own this." for rule in owned if rule.owner]
-    whom += [f"Runbook: {rule.runbook}" for rule in owned if rule.runbook]
-    return list(dict.fromkeys([*_lines(site, words), *whom, *(lines or match.advice)]))
+    owners = [f"Ask {rule.owner}, who own this." for rule in owned if rule.owner]
+    owners += [f"Runbook: {rule.runbook}" for rule in owned if rule.runbook]
+    return list(dict.fromkeys([*_lines(site, words), *owners, *(lines or match.advice)]))
 
 
 def _depth(rule: Rule, stack: Stack) -> int:
-    """Return how many frames are outside the outermost one that a rule matches; the library that the user called directly has the fewest."""
-    outside = enumerate(reversed(stack))
-    return next((i for i, frame in outside if any(p.matches(frame) for p in rule.frames)), 1 << 20)
+    """Return how many frames are outside the outermost one that a rule names; the library that the user called directly has the fewest."""
+    places = (place for place, frame in enumerate(reversed(stack)) if rule.applies_to(frame))
+    return next(places, 1 << 20)
 
 
-def _situation(case: Case, match: Match, own: Stack, peer: Stack) -> Situation:
-    """Return what the verdict is about, as rules ask for it: the frames are also those of culprits outside of any call."""
-    finding, group = case.finding, case.finding.stuck.group
-    seen_at = (case.statements.whereabouts.get(rank) for rank in match.culprits[:4])
+def _situation(case: Case, match: Match, stacks: tuple[Stack, Stack]) -> Situation:
+    """Return what the verdict is about, as rules ask for it: the frames are also those of culprits outside of any collective."""
+    finding, group, places = case.finding, case.finding.stuck.group, case.statements.whereabouts
+    outside = (places[rank].stack for rank in match.culprits[:4] if rank in places)
     return Situation(
         match.cause,
-        (*own, *peer, *(frame for where in seen_at if where is not None for frame in where.stack)),
-        tuple(kind.op for kind in (finding.own.kind, finding.stuck.kind) if kind is not None and kind.op),
-        (group.name, group.desc, group.label) if group is not None else (),
-        tuple(event.text for event in case.incident.events),
+        frames=tuple(frame for stack in (*stacks, *outside) for frame in stack),
+        op=tuple(kind.op for kind in (finding.own.kind, finding.stuck.kind) if kind is not None and kind.op),
+        group=(group.name, group.desc, group.label) if group is not None else (),
+        log=tuple(event.text for event in case.incident.events),
     )
 
 
-def _lines(rules: Sequence[Rule], words: dict[str, str]) -> list[str]:
+def _lines(rules: Iterable[Rule], words: dict[str, str]) -> list[str]:
     """Return the advice of rules, each with its link after the first sentence."""
     lines = []
     for rule in rules:

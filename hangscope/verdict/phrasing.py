@@ -17,7 +17,7 @@ from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.conclusion import Evidence, Verdict
 from hangscope.model.rankset import ranks_phrase
 from hangscope.model.regex import regex
-from hangscope.verdict.claims import Act, Blocked
+from hangscope.verdict.claims import Act
 
 TITLE, SUMMARY, EXPLANATION = 80, 240, 900
 _SHOWN = 190  # of a quoted fact
@@ -57,13 +57,13 @@ _ENDING = regex(r"(?:(?: (?:in|at|of|on|to|from|and|or|the|a|an|with|for|by))?[ 
 _PREFIX = regex(r"^(?:\[[^\]]{1,90}\]:?\s*)+")
 
 
-def worded(verdict: Verdict, act: Act, blocked: Blocked) -> Verdict:
+def worded(verdict: Verdict, act: Act, blocked: str) -> Verdict:
     """Return a verdict with its title, its summary and its explanation."""
     claim = sentence_case(act.phrase().rstrip("."))
     found = replace(
         verdict,
         title=title(verdict, act),
-        summary=fitting([claim, blocked.phrase()], SUMMARY - 1).rstrip(" ,;:") + ".",
+        summary=fitting([claim, blocked], SUMMARY - 1).rstrip(" ,;:") + ".",
     )
     return replace(found, explanation=explanation(found, claim, blocked))
 
@@ -116,13 +116,13 @@ def imperative(wanted: str) -> str:
     return f"{verb} {wanted}"
 
 
-def explanation(verdict: Verdict, claim: str, blocked: Blocked) -> str:
+def explanation(verdict: Verdict, claim: str, blocked: str) -> str:
     """Return what the evidence shows, what that means and what to do next, in at most 900 characters."""
     shown = (verdict.evidence[i] for i in verdict.deciding[:2])
     steps = [*(item.text for item in verdict.collect[:1] if verdict.confidence == "low"), *verdict.advice[:1]]
-    known = words(" ".join((claim, blocked.phrase(), *steps[:1])))
+    known = words(" ".join((claim, blocked, *steps[:1])))
     facts = [cited(fact) for fact in shown if adds(without_prefix(fact.text), known)]
-    start = fitting([claim, blocked.phrase()], EXPLANATION // 2)
+    start = fitting([claim, blocked], EXPLANATION // 2)
     return fitting(map(as_sentence, (start, *facts, *suspects(verdict), *steps[:1])), EXPLANATION, " ")
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from hangscope.causes.case import Case, Match
 from hangscope.causes.difference import Difference
 from hangscope.explain.finding import Absent, Different, Extra, Source, Unseen
-from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import ranks_phrase
@@ -23,9 +22,7 @@ _SOURCES = {
 _PEERS = 2  # that were seen in the collective in which the named ranks are not
 #: Causes that the two lines of a comparison show, where they are those of a library's call or of the loop itself.
 _OF_THE_LINES = frozenset({"rank_conditional_collective", "model_mismatch"})
-OF_THE_LOOP = "uneven_loader"  # of which the place of a call alone is a weak sign
-#: The cause that follows where sources agree on who is missing; of what a rank called in place of its peers' call they tell less.
-_OF_THE_MISSING = "stuck_rank"
+OF_THE_LOOP = "uneven_loader"  # of which the place of a collective alone is a weak sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,27 +40,24 @@ class Proof:
 
 def prove(case: Case, match: Match) -> Proof:
     """Return what proves a match."""
-    lines, sources = _compared(case, match), _sources(case, match)
+    alone = any(o.telling and set(o.ranks) == set(match.culprits) for o in case.statements.outlier_lines)
+    lines, sources = _compared(case, match), _sources(case, match, alone)
     if not match.culprits or not (lines or sources):
         return Proof(lines=lines)
-    why = (
-        f"{ranks_phrase(match.culprits)} and the others are at different lines of one step"
-        if lines
-        else f"{', '.join(sources[:-1])} and {sources[-1]} name the same rank"
-        + ("s" if len(match.culprits) > 1 else "")
-    )
-    missing = match.cause == _OF_THE_MISSING and isinstance(case.finding, Absent) and CALLS in sources
-    alone = match.cause in _OF_THE_LINES and OUTPUT in sources and bool(_alone(case, match))
-    by_text = bool(sources) and (match.strength == 2 or ((missing or alone) and not match.rivals))
-    # Who is to blame is proved by calls: then the usual reading of these calls is the right one (measured, docs/score.md).
-    of_cause = match.strength > 0 and (not case.from_text or by_text) and not _is_by_place_alone(case, match)
+    why = f"{ranks_phrase(match.culprits)} and the others are at different lines of one step"
+    if not lines:
+        same = "rank" if len(match.culprits) == 1 else "ranks"
+        why = f"{', '.join(sources[:-1])} and {sources[-1]} name the same {same}"
+    # Sources that agree on who is missing say less of what a rank called in place of its peers' collective.
+    missing = match.cause == "stuck_rank" and isinstance(case.finding, Absent) and CALLS in sources
+    by_line = match.cause in _OF_THE_LINES and OUTPUT in sources and alone
+    by_text = bool(sources) and (match.strength == 2 or ((missing or by_line) and not match.rivals))
+    # If only the line of its collective says that a rank exited its loop, the handler of an exception may be there, too.
+    weak = match.cause == OF_THE_LOOP and match.strength < 2 and match.api is None
+    by_place = weak and not alone and Difference(case).steps.loop_over is None
+    # If collectives prove the ranks, the usual reading of these is the right one (measured, docs/score.md).
+    of_cause = match.strength > 0 and (not case.from_text or by_text) and not by_place
     return Proof(why, why if of_cause else "", lines, bool(sources))
-
-
-def _is_by_place_alone(case: Case, match: Match) -> bool:
-    """Return whether only the line of its call says that a rank exited its loop: the handler of an exception may be there, too."""
-    shown = Difference(case).steps.loop_over is not None or bool(_alone(case, match))
-    return match.cause == OF_THE_LOOP and match.strength < 2 and match.api is None and not shown
 
 
 def _compared(case: Case, match: Match) -> bool:
@@ -74,24 +68,18 @@ def _compared(case: Case, match: Match) -> bool:
     if any(kind is not None and kind.of_a_thread for kind in (finding.own.kind, stuck.kind)):
         return False  # threads of one rank have no order among them
     own, peer = case.stack_of(finding.own.kind, match.culprits), case.stack_of(stuck.kind, finding.waiting)
-    inside = (
-        {r for r, _ in case.graph.calls_of(stuck.node)} if stuck.node is not None else set(finding.waiting)
-    )
+    inside = set(finding.waiting)
+    if stuck.node is not None:
+        inside = {rank for rank, _ in case.graph.calls_of(stuck.node)}
     several = len(inside.difference(match.culprits)) >= max(_PEERS, len(match.culprits) + 1)
     return several and user_frame(own) is not None and user_frame(peer) is not None and own != peer
 
 
-def _sources(case: Case, match: Match) -> list[str]:
+def _sources(case: Case, match: Match, alone: bool) -> list[str]:
     """Return the independent sources that name exactly the culprits, where there are at least two."""
-    named = set(match.culprits)
     if isinstance(case.finding, Unseen) and not match.strength:
-        return []  # who left no record is silent in every source
+        return []  # a rank without a record is silent in every source
+    named = set(match.culprits)
     agree = {_SOURCES[w.source] for w in case.explanation.weighed if set(w.finding.culprits) == named}
-    if _alone(case, match):
-        agree.add(OUTPUT)
+    agree |= {OUTPUT} if alone else set()
     return sorted(agree) if len(agree) > 1 else []
-
-
-def _alone(case: Case, match: Match) -> list[OutlierLine]:
-    """Return the telling lines that exactly the culprits printed."""
-    return [o for o in case.statements.outlier_lines if o.telling and set(o.ranks) == set(match.culprits)]

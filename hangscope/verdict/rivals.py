@@ -1,4 +1,4 @@
-"""The other explanations of a freeze: which of them the evidence leaves possible, and which fact excludes the rest.
+"""The other explanations of a hang: which of them the evidence leaves possible, and which fact excludes the rest.
 
 An explanation whose deciding observation is there is confirmed or excluded, never left open; one that a verdict at `high`
 leaves open would contradict that verdict. Ranks are global.
@@ -6,11 +6,9 @@ leaves open would contradict that verdict. Ranks are global.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from hangscope.causes.case import Case, Match
-from hangscope.causes.mismatch import describe
-from hangscope.explain.finding import Absent, Different, Extra, Unpaired, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.conclusion import Alternative, Hypothesis, RuledOut, Verdict
@@ -18,23 +16,6 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import agree, ranks_phrase
 
 MOST_HYPOTHESES, MOST_ALTERNATIVES, MOST_RULED_OUT = 6, 3, 12
-#: Causes that say in what calls differ; `collective_mismatch` says that none of them does.
-_FINER = frozenset(
-    {
-        "rank_conditional_collective", "uneven_loader", "shape_mismatch", "dtype_mismatch", "gradient_sync_mismatch",
-        "model_mismatch", "collective_order_mismatch", "p2p_mismatch",
-    }
-)  # fmt: skip
-#: What the record of a cause looks like as well, and why.
-_LOOKALIKES = {
-    "uneven_loader": ("rank_conditional_collective", "an extra collective at the end of the loop leaves the same record"),
-    "rank_conditional_collective": ("uneven_loader", "a rank that exits its loop early issues the next collective first"),
-    "crashed_rank": ("early_exit", "a process that ends without a trace may also have returned early"),
-    "early_exit": ("crashed_rank", "without its exit code, a killed process looks the same"),
-    "gradient_sync_mismatch": ("rank_conditional_collective", "a skipped step issues no gradient reductions either"),
-    "collective_order_mismatch": ("stuck_rank", "a CPU thread that is busy elsewhere causes the same circular wait"),
-    "stuck_rank": ("slow_rank", "one snapshot cannot tell blocked from slow"),
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +39,20 @@ def rivals(case: Case, match: Match, others: Sequence[Match], verdict: Verdict) 
     possible: list[Hypothesis] = []
     ruled_out: list[RuledOut] = []
     replay, seen = Replay(case.graph), {(verdict.cause, verdict.culprit_ranks)}
-    for cause, named, why in _candidates(match, others, verdict):
+    complete = bool(verdict.waiting_ranks) and verdict.explained == len(verdict.waiting_ranks)
+    # A lookalike cause is about the verdict's own ranks.
+    alike = match.rivals or CATALOG[match.cause].lookalikes
+    candidates = [(cause, verdict.culprit_ranks, why) for cause, why in alike]
+    candidates += [(other.cause, other.culprits, other.why) for other in others]
+    for cause, named, why in candidates:
         ranks = tuple(sorted(set(named)))
         if (cause, ranks) in seen:
             continue
         seen.add((cause, ranks))
-        left = blocked_without(replay, ranks) if case.graph.waiting else ()
+        left = blocked_without(replay, ranks)
         # The same ranks account for the same waits, whatever they did.
-        fewer = left and _accounts(verdict) and ranks != verdict.culprit_ranks
-        because = _excluded(case, match, verdict, cause, ranks) or (left[0] if fewer else "")
-        if because:
+        fewer = left if complete and ranks != verdict.culprit_ranks else ()
+        if because := _excluded(case, match, verdict, cause, ranks) or "".join(fewer):
             ruled_out.append(RuledOut(cause, ranks, because))
         elif cause != verdict.cause or ranks:
             possible.append(Hypothesis(cause, ranks, (why,), left, CATALOG[cause].would_decide))
@@ -78,44 +63,15 @@ def rivals(case: Case, match: Match, others: Sequence[Match], verdict: Verdict) 
     return Rivals(tuple(possible[: MOST_HYPOTHESES - 1]), tuple(dict.fromkeys(ruled_out))[:MOST_RULED_OUT])
 
 
-def _candidates(
-    match: Match, others: Sequence[Match], verdict: Verdict
-) -> Iterator[tuple[str, Sequence[int], str]]:
-    """Yield cause, ranks and reason of each other explanation; a lookalike cause is about the verdict's own ranks."""
-    if match.cause in _LOOKALIKES and not match.rivals:
-        cause, why = _LOOKALIKES[match.cause]
-        yield cause, verdict.culprit_ranks, why
-    for cause, why in match.rivals:
-        yield cause, verdict.culprit_ranks, why
-    for other in others:
-        yield other.cause, other.culprits, other.why
-
-
-def _accounts(verdict: Verdict) -> bool:
-    """Return whether the verdict leaves no blocked rank unaccounted for."""
-    return bool(verdict.waiting_ranks) and verdict.explained == len(verdict.waiting_ranks)
-
-
 def _excluded(case: Case, match: Match, verdict: Verdict, cause: str, ranks: tuple[int, ...]) -> str:
     """Return the fact that excludes an explanation, empty where it remains possible."""
-    finding, whose = case.finding, ranks_phrase(ranks)
-    if cause == "collective_mismatch" and match.cause in _FINER:
+    records = case.incident.ranks
+    if cause == "collective_mismatch" and CATALOG[match.cause].of_collectives:
         return f"a more specific cause applies: {match.cause}"
     if cause in ("crashed_rank", "early_exit") and (fact := _end_of(case, cause, ranks)):
         return fact
-    own, peer = finding.own.kind, finding.stuck.kind
-    if cause == "dtype_mismatch" and own and peer and own.input_dtypes == peer.input_dtypes != ():
-        return f"both sides use {own.input_dtypes[0]}"
-    if cause == "shape_mismatch" and own and peer and own.input_sizes == peer.input_sizes != ():
-        return f"both sides use the same sizes: {describe(own)}"
-    if cause == "network_stall" and isinstance(finding, Different | Extra | Absent | Unseen | Unpaired):
-        absent = ranks_phrase(finding.culprits)
-        if finding.culprits:
-            return f"{absent} did not enter the collective that the others are blocked in"
-    if cause == "slow_rank" and any(
-        case.incident.ranks[r].unchanged_snapshots for r in ranks if r in case.incident.ranks
-    ):
-        return f"several dumps show {whose} at the same place"
+    if cause == "slow_rank" and any(records[r].unchanged_snapshots for r in ranks if r in records):
+        return f"several dumps show {ranks_phrase(ranks)} at the same place"
     if verdict.confidence == "high" and verdict.deciding:
         facts = [verdict.evidence[number] for number in verdict.deciding]
         return next((fact for fact in facts if fact.kind == "stack"), facts[0]).text
@@ -137,7 +93,7 @@ def _end_of(case: Case, cause: str, ranks: tuple[int, ...]) -> str:
 
 def blocked_without(replay: Replay, ranks: Sequence[int]) -> tuple[str, ...]:
     """Return who would stay blocked if these ranks had done what is expected of them, as a sentence, or nothing."""
-    if not 0 < len(ranks) <= MOST_REPLAYED:
+    if not replay.waiting or not 0 < len(ranks) <= MOST_REPLAYED:
         return ()
     stuck = replay.stuck(ranks) - set(ranks)
     text = f"it does not account for {ranks_phrase(stuck)}, which {agree(stuck, 'is', 'are')} blocked as well"

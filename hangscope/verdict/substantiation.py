@@ -1,6 +1,6 @@
 """The evidence for and against a verdict, which of it decides, and the verdict as one hypothesis.
 
-A line that occurs in any hang, such as the timeout of a blocked rank, decides nothing. The observation that distinguishes two explanations is also the best advice.
+A line that occurs in any hang, such as the timeout of a blocked rank, decides nothing.
 """
 
 from __future__ import annotations
@@ -9,21 +9,26 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from hangscope.causes.case import Case, Match, quote
-from hangscope.causes.corroboration import corroboration
-from hangscope.causes.mismatch import describe
+from hangscope.causes.case import Case, Match, of_outlier, quote
+from hangscope.causes.mismatch import describe, received
 from hangscope.explain.predict import Replay
-from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, WatchdogTimeout
+from hangscope.explain.statements.statements import WAITED
+from hangscope.explain.text.steps import last_output
+from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, WatchdogStatus, WatchdogTimeout
+from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
-from hangscope.model.conclusion import Evidence, Hypothesis, Verdict
+from hangscope.knowledge.callsite import user_frames
+from hangscope.model.conclusion import Evidence, Hypothesis, Source, Verdict
+from hangscope.model.events import Event
 from hangscope.model.incident import CallKind
-from hangscope.model.rankset import ranks_phrase
-from hangscope.verdict.claims import Issued, Reached
+from hangscope.model.rankset import counted, ranks_phrase
 from hangscope.verdict.rivals import blocked_without
 
 MOST = 40  # facts that are listed
 MOST_DECIDING = 3
-#: What ranks that wait print in any freeze.
+_MOST_LINES = 8
+_NOT_WAITING = frozenset({"crashed_rank", "stuck_rank", "early_exit"})
+#: What ranks that wait print in any hang.
 _ANYWAY = (WatchdogTimeout, GlooTimeout, GlooClosed, WatchdogStatus, DumpSignal)
 
 
@@ -31,9 +36,10 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
     """Return the evidence for a match, against it, and what is missing, without repeats."""
     found = (
         *_calls(case),
+        *_edits(case),
         *match.evidence,
         *map(quote, case.finding.events[:8]),
-        *corroboration(case, match),
+        *_corroboration(case, match),
         *islice(_against(case, match), 6),
         *(Evidence("method", text, stance="missing") for text in missing),
     )
@@ -49,46 +55,92 @@ def unique(found: Iterable[Evidence]) -> list[Evidence]:
 
 
 def _calls(case: Case) -> Iterator[Evidence]:
-    """Yield what members issued at the seq where ranks are stuck, how far the culprits are, and what they issued in addition or skipped."""
-    finding, view, seq = case.finding, case.finding.stuck.view, case.finding.stuck.seq
-    if view is not None and seq is not None and finding.stuck.pair is None:
-        sides: dict[CallKind | None, list[int]] = defaultdict(list)
-        reached = {rank: view.members[rank].enqueued or 0 for rank in view.seen}
-        for rank, enqueued in reached.items():
-            kind = view.kind_of(rank, seq)
-            if kind is not None or enqueued >= seq:
-                sides[kind].append(rank)
-        for kind, ranks in sorted(sides.items(), key=lambda side: (-len(side[1]), side[1]))[:6]:
-            claim = Issued(tuple(ranks), describe(kind), seq, str(case.frame_of(kind) or ""))
-            yield case.recorded(ranks[0], claim.phrase())
-        for rank in [r for r in finding.culprits if reached.get(r, seq) < seq][:4]:
-            member, done = view.members[rank], view.completed(rank) or 0
-            known = member.queue.tells_completion and (not member.unknown or done >= reached[rank])
-            claimed = Reached(rank, view.group.label, reached[rank], done if known else None)
-            yield case.recorded(rank, claimed.phrase())
-    if (change := finding.change.edit) is not None:
-        edit = change.edit
-        how, number = ("more" if edit.kind == "extra" else "fewer"), edit.length
-        where = f"{'at' if change.calls else 'before'} seq {change.seq}"
-        text = f"{ranks_phrase(change.ranks)} issued {number} {how} {'collective' if number == 1 else 'collectives'} {where}; the next {edit.confirmed} match again, shifted by {number}"
+    """Yield what the members issued at the seq where ranks are stuck, and how far the culprits are that have not reached it."""
+    stuck = case.finding.stuck
+    view, seq = stuck.view, stuck.seq
+    if view is None or seq is None or stuck.pair is not None:
+        return
+    alike: dict[CallKind | None, list[int]] = defaultdict(list)
+    reached = {rank: view.members[rank].enqueued or 0 for rank in view.seen}
+    for rank, enqueued in reached.items():
+        kind = view.kind_of(rank, seq)
+        if kind is not None or enqueued >= seq:
+            alike[kind].append(rank)
+    for kind, ranks in sorted(alike.items(), key=lambda item: (-len(item[1]), item[1]))[:6]:
+        place = f" at {frame}" if (frame := case.frame_of(kind)) is not None else ""
+        yield case.recorded(ranks[0], f"{ranks_phrase(ranks)} issued {describe(kind)} seq {seq}{place}")
+    for rank in [r for r in case.finding.culprits if reached.get(r, seq) < seq][:4]:
+        member, completed = view.members[rank], view.completed(rank) or 0
+        done = f"last completed seq {completed}" if completed else "it completed none"
+        if not member.queue.tells_completion or (member.unknown and completed < reached[rank]):
+            done = "completions were not recorded"
+        far = f"last enqueued seq {reached[rank]}" if reached[rank] else "has enqueued nothing"
+        yield case.recorded(rank, f"rank {rank} {far} on group {view.group.label}; {done}")
+
+
+def _edits(case: Case) -> Iterator[Evidence]:
+    """Yield what the culprits issued in addition or skipped, and whether several dumps show them at one collective."""
+    if (change := case.finding.change.edit) is not None:
+        edit, where = change.edit, f"{'at' if change.calls else 'before'} seq {change.seq}"
+        number = counted(edit.length, f"{'more' if edit.kind == 'extra' else 'fewer'} collective")
+        text = f"{ranks_phrase(change.ranks)} issued {number} {where}; the next {edit.confirmed} match again, shifted by {edit.length}"
         yield Evidence("dump", text, change.ranks[0])
-    for rank in finding.culprits:
-        same = case.incident.ranks[rank].unchanged_snapshots if rank in case.incident.ranks else 0
-        if same:
+    for rank in case.finding.culprits:
+        record = case.incident.ranks.get(rank)
+        if record is not None and (same := record.unchanged_snapshots):
             yield Evidence("dump", f"rank {rank} is at the same collective in {same + 1} dumps", rank)
+
+
+def _corroboration(case: Case, match: Match) -> list[Evidence]:
+    """Return quotes of log lines with their stance to a verdict, those of the culprits first."""
+    culprits = set(match.culprits)
+    found = [
+        of_outlier(o) for o in case.statements.outlier_lines if not culprits or culprits.issuperset(o.ranks)
+    ]
+    if not case.from_text:  # else the finding names its lines itself
+        found += [*_of_culprits(case, match), *_of_waiting(case, match)]
+    known = {item.source for item in match.evidence}
+    by_source: dict[Source | None, Evidence] = {}
+    for item in found:
+        by_source.setdefault(item.source, item)
+    return [item for source, item in by_source.items() if source not in known][:_MOST_LINES]
+
+
+def _of_culprits(case: Case, match: Match) -> Iterator[Evidence]:
+    """Yield what the culprits themselves printed."""
+    for rank in match.culprits[:4]:
+        for idle in case.statements.of(rank, DumpObserved)[:1]:
+            yield quote(idle, f"rank {rank} had nothing overdue when the others timed out: {idle.text}")
+        words = last_output(case.statements, rank)
+        if words is not None and (words.done or words.leaving):
+            yield quote(words, f"rank {rank} printed last: {words.text}")
+        for raised in case.statements.of(rank, RankException)[:1]:
+            if raised.symptom and match.frame is not None and match.frame in user_frames(raised.frames):
+                text = f"rank {rank}'s traceback goes through {match.frame} as well: {raised.text}"
+                yield quote(raised, text)
+        for waited in case.statements.of(rank, *WAITED)[:1] if match.cause in _NOT_WAITING else ():
+            text = f"rank {rank} was still alive when it timed out or lost a peer: {waited.text}"
+            yield quote(waited, text, stance="against")
+
+
+def _of_waiting(case: Case, match: Match) -> Iterator[Evidence]:
+    """Yield what the blocked ranks printed, one line of each kind: that they waited, in which collective, and what they lost."""
+    yield from received(case)
+    ranks = [rank for rank in case.finding.waiting if rank not in match.culprits]
+    events = [e for rank in ranks for e in case.statements.of(rank, *WAITED)[:1]]
+    first: dict[type[Event], Event] = {}
+    for event in events:
+        first.setdefault(type(event), event)
+    for event in first.values():
+        yield quote(event, f"rank {event.rank} was blocked until it timed out or lost a peer: {event.text}")
 
 
 def _against(case: Case, match: Match) -> Iterator[Evidence]:
     """Yield the evidence against the verdict: the launcher's own root cause, other deaths."""
     for rank, event in sorted(case.statements.exits.items()):
         if event.first and match.culprits and rank not in match.culprits:
-            text = f"the launcher reports rank {rank} as its first observed failure"
-            yield quote(
-                event,
-                f"{text}; torchrun reports the first failure it polled, often a victim",
-                kind="exit",
-                stance="against",
-            )
+            text = f"the launcher reports rank {rank} as its first observed failure; torchrun reports the first failure it polled, often a victim"
+            yield quote(event, text, kind="exit", stance="against")
     for death in case.statements.deaths:
         if death.rank not in match.culprits:
             text = f"rank {death.rank} {death.how} as well, later or as a consequence: {death.event.text}"
@@ -103,10 +155,10 @@ def deciding(case: Case, match: Match, evidence: Sequence[Evidence]) -> tuple[in
     ranked = []
     for index, item in enumerate(evidence):
         source = item.source and (item.source.file, item.source.line)
-        if item.stance == "for" and item.kind != "method" and source not in anyway:
-            weight = (item.rank in culprits, (item.text, item.rank) in own, item.kind == "dump")
-            if any(weight) or not culprits:
-                ranked.append((*(not part for part in weight), index))
+        weight = (item.rank in culprits, (item.text, item.rank) in own, item.kind == "dump")
+        counts = item.stance == "for" and item.kind != "method" and source not in anyway
+        if counts and (any(weight) or not culprits):
+            ranked.append((*(not part for part in weight), index))
     return tuple(index for *_, index in sorted(ranked)[:MOST_DECIDING])
 
 
@@ -114,7 +166,7 @@ def hypothesis(case: Case, match: Match, verdict: Verdict) -> Hypothesis:
     """Return the verdict's own explanation, with what fits it and what contradicts it."""
     against = tuple(item.text for item in verdict.evidence if item.stance == "against")[:3]
     fits = tuple(verdict.evidence[i].text for i in verdict.deciding) or (match.why,)
-    # What text alone tells of who waits is no graph that could be replayed.
+    # A wait that only text shows is no graph that could be replayed.
     explains_all = case.finding.explained >= len(case.finding.waiting)
     left = () if explains_all else blocked_without(Replay(case.graph), verdict.culprit_ranks)
     return Hypothesis(match.cause, verdict.culprit_ranks, fits, (*left, *against))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.causes.case import Case, Match, at, of_odd_line, quote
+from hangscope.causes.case import Case, Match, at, of_outlier, quote
 from hangscope.explain.predict import Replay
 from hangscope.explain.text.stop import Stop
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
@@ -17,15 +18,12 @@ from hangscope.model.conclusion import CallRef, Collect, Evidence, Location, Ver
 from hangscope.model.incident import CallKind, Group
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict import substantiation
-from hangscope.verdict.claims import Act, Blocked, act, blocked
-from hangscope.verdict.confidence import LEVELS
+from hangscope.verdict.claims import Act, act, blocked
+from hangscope.verdict.confidence import LEVELS, Confidence, stay_blocked
 from hangscope.verdict.missing import next_files
 from hangscope.verdict.phrasing import worded
 
-_ONCE_MORE = (
-    "Take the stacks of all ranks twice, a minute apart (py-spy dump): a rank that has moved in between is not hung.",
-)
-NOBODY = Blocked((), "", None, "")
+_TWICE = "Take the stacks of all ranks twice, a minute apart (py-spy dump): a rank that has moved in between is not hung."
 _OTHERS = "Collect the logs of the ranks that are not in this text: the culprit is the one whose last enqueued collective is earlier, or whose process ended."
 
 
@@ -49,23 +47,23 @@ def unknown(case: Case, wanted: Sequence[Collect]) -> Verdict:
         waiting_ranks=waiting,
         waiting_call=_call(stuck.kind, stuck.seq),
         evidence=[
-            *map(case.stands, list(case.stacks)[:3]),
+            *map(case.seen_at, list(case.stacks)[:3]),
             *(Evidence("method", text, stance="missing") for text in missing),
         ],
-        advice=[*(_ONCE_MORE if case.stacks else ()), *missing][:3],
-        fingerprint=_fingerprint(case, "unknown", stuck.kind, None),
+        advice=[_TWICE, *missing][not case.stacks :][:3],
+        fingerprint=_fingerprint(case, "unknown", stuck.kind),
         suspect_ranks=case.explanation.suspects,
         collect=next_files(case, wanted),
     )
-    return worded(verdict, Act((), why), NOBODY)
+    return worded(verdict, Act((), why), "")
 
 
 def _snapshot(case: Case) -> str:
     """Return what is known if nothing proves a stop: the collective in which stacks show ranks, if any."""
-    ranks_at: dict[str, list[int]] = {}
+    ranks_at: dict[str, list[int]] = defaultdict(list)
     for rank, where in case.stacks.items():
         if where.inside:
-            ranks_at.setdefault(f"{where.op or 'a collective'}{at(user_frame(where.stack))}", []).append(rank)
+            ranks_at[f"{where.op or 'a collective'}{at(user_frame(where.stack))}"].append(rank)
     if not ranks_at:
         return "the collected files do not show whether the job stopped, or where"
     place, ranks = max(ranks_at.items(), key=lambda item: len(item[1]))
@@ -74,46 +72,38 @@ def _snapshot(case: Case) -> str:
 
 def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
     """Return the verdict on a stop without a known cause: who waited, in which collective, since when."""
-    open_calls = unknown(case, wanted)
+    base = unknown(case, wanted)
     kind = stop.call or case.finding.stuck.kind
     seq = stop.seq if stop.seq is not None else case.finding.stuck.seq
     waiting = tuple(stop.ranks or case.graph.waiting)
+    outliers = map(of_outlier, case.statements.outlier_lines)
+    complete = len(waiting) == len(case.incident.ranks) and case.incident.size_stated
     verdict = replace(
-        open_calls,
+        base,
         group=_printed_group(case, stop),
         op=(kind.op or None) if kind is not None else None,
         seq=seq,
         waiting_ranks=waiting,
         in_call=waiting if stop.call is not None else (),
         waiting_call=_call(kind, seq),
-        evidence=substantiation.unique(
-            (*map(quote, stop.events), *map(of_odd_line, case.statements.outlier_lines), *open_calls.evidence)
-        ),
-        advice=[
-            *([_OTHERS] if len(waiting) < len(case.incident.ranks) or not case.incident.size_stated else []),
-            *(item.text for item in wanted),
-        ][:3],
-        fingerprint=_fingerprint(case, "unknown", kind, None),
+        evidence=substantiation.unique((*map(quote, stop.events), *outliers, *base.evidence)),
+        advice=[_OTHERS, *(item.text for item in wanted)][complete:][:3],
+        fingerprint=_fingerprint(case, "unknown", kind),
         deciding=(0,) if stop.events else (),
         since=_ns(stop.since),
         until=_ns(stop.until),
     )
-    return worded(
-        verdict, Act((), f"{stop.phrase()}; who prints that waits, and is not thereby to blame"), NOBODY
-    )
+    why = f"{stop.phrase()}; who prints that waits, and is not thereby to blame"
+    return worded(verdict, Act((), why), "")
 
 
-def named(case: Case, match: Match, sure: tuple[str, str], wanted: Sequence[Collect]) -> Verdict:
+def named(case: Case, match: Match, sure: Confidence, wanted: Sequence[Collect]) -> Verdict:
     """Return the verdict on a match."""
     finding, stuck = case.finding, case.finding.stuck
     culprits = tuple(sorted(set(match.culprits)))
-    # Text shows ranks waiting that timed out or lost a peer, or sat in a monitored barrier.
-    timed_out = case.statements.witnesses | case.statements.ranks(MonitoredBarrier)
-    waited = case.graph.waiting or finding.waiting or sorted(timed_out)
-    waiting = tuple(r for r in waited if r not in culprits)
-    # Others wait behind those that the graph has in the very call that the verdict names.
+    waiting = _waiting(case, culprits)
     inside = {r for r, _ in case.graph.calls_of(stuck.node)} if stuck.node is not None else set()
-    # Where all have left it (a device that did not end it), they are its members and wait behind it.
+    # If all have left the collective (a device did not finish it), its members are blocked after it.
     members = stuck.view.members if stuck.view is not None and case.graph.open_calls else waiting
     in_call = tuple(r for r in waiting if r in inside) or tuple(r for r in waiting if r in members)
     frame = match.frame or case.frame_of(finding.own.kind)
@@ -123,23 +113,19 @@ def named(case: Case, match: Match, sure: tuple[str, str], wanted: Sequence[Coll
     ends = (*case.statements.all(Exit), *case.statements.all(ExternalEnd))
     evidence = substantiation.collect(case, match, [item.text for item in wanted])
     label = case.incident.groups[finding.own.gid].label if finding.own.gid is not None else None
-    explained = finding.explained
-    if set(culprits) != set(finding.culprits):
-        replay = Replay(case.graph)
-        left = replay.stuck(culprits or finding.culprits) | (set(case.graph.waiting) - replay.waiting)
-        explained = len(set(waiting) - left)
+    others = () if culprits and sure.rank else match.suspects or case.explanation.suspects
     verdict = replace(
         unknown(case, wanted),
         cause=match.cause,
-        confidence=min(sure, key=LEVELS.index),
-        rank_confidence=sure[0],
-        cause_confidence=sure[1],
-        suspect_ranks=_suspects(case, match, sure[0]),
+        confidence=LEVELS[sure.level],
+        rank_confidence=LEVELS[sure.rank],
+        cause_confidence=LEVELS[sure.cause],
+        suspect_ranks=tuple(sorted({*culprits, *others})),
         culprit_ranks=culprits,
         category=match.category or CATALOG[match.cause].category,
         waiting_ranks=waiting,
         in_call=in_call,
-        explained=min(explained, len(waiting)),
+        explained=_explained(case, match, waiting),
         culprit_call=_call(finding.own.kind, finding.own.seq, label),
         location=location,
         api=match.api,
@@ -154,22 +140,32 @@ def named(case: Case, match: Match, sure: tuple[str, str], wanted: Sequence[Coll
     return worded(verdict, act(case, match), blocked(case, waiting, in_call, after))
 
 
-def _suspects(case: Case, match: Match, confidence: str) -> tuple[int, ...]:
-    """Return the named ranks, and all others that may be at fault if the named ones are uncertain or nobody is named."""
-    culprits = set(match.culprits)
-    others = () if culprits and confidence != "low" else match.suspects or case.explanation.suspects
-    return tuple(sorted({*culprits, *others}))
+def _waiting(case: Case, culprits: Sequence[int]) -> tuple[int, ...]:
+    """Return the ranks that wait: by their pending collectives, else by the text that shows them blocked or timed out."""
+    timed_out = case.statements.witnesses | case.statements.ranks(MonitoredBarrier)
+    waiting = case.graph.waiting or case.finding.waiting or sorted(timed_out)
+    return tuple(rank for rank in waiting if rank not in culprits)
+
+
+def _explained(case: Case, match: Match, waiting: Sequence[int]) -> int:
+    """Return how many of the waiting ranks would go on if the named ones had done what is expected of them."""
+    finding, explained = case.finding, case.finding.explained
+    if set(match.culprits) != set(finding.culprits):
+        replay = Replay(case.graph)
+        left = replay.stuck(match.culprits or finding.culprits) | (set(case.graph.waiting) - replay.waiting)
+        explained = len(set(waiting) - left)
+    return min(explained, len(set(waiting) - stay_blocked(case, match)))
 
 
 def _call(kind: CallKind | None, seq: int | None, group: str | None = None) -> CallRef | None:
-    """Return a call as a verdict shows it, None where no kind is known; `seq` counts from 1, `group` is its label."""
+    """Return a collective as a verdict shows it, None where no kind is known; `seq` counts from 1, `group` is its label."""
     if kind is None:
         return None
     sizes, types = kind.input_sizes or kind.output_sizes, kind.input_dtypes or kind.output_dtypes
     return CallRef(kind.op, seq, sizes, types, kind.stack, group)
 
 
-def _fingerprint(case: Case, cause: str, kind: CallKind | None, location: Location | None) -> str:
+def _fingerprint(case: Case, cause: str, kind: CallKind | None, location: Location | None = None) -> str:
     """Return a short hash that is the same for the same hang in another run: no ranks, seqs, hosts or line numbers."""
     waiting, group = case.frame_of(kind), case.finding.stuck.group
     parts = [
@@ -189,7 +185,6 @@ def _ns(seconds: float | None) -> int | None:
 def _printed_group(case: Case, stop: Stop) -> Group | None:
     """Return the group that the lines of a stop name: the incident's own where it is known, else one of unknown members."""
     name, desc = stop.group
-    if not name:
-        return None
-    known = next((g for g in case.incident.groups if name == g.name and desc in ("", g.desc)), None)
-    return known or Group(-1, name, desc, stop.ranks, members_known=False)
+    known = (g for g in case.incident.groups if name == g.name and desc in ("", g.desc))
+    unlisted = Group(-1, name, desc, stop.ranks, members_known=False)
+    return next(known, unlisted) if name else None

@@ -11,9 +11,7 @@ from tests.simulator import Remains, collect, simulate
 from tests.text_lines import (
     CLOSED,
     at,
-    call,
     judged,
-    mismatch,
     raised,
     short,
     timeout,
@@ -235,22 +233,6 @@ def test_ranks_that_fail_in_one_second_alike_are_all_named(tmp_path: Path) -> No
     ]
     verdict = judged(told(tmp_path, [*lines, *_ended({1: 1, 0: 1})], world_size=4))
     assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", (0, 1)) and verdict.confidence != "high"
-
-
-@pytest.mark.parametrize("handled", [True, False])
-def test_of_two_ranks_in_two_calls_the_one_that_raised_before_is_the_cause(
-    tmp_path: Path, handled: bool
-) -> None:
-    """A rank whose exception came behind its call raised it because of the freeze, and nobody is named."""
-    own = [mismatch(1, 1, BARRIER, 0, "CollectiveFingerPrint(SequenceNumber=0OpType=GATHER)")]
-    lines = [*raised(1, "KeyError: 'b'"), *own] if handled else [*own, *raised(1, "KeyError: 'b'")]
-    lines += [
-        mismatch(0, 0, call("ALLREDUCE", 64), 1, "CollectiveFingerPrint(SequenceNumber=0OpType=REDUCE)")
-    ]
-    verdict = judged(told(tmp_path, lines, world_size=2))
-    assert (verdict.cause, verdict.culprit_ranks) == (
-        ("crashed_rank", (1,)) if handled else ("rank_conditional_collective", ())
-    )
 
 
 @pytest.mark.parametrize(

@@ -104,14 +104,12 @@ def test_who_counted_one_step_less_when_all_fell_silent_long_before_the_end_is_a
 
 
 SIGTERM = "W0302 10:00:09.000000 77 torch/distributed/elastic/agent/server/api.py:753] Received {n} death signal, shutting down workers"
-BARRIER = "    barrier (torch/distributed/distributed_c10d.py:5356)\n    step (train.py:27)\n" + LOOP
 
 
 @pytest.mark.parametrize(
     ("stacks", "answer"),
     [
         ({0: READING, 1: INSIDE, 2: INSIDE}, ("stuck_rank", (0,), "low")),
-        ({0: BARRIER, 1: INSIDE, 2: INSIDE}, ("rank_conditional_collective", (0,), "low")),
         ({0: READING, 1: INSIDE, 2: NATIVE}, ("crashed_rank", (), "medium")),  # so stands a job that moves
         ({0: READING, 1: INSIDE}, ("crashed_rank", (), "medium")),  # one of a pair is always the slower one
     ],
@@ -139,44 +137,6 @@ def test_ctrl_c_at_one_rank_for_which_the_others_wait_hardly_tells_whether_it_wa
     report = told(tmp_path, lines)
     assert short(report) == ("crashed_rank", (), "low")
     assert report.verdict is not None and "stuck_rank" in {a.cause for a in report.verdict.alternatives}
-
-
-@pytest.mark.parametrize(
-    ("blocked", "answer"),
-    [
-        (("/usr/lib/python3.11/threading.py", "wait"), ("stuck_rank", (0,), "low")),
-        (
-            ("/opt/venv/lib/python3.11/site-packages/torch/nn/functional.py", "linear"),
-            ("crashed_rank", (), "low"),
-        ),
-    ],
-)
-def test_ctrl_c_at_one_rank_in_a_wait_of_its_own_for_which_all_others_wait_is_a_guess_at_a_freeze(
-    tmp_path: Path, blocked: tuple[str, str], answer: tuple[str, tuple[int, ...], str]
-) -> None:
-    at = '  File "{}", line 12, in {}'
-    inside = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", "barrier"
-    lines = []
-    for rank in range(3):
-        stack = ["Traceback (most recent call last):", at.format("/workspace/train.py", "<module>")]
-        stack += [at.format(*(inside if rank else blocked)), "KeyboardInterrupt"]
-        lines += [f"[rank{rank}]: {line}" for line in stack]
-    assert short(told(tmp_path, lines)) == answer
-
-
-@pytest.mark.parametrize(("steps", "sure", "other"), [(0, "low", "init_hang"), (3, "medium", "unknown")])
-def test_one_rank_that_left_nothing_may_never_have_begun_where_nobody_tells_a_step(
-    tmp_path: Path, steps: int, sure: str, other: str
-) -> None:
-    logs: dict[str, str | list[str]] = {
-        f"rank_{rank}.log": [f"[rank {rank}/4] joining the group"]
-        + [f"[rank {rank}/4] step {n} loss 2.5" for n in range(steps)]
-        for rank in (0, 1, 3)
-    }
-    logs["slurm.out"] = [CANCELLED.format(at="10:31:00")]
-    report = told(tmp_path, logs)
-    assert short(report) == ("crashed_rank", (), sure)
-    assert report.verdict is not None and other in {a.cause for a in report.verdict.alternatives}
 
 
 @pytest.mark.parametrize(

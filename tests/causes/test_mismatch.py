@@ -54,23 +54,6 @@ def test_half_against_half_in_a_first_call_names_nobody(cause: str, size: int) -
     assert level(report) != "high"
 
 
-@pytest.mark.parametrize("met", [True, False])
-def test_a_source_and_its_receivers_have_lines_of_their_own(tmp_path: Path, met: bool) -> None:
-    recorders = job(4)
-    for recorder in recorders:
-        of_source, before = recorder.rank == 0, {"function": "pull", "line": 91}
-        if of_source and met:
-            before = {"function": "push", "line": 71}
-        for n in range(6):
-            recorder.call("all_reduce", line=41).call("broadcast", sizes=[[100 + n]], **before)
-        last = {"function": "push", "line": 71} if of_source else {"function": "pull", "line": 91}
-        recorder.call("broadcast", sizes=[[777 if of_source else 700]], state="scheduled", **last)
-    report = analyze(write_all(recorders, tmp_path))
-    assert (blame(report)[1] == "shape_mismatch") == met
-    if met:  # their roles make them two sides, and not that one of them is wrong
-        assert blame(report)[2] == () and level(report) == "medium"
-
-
 def test_both_calls_are_told() -> None:
     report = frozen(loop(4), (2,), lambda r, is_odd: due(r, sizes=[[1000 if is_odd else 1024]]))
     assert "Rank 2 called all_reduce with shape [1000], the others with [1024]" in said(report)

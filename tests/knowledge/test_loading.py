@@ -55,7 +55,6 @@ def test_a_rule_is_read_with_its_header() -> None:
         ('frames = ["io.py:12"]', "'io.py:12' is no frame"),
         ("advice = [1]", "advice must be a text or a list of texts"),
         ('docs = "javascript:alert(1)"', "docs must be an http(s) link"),
-        ('owns_loader = "yes"', "owns_loader must be true or false"),
         ("legal = 3", "legal must be a text"),
     ],
 )

@@ -316,29 +316,6 @@ def test_what_tells_of_some_ranks_or_of_no_end_proves_none(tmp_path: Path, end: 
     assert told(tmp_path, [*STEPS, end]).status == "inconclusive"
 
 
-BLOCKED = "(EngineCore_DP0 pid=41) INFO 12-13 09:2{0}:53 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds."
-LOAD = "INFO 12-13 09:25:22 [loggers.py:123] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {0} tokens/s, Running: {1} reqs, Waiting: 0 reqs"
-ANSWER = 'INFO:     10.0.0.5:40112 - "POST /v1/chat/completions HTTP/1.1" 200 OK'
-
-
-def test_a_server_that_answers_behind_its_warnings_does_not_hang(tmp_path: Path) -> None:
-    slow = [BLOCKED.format(1), BLOCKED.format(2)]
-    assert told(tmp_path / "answers", [*slow, ANSWER]).status == "no_hang"
-    assert told(tmp_path / "generates", [*slow, LOAD.format("211.0", 6)]).status == "no_hang"
-    assert told(tmp_path / "idle", [*slow, ANSWER, LOAD.format("0.0", 0)]).status == "no_hang"
-    for name, lines in {
-        "generates nothing": [*slow, ANSWER, LOAD.format("0.0", 3)],
-        "warns again": [slow[0], ANSWER, slow[1]],
-        "somebody says so": ["after the first request it is stuck", *slow, ANSWER],
-        "only starts": [*slow, "INFO:     Application startup complete."],
-    }.items():
-        assert told(tmp_path / name, lines).status != "no_hang", name
-    assert (
-        told(tmp_path / "gone", [ANSWER, "TimeoutError: RPC call to execute_model timed out."]).status
-        == "hang"
-    )
-
-
 WELL_ENDED = "[2026-01-19 08:27:40,021] [INFO] [launch.py:351:main] Process {0} exits successfully."
 
 
@@ -350,14 +327,8 @@ def test_all_processes_of_a_launcher_ended_where_it_says_so_of_each(tmp_path: Pa
     ]
     ends = [WELL_ENDED.format(pid) for pid in pids]
     assert told(tmp_path / "all", [*started, *ends]).status == "no_hang"
-    assert told(tmp_path / "row", ends).status == "no_hang"
-    of_eight = (
-        "n1:77:78 [1] NCCL INFO comm 0x1a rank 1 nranks 8 cudaDev 1 busId 43000 commId 0x8f - Init COMPLETE"
-    )
-    assert told(tmp_path / "of more ranks", [of_eight, *ends]).status != "no_hang"
     assert told(tmp_path / "one is left", [*started, *ends[:3]]).status != "no_hang"
-    assert told(tmp_path / "three", ends[:3]).status != "no_hang"
-    assert told(tmp_path / "more", [*ends, "[rank5]: step 7"]).status != "no_hang"
+    assert told(tmp_path / "unknown", ends).status != "no_hang"
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,24 @@
-"""Rules about faults that no rank's name stands beside: they are the cause all the same, and nobody is accused."""
+"""Rules about lines that establish a cause by themselves: known messages (knowledge/messages), and faults that name no rank."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 
 from hangscope.causes.case import Case, Match, answer
-from hangscope.causes.device import device_error, remedy
-from hangscope.causes.ends.whose import whose
-from hangscope.explain.finding import Nothing, Stalled
+from hangscope.causes.faults import FAULTS, device_error, remedy
+from hangscope.explain.finding import Absent, Nothing, Stalled, Unseen
 from hangscope.explain.statements.statements import INTERRUPTS
+from hangscope.explain.text.known_messages import blanks_of, filled
 from hangscope.explain.text.stop import find_stop
-from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, WorkersSwept
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.excerpt import Excerpt
-from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
+from hangscope.ingest.job_logs.faults import OomCuda
 from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.job_logs.messages import Message, Notice, table
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.job_logs.text.named_processes import ranks_in
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.exception_meaning import is_symptom
 from hangscope.ingest.torch_logs.store import FsdpOrder
@@ -25,122 +28,110 @@ from hangscope.model.events import Event
 from hangscope.model.rankset import ranks_phrase
 
 _ENDED_BY_LAUNCHER = frozenset({0, -15, 143})
+_WHOSE = "Find the process that printed it: its prefix, its file, or the process id in the kernel's log names the rank."
 _KILLED = frozenset({-9, -11, -7, -4, -8})
+_NEAR = 4  # lines
+
+
+def known_defect(case: Case) -> Match | None:
+    """A library, driver or version whose error message is known, by the entry of that message."""
+    return _by_message(case, defect=True)
+
+
+def known_message(case: Case) -> Match | None:
+    """A message of an engine, a vendor or a launcher that establishes its cause by itself."""
+    return _by_message(case, defect=False)
+
+
+def _by_message(case: Case, defect: bool) -> Match | None:
+    """Return the answer of the first entry with a cause; its lines name a rank where the entry says so and one rank alone printed it."""
+    of_text = isinstance(case.finding, Stalled | Absent) and case.from_text
+    if not isinstance(case.finding, Nothing | Unseen) and not of_text:
+        return None
+    messages = [(e, table()[e.id]) for e in case.statements.all(Message) if e.id in table()]
+    causes = (known for _, known in messages if known.cause and (known.cause == "known_defect") == defect)
+    entry = next(causes, None)
+    if entry is None or (entry.cause == "init_hang" and case.statements.all(Progress)):
+        return None
+    events = [e for e, known in messages if known is entry]
+    blanks, ranks = blanks_of(events), {e.rank for e in events if e.rank is not None}
+    culprits = ranks if entry.culprit and len(ranks) == 1 else ()
+    why = filled(entry.says, blanks) + (f" (known: {entry.upstream})" if entry.upstream else "")
+    steps, category = f"Collect {filled(entry.collect, blanks)}.", entry.category or None
+    return answer(entry.cause, culprits, why, steps, category=category, evidence=events[:4])
 
 
 def fault_without_rank(case: Case) -> Match | None:
-    """A line that tells its fault by itself, and names no rank."""
-    return _plain(case) if _nothing_else(case) else None
+    """A line that reports a fault by itself, and names no rank."""
+    for fault in FAULTS if _nothing_else(case) else ():
+        events = [e for e in fault.reports(case.statements) if fault.cause]
+        events = [e for e in events if not (isinstance(e, OomCuda) and e.implausible)]
+        if events := [e for e in events if not (isinstance(e, FsdpOrder) and e.group_rank is not None)]:
+            what = fault.says.replace("{error}", device_error(events[0]))
+            steps = (remedy(events[0], "that process"), _WHOSE)
+            return _match(case, fault.cause, events, what, *steps, strength=fault.strength)
+    return None
 
 
 def end_without_rank(case: Case) -> Match | None:
-    """An end of a process, or a call that did not fit, by a line that names no rank."""
+    """An end of a process, or a collective that did not match, by a line that names no rank."""
     went_on = any(e.moves for e in case.statements.all(Excerpt)) and case.statements.all(Notice)
-    rules = (_halves, _ended, _exception, _swept) if _nothing_else(case) and not went_on else ()
-    return next((match for rule in rules if (match := rule(case)) is not None), None)
+    if not _nothing_else(case) or went_on:
+        return None
+    return _mismatched(case) or _ended(case) or _raised(case)
 
 
 def _nothing_else(case: Case) -> bool:
-    """Return whether calls show nothing, so that the first fault of any rank explains the stop."""
+    """Return whether collectives show nothing, so that the first fault of any rank explains the stop."""
     return isinstance(case.finding, Nothing) or (isinstance(case.finding, Stalled) and case.from_text)
 
 
 def _match(
-    case: Case,
-    cause: str,
-    events: Sequence[Event],
-    what: str,
-    *advice: str,
-    strength: int = 1,
-    category: str | None = None,
+    case: Case, cause: str, events: Sequence[Event], what: str, *advice: str, strength: int = 1
 ) -> Match:
-    """Return the answer for a fault that `events` tell of, with which process it was as far as the text says."""
-    told, several = whose(case, events), len({e.rank for e in events if e.rank is not None}) > 1
-    one = "; which of them was first is not known" if several else ""
-    subject, _, ids = told.partition(" (")
-    why = what if subject in what else f"{what}: {told}{one}"
-    if what.startswith("a process "):
-        why = f"{told} {what.removeprefix('a process ')}{one}"
-    elif what.endswith(" a process"):
-        why = f"{what.removesuffix('a process')}{told}{one}"
-    elif subject == "a process":
-        why = f"{what} ({ids}" if ids else what
-    return answer(cause, (), why, *advice, strength=strength, category=category, evidence=events[:4])
+    """Return the answer for a fault that `events` report, with which process it was as far as the text says."""
+    several = len({e.rank for e in events if e.rank is not None}) > 1
+    why = what.replace("{who}", whose(case, events))
+    why += "; which of them was first is not known" if several else ""
+    return answer(cause, (), why, *advice, strength=strength, evidence=events[:4])
 
 
-_RERUN = "Rerun with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL and one file per process; compare the collectives rank by rank."
-#: Cause, by which events or faults of NCCL's warnings it is told, what they say, what to do, and how sure that is.
-_FAULTS: tuple[tuple[str, tuple[str | type[Event], ...], str, str, int], ...] = (
-    ("gpu_stall", (Xid, CudaError, "cuda"), "a device error was reported", "", 1),
-    ("crashed_rank", ("oom",), "NCCL got no GPU memory", "Leave memory for NCCL's buffers: a smaller batch, or a smaller share for the allocator or the engine's cache.", 1),
-    ("crashed_rank", ("shm",), "NCCL got no shared memory", "Enlarge /dev/shm (docker's --shm-size, or --ipc=host) on the host that printed it.", 1),
-    ("crashed_rank", (OomCuda,), "a process ran out of GPU memory", "Lower the peak memory of that process: its longest batch, activations, fragmentation.", 1),
-    ("crashed_rank", (OomHost,), "the out-of-memory killer ended a process", "Use fewer loader workers, a smaller prefetch, or a larger memory request.", 1),
-    ("crashed_rank", (LoaderWorkerDeath,), "a data loader worker died", "Find what killed the worker: host memory, or /dev/shm (a larger --shm-size, fewer workers).", 1),
-    ("crashed_rank", (DiskFull,), "a disk was full", "Free space where that process writes.", 1),
-    ("collective_mismatch", (FsdpOrder,), "FSDP reports that ranks gather parameters in different orders", "Let every rank run the same modules in the same order in its first forward pass: look for a branch on data or on the rank.", 1),
-    ("collective_mismatch", ("collective_mismatch",), "NCCL reports collectives that do not match", _RERUN, 0),
-    ("collective_mismatch", ("size_mismatch",), "a message was larger than its receiver expected (mismatched collectives, or hosts with different NCCL settings)", _RERUN, 0),
-)  # fmt: skip
-
-
-def _plain(case: Case) -> Match | None:
-    """Return the answer for a line that tells its fault by itself."""
-    for cause, kinds, what, advice, strength in _FAULTS:
-        told: list[Event] = [e for kind in kinds if isinstance(kind, type) for e in case.statements.all(kind)]
-        told += case.warned(*(fault for fault in kinds if isinstance(fault, str)))
-        told = [e for e in told if not (isinstance(e, OomCuda) and e.implausible)]
-        if events := [e for e in told if not (isinstance(e, FsdpOrder) and e.group_rank is not None)]:
-            why = f"{what}: {device_error(events[0])}" if cause == "gpu_stall" else what
-            return _match(case, cause, events, why, advice or remedy(events[0]), strength=strength)
-    return None
-
-
-def _halves(case: Case) -> Match | None:
-    """Return the answer for one rank's report of the DETAIL check: the collectives differ, and it cannot tell who is the outlier."""
-    mine = [e for e in case.statements.all(CallFingerprint) if e.context == "mismatch"]
-    if not mine:
+def _mismatched(case: Case) -> Match | None:
+    """Return the answer for one rank's report of the DETAIL check: the collectives differ, and it cannot tell which rank is the outlier."""
+    events = [e for e in case.statements.all(CallFingerprint) if e.context == "mismatch"]
+    if not events:
         return None
-    named = sorted({e.rank for e in mine if e.rank is not None})
-    aspects = {aspect for e in mine for aspect in e.aspects} - {"sequence number"}
+    first, named = events[0], sorted({e.rank for e in events if e.rank is not None})
+    aspects = {aspect for e in events for aspect in e.aspects} - {"sequence number"}
     finer = {"shapes": "shape_mismatch", "dtypes": "dtype_mismatch"}
     cause = finer.get("/".join(sorted(aspects)), "collective_mismatch")
-    what = _mismatch(mine, named)
-    advice = "Collect this error from every rank: the collective that only a minority of ranks called is the wrong one, which one rank alone cannot show."
-    return _match(case, cause, mine, what, advice)
-
-
-def _mismatch(mine: Sequence[CallFingerprint], named: Sequence[int]) -> str:
-    """Return who called what while a peer called what, with the sizes where the op is the same."""
-    first = mine[0]
-    whose = ranks_phrase(named) if named else "a rank"
-    other = first.peer_op or "something else"
+    subject, other = ranks_phrase(named) if named else "a rank", first.peer_op or "something else"
+    what = f"collective mismatch: {subject} called {first.op}, a peer called {other}"
     if other == first.op:
-        return f"collective mismatch in {first.op}: {whose} and a peer passed different {' and '.join(first.aspects) or 'arguments'}"
-    return f"collective mismatch: {whose} called {first.op}, a peer called {other}"
+        what = f"collective mismatch in {first.op}: {subject} and a peer passed different {' and '.join(first.aspects) or 'arguments'}"
+    advice = "Collect this error from every rank: the collective that only a minority of ranks called is the wrong one, which one rank alone cannot show."
+    return _match(case, cause, events, what, advice)
 
 
 def _ended(case: Case) -> Match | None:
-    # Who waited until a timeout ends with an error, too: then only a signal that nobody sends for that is a cause.
+    # Whoever waited until a timeout ends with an error, too: then only a signal that nobody sends for that is a cause.
     exits = [e for e in case.statements.all(Exit) if e.code not in _ENDED_BY_LAUNCHER]
     if find_stop(case.statements) is not None:
         exits = [e for e in exits if e.rank is None and e.code in _KILLED]
     exits.sort(key=lambda e: not e.first)
     if not exits:
         return None
-    # Who loses a peer is aborted: an end of another kind before all of these is the one that they answer.
+    # Whoever loses a peer is aborted: an end of another kind is the one that these answer.
     own = [e for e in exits if e.signal != "SIGABRT"] or exits
-    first, later = own[0], [e.time or 0.0 for e in exits if e is not own[0]]
-    named = (first.rank,) if later and len(own) == 1 and first.time and min(later) > first.time else ()
+    first, others = own[0], [e.time or 0.0 for e in exits if e is not own[0]]
     how = f"was killed by {first.signal}" if first.signal else f"ended with exit code {first.code}"
     look = "Look for its own last lines, and for its signal in the kernel log of its host."
-    match = _match(
-        case, "crashed_rank", own, f"a process {how}{', before all others' if named else ''}", look
-    )
-    return replace(match, culprits=tuple(r for r in named if r is not None))
+    match = _match(case, "crashed_rank", own, f"{{who}} {how}", look)
+    before_all = len(own) == 1 and bool(others) and min(others) > (first.time or inf)
+    return replace(match, culprits=(first.rank,)) if before_all and first.rank is not None else match
 
 
-def _exception(case: Case) -> Match | None:
+def _raised(case: Case) -> Match | None:
     statements = case.statements
     raised = [e for e in statements.all(RankException) if e.type and not e.symptom and not e.truncated]
     events: list[Event] = [e for e in raised if e.type not in INTERRUPTS]
@@ -149,45 +140,42 @@ def _exception(case: Case) -> Match | None:
     events = [e for e in events if e.rank is None]
     waits = [e for e in statements.all(Message) if table()[e.id].stops and not table()[e.id].follows]
     if not events or any(e.file == events[0].file and e.line < events[0].line for e in waits):
-        return None  # what is raised behind a known message of a wait follows from it
-    first = events[0]
-    name = ""
+        return None  # what is raised after a known message of a wait follows from it
+    first, what = events[0], "{who} died without printing an error"
+    advice = "Look for what ended this process: its last lines, and a core dump or the kernel log of its host"
     if isinstance(first, RankException):
-        name = first.type
+        what = f"{{who}} ended with {first.type}"
+        advice = f"Fix the {first.type} first: what other ranks report later follows from it"
     elif isinstance(first, Terminate):
         fatal = first.what[:80] if first.what.startswith("Fatal Python error") else None
-        name = fatal or first.type or "an abort (std::terminate)"
-    advice = f"Fix the {name} first: what other ranks report later follows from it"
-    if not isinstance(first, RankException):
-        advice = "Look for what aborted this process: its last lines, and a core dump or the kernel log of its host"
-    if isinstance(first, WorkerDied):
-        advice = "Look for what ended this process"
-    return _match(
-        case,
-        "crashed_rank",
-        events,
-        f"a process ended with {name}" if name else "a process died without printing an error",
-        advice,
-        strength=0,
-    )
+        what = f"{{who}} ended with {fatal or first.type or 'an abort (std::terminate)'}"
+    return _match(case, "crashed_rank", events, what, advice, strength=0)
 
 
-def _swept(case: Case) -> Match | None:
-    """Return the answer where a launcher ended its workers and nothing tells which of them failed, or whether one did."""
-    swept = case.statements.all(WorkersSwept)
-    signals = [e for e in case.statements.all(CleanupSignal) if e.signal != "restart"]
-    events: list[Event] = [*swept, *signals]
-    # That the signal came from outside is for another rule to say.
-    if not events or find_stop(case.statements) is not None or case.statements.external is not None:
-        return None
-    failed = next((e.failed for e in swept if e.failed), None)
-    what = "the launcher terminated its workers: one of them failed, or the launcher got a signal"
-    return _match(
-        case,
-        "crashed_rank",
-        events,
-        f"the launcher reports that {failed} failed" if failed else what,
-        "Look above these lines, or in the log of each rank, for the first traceback, exit code or signal.",
-        strength=1 if failed else 0,
-        category=None if failed else "external",
-    )
+def whose(case: Case, events: Sequence[Event]) -> str:
+    """Return the processes of events as a subject, `a process` where the text does not say which."""
+    first, alone = events[0], len(events) == 1
+    ranks = {e.rank for e in events if e.rank is not None} or {r for e in events for r in _near(case, e)}
+    names = [ranks_phrase(ranks)] if ranks else []
+    names += [f"local rank {first.local_rank}"] if first.local_rank is not None and alone else []
+    names += [f"task {first.task} of srun or mpirun"] if first.task is not None and not ranks else []
+    names = names or ["a process"]
+    pid = getattr(first, "victim_pid", None) or first.pid
+    names += [f"pid {pid}"] if pid is not None and alone else []
+    names += [f"host {first.host}"] if first.host and len({e.host for e in events}) == 1 else []
+    if not ranks and (named := ranks_in(first.message if isinstance(first, RankException) else first.text)):
+        names.append(f"its message names {ranks_phrase(named)}")
+    subject, *ids = names
+    return f"{subject} ({', '.join(ids)})" if ids else subject
+
+
+def _near(case: Case, event: Event) -> Sequence[int]:
+    """Return the ranks of the title above an event, or of the line next to it that names a rank and its process."""
+    named = [n for e in case.statements.all(Excerpt) if e.file == event.file for n in e.named]
+    title = max((n for n in named if n.titled and n.line < event.line), key=lambda n: n.line, default=None)
+    if title is not None:
+        return title.ranks
+    frames = len(event.frames) if isinstance(event, RankException) else 0
+    near = range(event.line - _NEAR, event.line + 2 * frames + _NEAR)
+    found = {n.ranks for n in named if n.line in near and len(n.ranks) == 1 and n.pids}
+    return found.pop() if len(found) == 1 else ()

@@ -19,7 +19,7 @@ from hangscope.report.schema.page import PageData
 from hangscope.report.schema.pictures import TopologyData
 from hangscope.report.schema.stories import KnownStory, OrderStory
 from hangscope.report.words import LINE_CHARS, STATUS_WORDS, below_title, cut, some_ranks
-from hangscope.verdict.claims import Accounts
+from hangscope.verdict.claims import accounts_for
 
 _STEPS = 3
 #: What a page without an analysis shows: nothing but its words.
@@ -165,9 +165,7 @@ def _first_screen(document: Document, data: PageData) -> FirstScreen:
         what=first.what(verdict),
         why=why,
         sources=first.sources(document),
-        accounts=Accounts(verdict.explains.ranks, verdict.explains.of).phrase()
-        if verdict is not None
-        else "",
+        accounts=accounts_for(verdict.explains.ranks, verdict.explains.of) if verdict is not None else "",
         reasons=first.sure_reasons(document),
         missing=tuple(cut(line, first.NOTE_CHARS) for line in document.missing[:2] if line not in steps),
         next_title="Collect next time" if undecided else "Do next",

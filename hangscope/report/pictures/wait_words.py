@@ -6,7 +6,7 @@ from hangscope.model.rankset import counted, ranks_phrase
 from hangscope.report.schema.pictures import WaitEdge, WaitNode
 from hangscope.report.subject import Subject
 from hangscope.report.words import cut, some_ranks
-from hangscope.verdict.claims import Accounts, Pending
+from hangscope.verdict.claims import accounts_for, are_in
 
 _LINES = 16
 
@@ -35,7 +35,7 @@ def sentences(
         where = f" on {node.group}" if node.group else ""
         call = f"{node.label}{where}"
         if node.ranks:
-            call = Pending(cut(node.ranks, 80), node.count, node.label, where).phrase()
+            call = are_in(cut(node.ranks, 80), node.count, node.label, where)
         lines.append(
             f"{call}, which {word}{tail}." if tail else f"{call}; no member is known that has not issued it."
         )
@@ -43,6 +43,6 @@ def sentences(
     lines = lines[:_LINES] + ([f"{counted(left_out, 'more collective')}."] if left_out > 0 else [])
     verdict = subject.verdict
     if verdict is not None and verdict.culprit_ranks and verdict.explained:
-        explained = Accounts(verdict.explained, len(verdict.waiting_ranks)).phrase()
+        explained = accounts_for(verdict.explained, len(verdict.waiting_ranks))
         lines.append(f"Root cause: {ranks_phrase(verdict.culprit_ranks)}, which accounts for {explained}.")
     return tuple(lines)

@@ -28,7 +28,7 @@ from hangscope.report.story.order import order
 from hangscope.report.story.pair import pair
 from hangscope.report.subject import Subject
 from hangscope.report.words import cut
-from hangscope.verdict.claims import Pending
+from hangscope.verdict.claims import are_in
 
 _LINES, _WIDTH = 6, 240
 _SAID, _SIDES = 12, 4
@@ -117,7 +117,7 @@ def known(subject: Subject, classes: Sequence[Behaviour]) -> KnownStory | None:
             where = (subject.call_name(call.node, rank), subject.on_group(call.gid))
             by_call.setdefault(where, []).append(rank)
     for where, ranks in list(by_call.items())[:_LINES]:
-        awaited.append(Pending(compress(ranks), len(ranks), *where).phrase())
+        awaited.append(are_in(compress(ranks), len(ranks), *where))
     if len(by_call) > _LINES:
         awaited.append(f"{len(by_call) - _LINES} more collectives are pending")
     awaited += _apart(subject) if not by_call else []

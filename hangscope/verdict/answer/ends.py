@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.causes.case import Case
-from hangscope.causes.ends.whose import whose
+from hangscope.causes.ends.unnamed import whose
 from hangscope.explain.statements.statements import CTRL_C
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.endings import Exit

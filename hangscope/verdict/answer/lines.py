@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from hangscope.causes.case import Case
-from hangscope.causes.ends.whose import whose
+from hangscope.causes.ends.unnamed import whose
 from hangscope.explain.text.known_messages import filled, listed
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.model.conclusion import Collect

@@ -1,0 +1,60 @@
+"""Faults that a line reports by itself (`knowledge/causes/faults.toml`): what each says, and what to do about it."""
+
+from __future__ import annotations
+
+from hangscope.explain.statements.statements import Statements
+from hangscope.ingest.job_logs.faults import CudaError, Xid
+from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
+from hangscope.model.incident import Frame
+from hangscope.model.tables import entries
+
+#: cudaGetErrorString's words for what a kernel does with memory that is not its own (driver_types.h)
+_MEMORY_ACCESS = (
+    "illegal memory access", "misaligned address", "unspecified launch failure", "illegal instruction",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One kind of fault; `knowledge/causes/faults.toml` describes the fields."""
+
+    remedy: str
+    events: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    cause: str = ""
+    says: str = ""
+    strength: int = 1
+
+    def reported_by(self, event: Event) -> bool:
+        """Return whether an event reports this fault."""
+        return event.fault in self.warnings if isinstance(event, NcclWarn) else event.kind in self.events
+
+    def reports(self, statements: Statements) -> list[Event]:
+        """Return the events that report this fault, kind by kind."""
+        kinds = {kind.kind: events for kind, events in statements.kinds.items()}
+        found = (event for name in (*self.events, NcclWarn.kind) for event in kinds.get(name, ()))
+        return [event for event in found if self.reported_by(event)]
+
+
+FAULTS = tuple(Fault(**entry) for entry in entries("causes/faults.toml", "fault"))
+_BY_EVENT = {event: fault for fault in FAULTS for event in fault.events}
+
+
+def remedy(event: Event, who: str, frame: Frame | None = None) -> str:
+    """Return what to do about an event; `frame` is where it happened."""
+    fault = next((fault for fault in FAULTS if fault.reported_by(event)), _BY_EVENT["end"])
+    if fault.cause == "gpu_stall" and any(words in event.text.lower() for words in _MEMORY_ACCESS):
+        fault = _BY_EVENT["memory_access"]
+    where = f" at {frame.file}:{frame.line} in {frame.name}" if frame is not None else ""
+    error = (event.type if isinstance(event, RankException) else "") or "exception"
+    return fault.remedy.format(who=who, where=where, error=error)
+
+
+def device_error(event: Event) -> str:
+    """Return a device error in its own words, without what is printed before it."""
+    if isinstance(event, CudaError):
+        return event.error
+    return f"Xid {event.code} on GPU {event.device}" if isinstance(event, Xid) else event.text[:120]

@@ -1,0 +1,124 @@
+"""Rules about ranks that are late: others have ended, or the timeout is over."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hangscope.align.waitgraph import Untold
+from hangscope.causes.case import Case, Match, answer, at, who
+from hangscope.explain.text.excerpt import beyond_the_text
+from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
+from hangscope.ingest.torch_logs.wrapper import GlooClosed
+from hangscope.knowledge.callsite import user_frame
+from hangscope.model.conclusion import Evidence
+from hangscope.model.incident import Event, Group, Queue, State
+from hangscope.model.rankset import agree
+
+LATE = 30 * 10**9  # ns that one rank is later than all others: far more than the clocks of two hosts differ
+_LOOPBACK = ("[127.", "127.", "[::1]", "::1")
+_MISSED = ("early_exit", "the others may have exited before a collective that all should have issued")
+
+
+def made_after_the_end(case: Case) -> Match | None:
+    """Few ranks are blocked in a collective while most have ended without an error: those few issued an extra one.
+
+    The launcher lists the ranks that failed; the others ended well. The parent of `mp.spawn` reports the first alone.
+    """
+    statements, records = case.statements, case.incident.ranks
+    failed = sorted(r for r, e in statements.exits.items() if e.code != 0 and e.via != "spawn")
+    others = set(records).difference(failed)
+    if (
+        not failed
+        or statements.deaths
+        or statements.witnesses & set(records) != set(failed)
+        or len(failed) * 2 >= len(records)
+    ):
+        return None
+    unheard = beyond_the_text(case.incident, statements) & others - set(statements.left_quietly)
+    if unheard and not any((e.peer or "").startswith(_LOOPBACK) for e in statements.all(GlooClosed)):
+        return None  # ranks of which nothing was collected may have been on another node, with a launcher of its own
+    stack = case.stack_of(None, failed[:1])
+    listed = f"the launcher lists only {who(failed)} as failed: the others exited normally"
+    why = f"{who(failed)} {agree(failed, 'was', 'were')} still blocked in a collective{at(user_frame(stack))} after {who(others)} had exited without an error"
+    fix = "Let every rank issue the same collectives up to the end: work that one rank does after the loop must not issue a collective."
+    evidence: list[Evidence | Event] = [Evidence("exit", listed), *(statements.exits[r] for r in failed[:2])]
+    strength = int(all(records[r].files for r in others))
+    cause, rivals = "rank_conditional_collective", [_MISSED]
+    return answer(cause, failed, why, fix, strength=strength, evidence=evidence, rivals=rivals, stack=stack)
+
+
+def came_late(case: Case) -> Match | None:
+    """Watchdogs timed out, and yet every collective is complete in the dumps: a rank was slow, and nothing hangs."""
+    timeouts, records = case.statements.all(WatchdogTimeout), case.incident.ranks
+    # Of a collective whose peers no line names, nothing but the timeout itself says that it is still pending.
+    pending = (call.node for calls in case.graph.open_calls.values() for call in calls)
+    waiting = any(not isinstance(node, Untold) for node in pending)
+    if not timeouts or waiting or case.statements.deaths or not _went_on(case, timeouts):
+        return None
+    silent = sorted(set(records) - {e.rank for e in timeouts})
+    # Only a rank whose log was collected is known not to have timed out.
+    logged = all(set(records[r].files) - {records[r].dump_file} for r in silent)
+    culprits = silent if logged and len(silent) * 2 < len(records) else []
+    why = f"{who(culprits, 'a rank')} arrived after the timeout; the collective that the others timed out in did complete"
+    complete = "no dump has a pending collective: the one that timed out is complete in every dump"
+    evidence: list[Evidence | Event] = [timeouts[0], Evidence("dump", complete)]
+    evidence += [e for r in culprits for e in case.statements.of(r, DumpObserved)[:1]]
+    return answer("slow_rank", culprits, why, strength=2 if culprits else 0, evidence=evidence)
+
+
+def arrived_late(case: Case) -> Match | None:
+    """Nothing hangs by the dumps, and one rank entered a collective long after all others: who waited there lost that time."""
+    seen = any(record.dump_file for record in case.incident.ranks.values())
+    if not seen or case.graph.waiting or case.statements.deaths:
+        return None
+    found = [late for group in case.incident.groups if (late := _first_late(case, group)) is not None]
+    if not found:
+        return None
+    _, gap, rank, queue, row = min(found, key=lambda late: late[:3])
+    kind = case.incident.kinds[int(queue.kind[row])]
+    entered = f"rank {rank} entered {kind.op} seq {int(queue.seq[row])} {gap / 1e9:.0f} s after all other members of its group"
+    why = f"{entered}, which waited for it; every collective completed"
+    facts, frame = [case.recorded(rank, entered)], case.frame_of(kind)
+    return answer("slow_rank", (rank,), why, evidence=facts, frame=frame, frame_rank=rank)
+
+
+def _first_late(case: Case, group: Group) -> tuple[int, int, int, Queue, int] | None:
+    """Return the first time that one member of a group came late to a collective: when, by how much (ns), who, and its row.
+
+    Whoever waits for it comes late elsewhere, but later. How long a rank takes to start does not count.
+    """
+    records = [case.incident.ranks[rank] for rank in group.ranks]
+    queues = [record.queues[group.gid] for record in records if len(record.queues.get(group.gid, ()))]
+    if len(queues) < max(2, len(group.ranks)):
+        return None
+    first, end = max(2, *(int(q.seq[0]) for q in queues)), min(int(q.seq[-1]) for q in queues) + 1
+    rows = [slice(*np.searchsorted(q.seq, (first, max(first, end)))) for q in queues]
+    times = [q.created[own] for q, own in zip(queues, rows, strict=True)]
+    if len({len(column) for column in times}) > 1 or not len(times[0]):
+        return None
+    last, before, places = times[0], np.zeros_like(times[0]), np.zeros(len(times[0]), np.int64)
+    for place, column in enumerate(times[1:], start=1):
+        places = np.where(column > last, place, places)
+        last, before = np.maximum(last, column), np.maximum(before, np.minimum(last, column))
+    late = np.flatnonzero((last - before > LATE) & (before > 0))
+    if not late.size:
+        return None
+    at = int(late[last[late].argmin()])
+    queue, own = queues[int(places[at])], rows[int(places[at])]
+    return int(last[at]), int(last[at] - before[at]), queue.rank, queue, own.start + at
+
+
+def _went_on(case: Case, timeouts: list[WatchdogTimeout]) -> bool:
+    """Return whether dumps show that the collectives which timed out were completed, and no rank is hung."""
+    records, kinds = case.incident.ranks.values(), case.incident.kinds
+    if records and all(r.seen and r.dump_file for r in records):
+        return True
+    dumped = [r for r in records if r.dump_file]
+    completed = {
+        (int(seq), kinds[int(kind)].op)
+        for record in dumped[:8]
+        for queue in record.queues.values()
+        for seq, kind, state in zip(queue.seq, queue.kind, queue.state, strict=True)
+        if int(state) == State.DONE
+    }
+    return len(dumped) > 1 and not completed.isdisjoint((e.seq, e.op) for e in timeouts)

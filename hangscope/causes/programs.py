@@ -1,0 +1,238 @@
+"""Rules about programs: loops that end earlier on some ranks, what library calls show about that, other gradients and models.
+
+Structure decides: where a library's own loop is on both sides, whether the user's code made the call, whether it was made
+before. No name of the user's counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from hangscope.causes.case import Case, Match, answer, at, who
+from hangscope.causes.difference import Difference
+from hangscope.causes.mismatch import checked, describe
+from hangscope.explain.finding import Absent, Different, Unseen
+from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused, JoinExhausted
+from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
+from hangscope.knowledge.callsite import in_constructor, shared_line, user_frame
+from hangscope.knowledge.library import Reading
+from hangscope.model.incident import Event, Frame
+from hangscope.model.rankset import agree
+
+#: Stages that a library's loop reaches only when its batches are over.
+_AFTER_STEPS = frozenset({"epoch start", "epoch end", "evaluation", "teardown"})
+#: Calls that no loop ends with: a rank makes them alone because of a condition.
+_CONDITIONAL = frozenset({"turns", "construction", "gradients", "logging"})
+_ALONE = "rank_conditional_collective"
+#: What leaves the same record: cause, and why.
+_RIVALS = {
+    "uneven_loader": "a rank with fewer batches issues the collective after the loop first",
+    "gradient_sync_mismatch": "a rank that skipped a backward pass (no_sync, a skipped batch) reaches the end of the loop early",
+    "rank_conditional_collective": "a rank that skips a step, stops by itself or issues a collective alone after the loop is early as well",
+}
+_SAVES = frozenset({"checkpoint", "weights"})
+_OVER = "exited the training loop early, according to its own output"
+
+
+def called_from_a_library(case: Case) -> Match | None:
+    """A call whose library shows what it is: made by one rank alone, or after a loop that the others are still in."""
+    finding, d = case.finding, Difference(case)
+    if finding.tie or finding.change.edit is not None:
+        return None
+    if not d.own_stack or not (d.peer_stack or d.peer_gradient) or d.steps.skips:
+        return None
+    own, peer = case.knowledge.read(d.own_stack), case.knowledge.read(d.peer_stack)
+    if not d.peer_stack:  # autograd's thread has no Python frames: a backward pass of the others' loop
+        peer = Reading(stage="step", loop=own.loop)
+    if own.loop is not None and peer.loop is not None:
+        found = _in_a_librarys_loop(d, own, peer, own.loop.api)
+    else:
+        found = _in_the_users_loop(d, own, peer)
+    if found is None:
+        return None
+    (cause, why, strength), frame = found, None
+    if cause == "uneven_loader" and (even := _even_loader(d)) is not None:
+        # The line of a backward pass that was skipped is where the others are in it.
+        cause, frame = "gradient_sync_mismatch", user_frame(d.peer_stack)
+        why += f"; the loader of that loop ({even}) gives every rank the same number of batches, so it skipped a backward pass"
+    rivals = [(other, looks) for other, looks in _RIVALS.items() if other != cause and strength < 2]
+    evidence = finding.events[:3]
+    return answer(
+        cause, finding.culprits, why, strength=strength, frame=frame, rivals=rivals, evidence=evidence
+    )
+
+
+def _in_a_librarys_loop(d: Difference, own: Reading, peer: Reading, loop: str) -> tuple[str, str, int] | None:
+    """Return cause, reason and strength from where one library's loop is on both sides."""
+    whose, in_step, after = who(d.finding.culprits), peer.stage == "step", own.stage in _AFTER_STEPS
+    if own.by_user:
+        if own.stage not in ("step", "") and not (after and d.finding.culprits == (0,)):
+            return None
+        why = f"{whose} alone called {own.api}{at(own.caller)} in the {own.stage or 'body'} of {loop}"
+        return _ALONE, why, 2 if own.stage == "step" and in_step else 1
+    if after and in_step:
+        return (
+            "uneven_loader",
+            f"{whose} reached the {own.stage} of {loop} while the others are still in a step",
+            1,
+        )
+    if own.kind in _CONDITIONAL and in_step:
+        return _ALONE, f"{whose} alone called {own.api} inside {loop}", 1
+    return None
+
+
+def _in_the_users_loop(d: Difference, own: Reading, peer: Reading) -> tuple[str, str, int] | None:
+    """Return cause, reason and strength from two calls of a loop that the user wrote."""
+    whose, here = who(d.finding.culprits), f"{own.api}{at(own.caller)}"
+    if own.call is None or not own.by_user or (own.call is peer.call and own.caller == peer.caller):
+        return None
+    if own.kind == "epoch start":
+        why = f"{whose} started the next loop at {here} while the others are still inside the previous one"
+        return "uneven_loader", why, 1
+    if own.kind == "step" or d.times_before(d.own):
+        return (
+            None  # everybody makes this call: which rank is early or late there does not depend on what it is
+        )
+    # Without collectives before, the line after that of the others in the function that both are in. Whoever keeps its
+    # best weights does so between steps: a line below theirs may be in the same loop.
+    unplaced = not d.history and own.kind != "weights"
+    shared = shared_line(d.own_stack, d.peer_stack) if unplaced else None
+    after = d.beyond is not None or (shared is not None and shared[0].line > shared[1].line)
+    if after and d.finding.culprits != (0,) and own.kind not in (*_CONDITIONAL, "exchange"):
+        return "uneven_loader", f"{whose} reached {here} after the loop while the others are still in it", 0
+    return _ALONE, f"{whose} alone called {here}", 2 if d.inside and own.kind not in _CONDITIONAL else 1
+
+
+def _even_loader(d: Difference) -> Frame | None:
+    """Return the line at which the others' loop began over a loader that gives every rank equally many batches, or None.
+
+    A loader whose library synchronizes the order of its samples over the ranks deals out that one order to all of them.
+    """
+    inside = user_frame(d.peer_stack)
+    starts = (d.case.knowledge.read(kind.stack) for kind in reversed(d.history))
+    lines = (r.caller for r in starts if r.kind == "epoch start" and r.by_user and r.caller is not None)
+    around = (c for c in lines if inside is not None and (c.name, c.file) == (inside.name, inside.file))
+    return next(around, None)
+
+
+def left_the_loop(case: Case) -> Match | None:
+    """A rank left the loop while its peers began one more step."""
+    finding, d = case.finding, Difference(case)
+    culprits, over = finding.culprits, d.steps.loop_over
+    if exhausted := case.statements.all(JoinExhausted):  # a line without a number is about the others
+        own = {e.rank for e in exhausted if e.rank is not None and e.group_rank is not None}
+        return _left(sorted(own) or culprits, 2, "ran out of inputs", exhausted[:2])
+    if isinstance(finding, Different):
+        return None if d.steps.skips else _by_its_call(d)
+    if not isinstance(finding, Absent | Unseen) or over is None:
+        return None
+    others = [e for r in culprits for e in case.statements.of(r, GlooSizeMismatch)[:1]]
+    return _left(culprits, 1 if isinstance(finding, Unseen) else 2, _OVER, [over, *others])
+
+
+def _left(culprits: Sequence[int], strength: int, what: str, evidence: Iterable[Event] = ()) -> Match:
+    return answer("uneven_loader", culprits, f"{who(culprits)} {what}", strength=strength, evidence=evidence)
+
+
+def _by_its_call(d: Difference) -> Match | None:
+    """Return what the culprits' step count or collective shows, where nothing shows that they went on inside the loop."""
+    finding, culprits, over = d.finding, d.finding.culprits, d.steps.loop_over
+    if finding.change.edit is not None or finding.tie:
+        return None  # its collectives match again after the edit
+    if d.ends_epochs:
+        # A step that it skipped leaves the same collectives: only its own output shows which it was.
+        what = (
+            f"{agree(culprits, 'is', 'are')} already in the collective that ends an epoch, after fewer steps"
+        )
+        return _left(culprits, 2 if len(d.steps.own) == len(culprits) else 0, what, filter(None, [over]))
+    if d.stays_inside:
+        return None
+    if over is not None:
+        return _left(culprits, 1, _OVER, [over])
+    # What rank 0 alone does after a step (a print, a sample, a checkpoint) is rather its own collective.
+    if d.inside or d.beyond is None or culprits == (0,):
+        return None
+    of_a_model = any("/torch/nn/" in f.file or "fsdp" in f.file.lower() for f in d.peer.stack)
+    if not (d.peer_gradient or of_a_model or finding.stuck.history is None):
+        return None  # a loop of collectives by hand, not of a model's passes: an extra one at its end looks the same
+    # Which of two ranks ran a step too many is not known. In the loop's own function, the handler of an exception or an
+    # extra collective of one rank looks the same, and some ranks write a checkpoint at the end of a step as well.
+    view = finding.stuck.view
+    even = view is not None and len(view.members) == 2 * len(culprits)
+    saves = d.case.knowledge.read(d.own_stack).kind in _SAVES
+    sure = not even and not saves and (len(culprits) > 1 or d.out_of_their_function)
+    return _left(
+        culprits, int(sure), f"exited the training loop early{at(d.beyond)}; the others are still in it"
+    )
+
+
+def unused_parameters(case: Case) -> Match | None:
+    """DDP reports which rank got no gradient for which parameters; where all ranks report it, or no rank is known, nobody is named."""
+    named = case.statements.all(DdpUnused)
+    events: Sequence[Event] = named or case.statements.all(DdpUnfinished)
+    if not events:
+        return None
+    ranks = sorted({e.rank for e in events if e.rank is not None})
+    names = [n for e in named for n in e.names] or [f"index {i}" for e in named for i in e.indices]
+    what = f" ({', '.join([*dict.fromkeys(names)][:4])})" if names else ""
+    fix = f"Make every output of the model contribute to the loss on every rank{what}: a branch that depends on the data skips them."
+    flag = "Set find_unused_parameters=True only where the branch is intended."
+    if 0 < len(ranks) * 2 <= len(case.incident.ranks):
+        why = f"{who(ranks)} had parameters without a gradient{what}"
+        return answer("gradient_sync_mismatch", ranks, why, fix, flag, strength=2, evidence=events[:4])
+    printed = ranks or sorted({e.group_rank for e in events if e.group_rank is not None})
+    alike = len(printed) > 1 and len({(tuple(e.names), tuple(e.indices)) for e in named}) == 1
+    others = "whether other ranks had one is not known"
+    rest = "the same ones on all of them, so these ranks do not differ" if alike else others
+    why = f"DDP reports parameters without a gradient{what}{f' on {who(printed)}' if printed else ''}; {rest}"
+    return answer("gradient_sync_mismatch", (), why, fix, flag, evidence=events[:4])
+
+
+def gradient_sets(case: Case) -> Match | None:
+    """Backward reduced other buckets on one rank than on its peers, inside the loop."""
+    d, culprits = Difference(case), case.finding.culprits
+    missing = d.gradients(d.skipped)
+    other_buckets = d.own_gradient and d.peer_gradient and d.differs in ("shape", "op")
+    # A collective of each step: one that was issued now and then is rather an extra one.
+    each_step = 2 * d.times_before(d.own) > d.times_before(d.peer)
+    goes_on = d.peer_gradient and not d.own_gradient and each_step and d.steps.loop_over is None
+    sure = missing or d.gradients(d.added) or other_buckets
+    by_hand = d.known and not d.gradients((*d.skipped, *d.added, d.peer))
+    if not (sure or goes_on) or by_hand or d.ends_epochs:
+        return None  # a line of the user's issued it; or the rank left the loop, and so skipped the reductions of a step
+    what = "issued a gradient reduction that the others did not issue"
+    if other_buckets:
+        what = f"reduced a different gradient bucket than the others; it issued {describe(d.own)}, they issued {describe(d.peer)}"
+    elif missing or goes_on:
+        what = f"skipped gradient reductions; the others are in {describe(d.peer)}"
+    why, strength = f"{who(culprits)} {what}", 2 if sure else 1
+    return answer("gradient_sync_mismatch", culprits, why, strength=strength, evidence=checked(case))
+
+
+def different_models(case: Case) -> Match | None:
+    """DDP's own comparison of the ranks' parameters, or its first broadcasts with different sizes."""
+    counts, shapes = case.statements.all(DdpParams), case.statements.all(DdpShape)
+    numbers: dict[int, object] = {int(r): int(n) for e in counts for r, n in (e.counts or {}).items()}
+    # The check compares with process 0: who does not complain of another size has its size.
+    sizes: dict[int, object] = {e.rank: (e.index, e.sizes) for e in shapes if e.rank is not None}
+    for by_rank, events in ((numbers, counts), ({**dict.fromkeys(case.incident.ranks), **sizes}, shapes)):
+        parts = Counter(by_rank.values()).most_common(2)
+        if len(parts) < 2:
+            continue
+        tie = parts[0][1] == parts[1][1]
+        outliers = [] if tie else sorted(r for r, value in by_rank.items() if value != parts[0][0])
+        whose = outliers or sizes
+        why = f"{who(whose)} built parameters with other sizes than {agree(whose, 'its', 'their')} peers"
+        if by_rank is numbers:
+            shown = ", ".join(f"rank {r}: {numbers[r]}" for r in sorted(numbers)[:6])
+            why = f"the ranks built models with different numbers of parameters ({shown})"
+            if len(outliers) == 1:
+                why = f"rank {outliers[0]} built a model with {numbers[outliers[0]]} parameters, the others with {parts[0][0]}"
+        return answer("model_mismatch", outliers, why, strength=1 if tie else 2, evidence=events[:4])
+    finding = case.finding
+    kinds = (finding.own.kind, finding.stuck.kind)
+    if not isinstance(finding, Different) or not all(kind and in_constructor(kind) for kind in kinds):
+        return None
+    why = f"{who(finding.culprits, 'the ranks')} synchronized other parameters while DDP wrapped the model"
+    return answer("model_mismatch", finding.culprits, why)
