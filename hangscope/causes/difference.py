@@ -62,7 +62,7 @@ class Difference:
         So they are where their user lines differ, or where a library under one line of both goes two ways; where these part
         at torch's own function for a collective, the line itself chose it. Without lines, a few numbers are no tensor.
         """
-        if self.finding.change.edit is not None:
+        if self.finding.change.realigned:
             return True
         if self.same_site is False or self.met_before:
             return self.same_site is False
@@ -78,14 +78,8 @@ class Difference:
 
     @cached_property
     def history(self) -> Sequence[CallKind]:
-        """Return what the members called before the divergence, oldest first, of the first waiting member."""
-        finding = self.finding
-        if finding.change.before and finding.change.elsewhere:
-            return finding.change.before
-        if finding.stuck.history is None or finding.stuck.seq is None or finding.stuck.rank is None:
-            return []
-        until = min(finding.stuck.seq, finding.own.seq or finding.stuck.seq)
-        return finding.stuck.history.stacks_before(finding.stuck.rank, until)
+        """Return what a waiting rank issued before the divergence, oldest first."""
+        return self.finding.stuck.before
 
     @cached_property
     def position(self) -> tuple[str, Frame] | None:
@@ -123,7 +117,7 @@ class Difference:
     @cached_property
     def ends_epochs(self) -> bool:
         """Return whether the culprit's call is one that everybody makes when an epoch is over."""
-        if self.inside or self.stays_inside or self.history[-1:] == [self.own]:
+        if self.inside or self.stays_inside or self.history[-1:] == (self.own,):
             return False  # the call that all have just made, once more: one too many before shifted it
         return self._made_per_epoch(self.own)
 
@@ -160,7 +154,7 @@ class Difference:
     @property
     def too_soon(self) -> bool:
         """Return whether several whole steps lie before the culprit's call by the pattern: it left out none of them on its way."""
-        return self.finding.change.edit is None and 0 < self.period < len(self.finding.change.skipped)
+        return not self.finding.change.realigned and 0 < self.period < len(self.finding.change.skipped)
 
     @cached_property
     def stays_inside(self) -> bool:
@@ -177,19 +171,12 @@ class Difference:
     @property
     def skipped(self) -> tuple[CallKind, ...]:
         """Return the calls that the culprit left out, as far as the repeated pattern or what follows shows it."""
-        return self._edited("missing", self.finding.change.skipped if not self.too_soon else ())
+        return self.finding.change.skipped if not self.too_soon else ()
 
     @property
     def added(self) -> tuple[CallKind, ...]:
         """Return the calls that the culprit made in addition, as far as what follows shows it."""
-        return self._edited("extra", self.finding.change.added)
-
-    def _edited(self, how: str, by_pattern: tuple[CallKind, ...]) -> tuple[CallKind, ...]:
-        """Return the calls of the edit behind which everything matches again, where it is of this kind; without one, those by the pattern."""
-        edit, kinds = self.finding.change.edit, self.case.incident.kinds
-        if edit is None:
-            return by_pattern
-        return tuple(kinds[i] for i in edit.calls) if edit.edit.kind == how else ()
+        return self.finding.change.added
 
     def gradients(self, kinds: Sequence[CallKind]) -> bool:
         """Return whether all of these calls are gradient reductions (False for none)."""

@@ -30,7 +30,7 @@ _RIVALS = (
 def called_from_a_library(case: Case) -> Match | None:
     """A call whose library says what it is: made alone, or behind a loop that the others are still in."""
     finding = case.finding
-    if not isinstance(finding, Different) or finding.tie or finding.change.edit is not None:
+    if not isinstance(finding, Different) or finding.tie or finding.change.realigned:
         return None
     d = Difference(case)
     if not d.own_stack or not (d.peer_stack or d.peer_gradient) or d.steps.skips:

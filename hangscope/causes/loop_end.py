@@ -49,7 +49,7 @@ def _left(
 def _by_its_call(d: Difference) -> Match | None:
     """Return what the culprits' count of steps or their call tells, where nothing shows that they went on inside the loop."""
     finding, culprits, told = d.finding, d.finding.culprits, d.steps.loop_over
-    if finding.change.edit is not None or finding.tie:
+    if finding.change.realigned or finding.tie:
         return None  # its calls match again behind the edit
     if d.ends_epochs:
         # A step that it skipped leaves the same calls: only its own output tells of one.
@@ -65,7 +65,7 @@ def _by_its_call(d: Difference) -> Match | None:
     if d.of_the_loop or d.beyond is None or culprits == (0,):
         return None
     of_a_model = any("/torch/nn/" in f.file or "fsdp" in f.file.lower() for f in d.peer.stack)
-    if not (d.peer_gradient or of_a_model or finding.stuck.history is None):
+    if not (d.peer_gradient or of_a_model or d.peer.is_p2p) and finding.stuck.before:
         return None  # a loop of calls made by hand, not in a model's forward or backward: an extra one at its end looks the same
     # Who of two made a step too many is not told.
     view = finding.stuck.view

@@ -22,7 +22,7 @@ def one_sided_call(case: Case) -> Match | None:
     d = Difference(case)
     if d.differs == "root" and not d.another_call:
         return None  # one call, of which some took another root
-    culprits, edited = finding.culprits, finding.change.edit is not None
+    culprits, edited = finding.culprits, finding.change.realigned
     made, usual = describe(d.own), d.times_before(d.own)
     theirs = describe(d.peer) if d.peer.op else "another collective"
     skips = d.steps.skips
@@ -40,7 +40,7 @@ def one_sided_call(case: Case) -> Match | None:
     elif d.added:
         strength, what = 2, f"issued an extra {_several(d.added)}"
     elif (d.same_site is not True or d.another_call) and (
-        d.differs or d.same_site is False or (finding.own.kind is not None and finding.change.before)
+        d.differs or d.same_site is False or (finding.own.kind is not None and finding.stuck.before)
     ):
         # Where both calls are of the program, loops may merely have ended at different rounds.
         sure = d.inside and not usual  # who goes on as before may have a batch more

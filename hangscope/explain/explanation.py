@@ -85,34 +85,29 @@ def _with_its_lines(aligned: Aligned, finding: Finding, from_text: bool) -> Find
 
 def _of_calls(aligned: Aligned, of_a_device: Lagging | None) -> list[Finding]:
     """Return the roots that the calls show, those of a more certain kind first."""
-    found = (
-        first_mismatch(aligned),
+    mismatch, deviation = first_mismatch(aligned), deviating(aligned)
+    found: list[Finding | None] = [
+        mismatch,
         unequal_pair(aligned),
         seen_absent(aligned),
         of_a_device,
         unseen(aligned),
         circular(aligned),
         pending_call(aligned),
-    )
-    with_peers = _with_peers(found, deviating(aligned))
-    few = apart(aligned) if not any(with_peers) else None
-    return [finding for finding in (*with_peers, few) if finding is not None]
+    ]
+    if deviation is not None:
+        found[:1] = _proven_by_peers(mismatch, deviation)
+    few = apart(aligned) if not any(found) else None
+    return [finding for finding in (*found, few) if finding is not None]
 
 
-def _with_peers(found: Sequence[Finding | None], deviation: Finding | None) -> list[Finding | None]:
-    """Return the findings with what ranks of one role prove: of one that names the same ranks, that they agree."""
-    if deviation is None:
-        return [*found]
-    votes, matched = deviation.change.votes, deviation.change.matched
-    for place, other in enumerate(found):
-        if (
-            isinstance(other, Different | Unpaired)
-            and other.culprits == deviation.culprits
-            and not (deviation.change.swapped or isinstance(deviation, Unpaired))
-        ):
-            change = replace(other.change, votes=votes, matched=matched)
-            return [replace(other, change=change), *found[:place], *found[place + 1 :]]
-    return [deviation, *found]
+def _proven_by_peers(mismatch: Different | None, deviation: Different | Unpaired) -> list[Finding | None]:
+    """Return both findings, the more certain one first; as one where they name the same ranks, and only the group's collectives show what differs."""
+    change = deviation.change
+    shown = change.skipped or change.added or change.swapped
+    if not shown and mismatch is not None and mismatch.culprits == deviation.culprits:
+        return [replace(mismatch, change=replace(mismatch.change, votes=change.votes))]
+    return [deviation, mismatch] if change.votes else [mismatch, deviation]
 
 
 def _by_calls(aligned: Aligned, found: Sequence[Finding], lagging: frozenset[int]) -> list[Weighed]:

@@ -250,12 +250,12 @@ def no_history(case: Case, match: Match) -> Doubts:
         why = "the logs show op and size of the outlier's collective, but not the ones before it, so other causes remain possible"
         yield LOW, why
     if not case.frames_recorded and not case.from_text:
-        shown = finding.change.edit is not None or match.cause == "collective_order_mismatch"
+        shown = finding.change.realigned or match.cause == "collective_order_mismatch"
         why = "no Python frames were recorded, so collectives of one op from different lines look the same"
         yield MEDIUM if shown else LOW, why
     queues = [ranks[r].queues.get(finding.stuck.view.group.gid) for r in match.culprits if r in ranks]
     if (
-        finding.change.edit is None
+        not finding.change.realigned
         and match.strength < HIGH
         and any(q is not None and q.overwritten for q in queues)
     ):

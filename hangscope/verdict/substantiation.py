@@ -17,7 +17,7 @@ from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, Watchdo
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 from hangscope.model.conclusion import Evidence, Hypothesis, Verdict
 from hangscope.model.incident import CallKind
-from hangscope.model.rankset import ranks_phrase
+from hangscope.model.rankset import counted, ranks_phrase
 from hangscope.verdict.claims import Issued, Reached
 from hangscope.verdict.rivals import blocked_without
 
@@ -66,12 +66,11 @@ def _calls(case: Case) -> Iterator[Evidence]:
             known = member.queue.tells_completion and (not member.unknown or done >= reached[rank])
             claimed = Reached(rank, view.group.label, reached[rank], done if known else None)
             yield case.recorded(rank, claimed.phrase())
-    if (change := finding.change.edit) is not None:
-        edit = change.edit
-        how, number = ("more" if edit.kind == "extra" else "fewer"), edit.length
-        where = f"{'at' if change.calls else 'before'} seq {change.seq}"
-        text = f"{ranks_phrase(change.ranks)} issued {number} {how} {'collective' if number == 1 else 'collectives'} {where}; the next {edit.confirmed} match again, shifted by {number}"
-        yield Evidence("dump", text, change.ranks[0])
+    if (change := finding.change).realigned:
+        number = counted(abs(change.shift), "more collective" if change.shift > 0 else "fewer collective")
+        where = f"{'at' if change.skipped or change.added else 'before'} seq {finding.own.seq}"
+        text = f"{ranks_phrase(finding.culprits)} issued {number} {where}; the next {change.matched} match again, shifted by {abs(change.shift)}"
+        yield Evidence("dump", text, finding.culprits[0])
     for rank in finding.culprits:
         same = case.incident.ranks[rank].unchanged_snapshots if rank in case.incident.ranks else 0
         if same:

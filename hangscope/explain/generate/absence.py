@@ -7,7 +7,6 @@ from dataclasses import replace
 from hangscope.align.waitgraph import Called, Instance
 from hangscope.explain.aligned import Aligned, reached_from
 from hangscope.explain.finding import Absent, Candidate, Extra, Finding, OwnCall, Unseen
-from hangscope.explain.generate.program_divergence import program_divergence
 from hangscope.explain.text.excerpt import not_collected
 
 
@@ -20,25 +19,20 @@ def seen_absent(aligned: Aligned) -> Finding | None:
     node = aligned.first_instance(hosts)
     if node is None:
         return None
-    parted = program_divergence(aligned, aligned.awaiting(hosts))
-    in_hosts = parted is not None and set(parted.culprits) <= set(hosts)
-    finding = parted if parted is not None and in_hosts else _outlier(aligned, hosts, node)
-    return aligned.reached_by(finding, reached_from(roots))
+    return aligned.reached_by(_outlier(aligned, hosts, node), reached_from(roots))
 
 
 def _outlier(aligned: Aligned, hosts: tuple[int, ...], node: Called) -> Finding:
     """Ask whether those who wait made a call too many, rather than those who are absent one too few."""
-    stuck, view, history = (
-        aligned.stuck_in(node, hosts),
-        aligned.views[node.gid],
-        aligned.histories.get(node.gid),
-    )
+    stuck, view, programs = aligned.stuck_in(node, hosts), aligned.views[node.gid], aligned.programs
     finding = Absent(hosts, stuck, aligned.last_call(hosts[0], view))
-    if not isinstance(node, Instance) or history is None:
+    if not isinstance(node, Instance):
         return finding
     absent = tuple(r for r in hosts if r in view.members)
     joined = tuple(r for r in view.seen if (view.members[r].enqueued or 0) >= node.seq)
-    if not joined or len(joined) > len(absent) or history.goes_on(joined[0], node.seq):
+    if not joined or len(joined) > len(absent):
+        return finding
+    if programs.keeps_pattern(joined[0], programs.row_at(joined[0], node.gid, node.seq)):
         return finding
     if len(joined) == len(absent):
         return replace(finding, tie=True)

@@ -12,7 +12,6 @@ from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, Circular, Different, Finding, OwnCall, Stalled, Unpaired
 from hangscope.explain.generate.pair_faults import guilty_half
 from hangscope.explain.generate.peer_groups import counted_apart, one_fault
-from hangscope.explain.generate.program_divergence import program_divergence
 from hangscope.explain.generate.self_deviation import Deviation
 from hangscope.explain.predict import Replay
 
@@ -24,10 +23,6 @@ def circular(aligned: Aligned) -> Finding | None:
     circles = aligned.roots("cycle")
     if not circles:
         return None
-    root = circles[0]
-    parted = program_divergence(aligned, set(root.nodes))
-    if parted is not None:
-        return aligned.reached_by(replace(parted, circle=root), root.explains | set(root.ranks))
     found = (aligned.reached_by(_in_circle(aligned, r), r.explains) for r in circles[:MOST_CLASSES])
     first = next(found)
     return one_fault(aligned, first, found) if isinstance(first, Unpaired) else first
@@ -100,8 +95,8 @@ def _few_apart(aligned: Aligned, ranks: Iterable[int], explains: frozenset[int])
     if not isinstance(node, Instance) or not isinstance(made, Instance):
         return None
     view, elsewhere = aligned.views[made.gid], made.gid != node.gid
-    row = aligned.programs.of(own[0]).row_of(made.gid, made.seq)
-    if len(own) == 1 and row is not None and aligned.programs.keeps_pattern(own[0], row):
+    programs = aligned.programs
+    if len(own) == 1 and programs.keeps_pattern(own[0], programs.row_at(own[0], made.gid, made.seq)):
         return None
     if len(view.members) > 1 and view.members.keys() <= set(own):
         # All members of their group are in their call: it stands still itself, and nobody is apart.

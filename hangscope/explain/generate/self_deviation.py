@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from hangscope.align.patterns import expected
 from hangscope.align.program import HISTORY, Programs
-from hangscope.align.sequence_diff import expected
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import CallKind
 
@@ -41,7 +41,7 @@ def deviations(programs: Programs, ranks: Iterable[int]) -> dict[int, list[Devia
     """
     breaks = {rank: _breaks(programs, rank) for rank in sorted(set(ranks))}
     steps_made = Counter(step for steps in breaks.values() for step in steps)
-    makers = Counter(token for rank in breaks for token in programs.of(rank).made)
+    makers = Counter(token for rank in breaks for token in set(programs.of(rank).tokens))
     known = {token for token, count in makers.items() if count > 1}
     own = {
         rank: [row for step, row in steps.items() if steps_made[step] == 1] for rank, steps in breaks.items()
@@ -62,7 +62,7 @@ def _breaks(programs: Programs, rank: int) -> dict[tuple[int, int], int]:
 
 def _deviation(programs: Programs, rank: int, row: int, known: set[int]) -> Deviation:
     tokens, start = programs.of(rank).tokens, max(0, row - HISTORY)
-    skipped = programs.left_out(rank, row)
+    skipped = programs.left_out(rank, row, rank, row)
     wanted = skipped or [start + place for place in expected(tokens[start:row], 1)]
     foreign = not skipped and tokens[row] not in known and tokens[row] not in tokens[:row]
     _, seq, kind, _ = programs.call(rank, row)
