@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hangscope.align.patterns import continues, left_out
+from hangscope.align.patterns import continues, expected, left_out
 from hangscope.align.tokens import EXACT, SIZES, Tokens
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import CallKind, Incident
@@ -78,6 +78,13 @@ class Programs:
             tokens = self.of(rank).tokens
             self._keeping[rank, row] = continues(tokens[max(0, row - HISTORY) : row], tokens[row])
         return self._keeping[rank, row]
+
+    def wanted(self, rank: int, row: int) -> list[int]:
+        """Return the rows of the calls that a rank's pattern has before that of `row`, or of the one that it has instead."""
+        start = max(0, row - HISTORY)
+        tokens = self.of(rank).tokens[start : row + 1]
+        skipped = left_out(tokens[:-1], tokens[-1]) or expected(tokens[:-1], 1)
+        return [start + place for place in skipped]
 
     def left_out(self, rank: int, row: int, peer: int, peer_row: int) -> list[int]:
         """Return the rows of the calls that a rank's pattern has before that of `row`, from the one on that its peer issued there.

@@ -28,7 +28,7 @@ def unpaired(case: Case) -> Match | None:
     missing, made, absent, waiter = "recv", "send", destination, source
     if pair.send is None:
         missing, made, absent, waiter = "send", "recv", source, destination
-    named, more = finding.culprits, finding.more or max(0, finding.change.shift)
+    named, more = finding.culprits, finding.change.shift
     culprit = next((rank for rank in (absent, waiter, *named) if rank in named), absent)
     number = f"number {pair.key.index + 1} of the pair {source} -> {destination}"
     why = f"rank {absent} never issued the {missing} for {made} {number}; rank {waiter} is blocked in it"

@@ -33,7 +33,7 @@ from hangscope.explain.generate.circles import apart, circular
 from hangscope.explain.generate.deviation import deviating
 from hangscope.explain.generate.device_lag import device_lag, pending_call
 from hangscope.explain.generate.mismatches import first_mismatch
-from hangscope.explain.generate.pair_faults import unequal_pair
+from hangscope.explain.generate.pairs import unequal_pair
 from hangscope.explain.predict import Replay
 from hangscope.explain.statements.bounds import behind
 from hangscope.explain.suspects import suspects, the_only_suspect

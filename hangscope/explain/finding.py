@@ -172,15 +172,10 @@ class Circular(Finding):
     name, cost = "cycle", 0.5
 
 
-@dataclass(frozen=True, slots=True)
 class Unpaired(Finding):
-    """A send and a receive that do not meet, or not with equal sizes.
-
-    `more`: how many more of them the culprits made than the ranks at their places in the peer groups (0: that tells nothing).
-    """
+    """A send and a receive that do not meet, or not with equal sizes."""
 
     name, cost = "unpaired", 0.1
-    more: int = 0
 
 
 class Stalled(Finding):

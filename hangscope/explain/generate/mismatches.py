@@ -13,11 +13,8 @@ from hangscope.align.waitgraph import Instance
 from hangscope.explain.aligned import Aligned, reached_from
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall
 from hangscope.explain.generate.deviation import change_between
-from hangscope.explain.generate.peer_groups import one_fault
 from hangscope.knowledge.library import off_the_step, own_knowledge
 from hangscope.model.incident import CallKind
-
-_MOST_GROUPS = 64  # whose mismatches are compared
 
 
 def first_mismatch(aligned: Aligned) -> Different | None:
@@ -28,9 +25,10 @@ def first_mismatch(aligned: Aligned) -> Different | None:
         if (mismatch := mismatch_of(view, keys)) is not None:
             made = (view.created(rank, mismatch.seq) for side in mismatch.partitions for rank in side)
             found.append((min(filter(None, made), default=0), gid, mismatch))
-    found.sort(key=lambda f: f[:2])
-    findings = [_finding(aligned, aligned.views[gid], m) for _, gid, m in found[:_MOST_GROUPS]]
-    return one_fault(aligned, findings[0], findings[1:]) if findings else None
+    if not found:
+        return None
+    _, gid, first = min(found, key=lambda f: f[:2])
+    return _finding(aligned, aligned.views[gid], first)
 
 
 def _finding(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> Different:
