@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.p2p import PairInstance
 from hangscope.align.program import Programs
-from hangscope.align.roles import roles
 from hangscope.align.waitgraph import Called, Host, Node, Root, WaitGraph
 from hangscope.explain.finding import AnyFinding, OwnCall, StuckCall
 from hangscope.explain.statements.statements import Statements
@@ -35,16 +33,6 @@ class Aligned:
         self.waiting = graph.waiting
         self.early = graph.early
         self.programs = Programs(incident)
-
-    def role_of(self, rank: int) -> Sequence[int]:
-        """Return the ranks of the same role (see `roles`), itself included."""
-        return next((ranks for ranks in self._roles if rank in ranks), ())
-
-    @cached_property
-    def _roles(self) -> list[list[int]]:
-        return [
-            *roles(self.incident, [r for r, own in sorted(self.incident.ranks.items()) if own.seen]).values()
-        ]
 
     def roots(self, kind: str) -> list[Root]:
         """Return the roots of a kind to which a waiting rank leads."""

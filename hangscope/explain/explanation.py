@@ -22,7 +22,6 @@ from hangscope.explain.finding import (
     Nothing,
     OwnCall,
     Source,
-    Stalled,
     Unpaired,
     Unseen,
     Weighed,
@@ -111,17 +110,16 @@ def _proven_by_peers(mismatch: Different | None, deviation: Different | Unpaired
 
 
 def _by_calls(aligned: Aligned, found: Sequence[Finding], lagging: frozenset[int]) -> list[Weighed]:
-    fitting = _without_artefacts(aligned, found)
-    if not any(isinstance(f, Lagging) for f in fitting):
+    if not any(isinstance(f, Lagging) for f in found):
         lagging = frozenset()
 
     def share(f: Finding) -> float:
-        # A dump that is older than its peers' shows a lag of its own making: who merely lags is nobody's victim.
+        # A dump that is older than its peers' shows a lag of its own making: a rank that merely lags is no victim.
         part = len(f.reached - lagging) / max(1, len(set(f.waiting) - lagging))
-        # What peers of the same role prove needs no count: a short buffer hides who waits for whom.
+        # What peers of the same role prove needs no count: a short buffer hides which rank waits for which.
         return max(part, PROVEN) if f.change.votes > 1 else part
 
-    return [Weighed(f, Source.CALLS, share(f) - price(f, Source.CALLS)) for f in fitting]
+    return [Weighed(f, Source.CALLS, share(f) - price(f, Source.CALLS)) for f in found]
 
 
 def _by_text(aligned: Aligned) -> list[Weighed]:
@@ -151,20 +149,6 @@ def _in_its_own_call(aligned: Aligned, finding: Absent) -> Finding:
         finding.culprits, finding.stuck, own, waiting=finding.waiting, reached=finding.reached, assumed=finding.assumed,
         events=finding.events,
     )  # fmt: skip
-
-
-def _without_artefacts(aligned: Aligned, found: Sequence[Finding]) -> list[Finding]:
-    """Return the findings but those that another one brings about."""
-    several = any(isinstance(f, Lagging) and len(f.culprits) != 1 for f in found)
-    if (several or aligned.stated.deaths) and any(isinstance(f, Unseen) for f in found):
-        # The peers of a rank that died abort their communicators, which completes calls of some and not of others.
-        found = [f for f in found if not isinstance(f, Lagging)]
-    places = [(f.stuck.view, f.stuck.seq) for f in found]
-    return [
-        f
-        for f, place in zip(found, places, strict=True)
-        if not isinstance(f, Stalled) or places.count(place) == 1
-    ]
 
 
 def _has_a_fault_of_its_own(aligned: Aligned, finding: Finding) -> bool:

@@ -9,14 +9,12 @@ from dataclasses import replace
 from hangscope.align.matching import numel
 from hangscope.align.p2p import PairInstance
 from hangscope.align.program import Programs
-from hangscope.align.roles import GroupKind, kind_of_group
 from hangscope.align.waitgraph import Root
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, OwnCall, Unpaired
 
 EXAMINED = 128  # pairs, and ranks of a cycle whose programs are examined
 LAST_CALLS = 48  # of a rank's program, among which a deviation is looked for
-_MOST_PEERS = 64  # ranks of one role whose counts are compared
 
 
 def unequal_pair(aligned: Aligned) -> Unpaired | None:
@@ -48,8 +46,8 @@ def _unequal(aligned: Aligned, node: PairInstance, root: Root) -> Unpaired | Non
 def unpaired(aligned: Aligned, root: Root) -> Unpaired | None:
     """Return the finding of the send or receive at which a cycle started, with the rank at fault.
 
-    That is the end that posted more or fewer of them than its counterparts, else the rank whose own program shows that it left
-    one out or turned to another peer, else the end that has not posted its half (assumed).
+    That is the rank whose own program shows that it left one out or turned to another peer, else the end that has not posted its
+    half (assumed).
     """
     pairs = sorted((n for n in root.nodes if isinstance(n, PairInstance)), key=aligned.when)
     if not pairs:
@@ -57,12 +55,6 @@ def unpaired(aligned: Aligned, root: Root) -> Unpaired | None:
     # A dump that is older than its peers' lacks what its rank did since.
     lacking = {node: rank for node in pairs if (rank := aligned.missing_half(node)) is not None}
     missing = {node: rank for node, rank in lacking.items() if rank not in aligned.early}
-    for node in lacking:
-        ends = (node.source, node.destination)
-        apart = {rank: more for rank in ends if (more := _more_than_its_role(aligned, rank, node.gid))}
-        if len(apart) == 1:
-            ((rank, more),) = apart.items()
-            return Unpaired((rank,), aligned.stuck_in(node, (rank,)), change=Change(shift=more))
     inside = [*missing.values(), *(r for n in (*lacking, *pairs) for r, _ in aligned.graph.calls_of(n))]
     strayed = _strayed(aligned.programs, list(dict.fromkeys(inside))[:EXAMINED])
     for node, rank in missing.items():
@@ -101,22 +93,3 @@ def _strayed(programs: Programs, ranks: Sequence[int]) -> dict[int, int]:
     steps = Counter(step for own in breaks.values() for step in own)
     alone = {r: [row for step, row in own.items() if steps[step] == 1] for r, own in breaks.items()}
     return {rank: max(rows) for rank, rows in alone.items() if rows}
-
-
-def _more_than_its_role(aligned: Aligned, rank: int, gid: int) -> int:
-    """Return how many more sends and receives a rank posted than most ranks of its role (negative: fewer; 0: as many, or unknown)."""
-    kind = kind_of_group(aligned.incident.groups[gid])
-    peers = [peer for peer in aligned.role_of(rank) if peer != rank][:_MOST_PEERS]
-    posted = Counter(_posted(aligned, peer, kind) for peer in peers)
-    own, (usual, times) = _posted(aligned, rank, kind), (*posted.most_common(1), (None, 0))[0]
-    return own - usual if own is not None and usual is not None and 2 * times > len(peers) else 0
-
-
-def _posted(aligned: Aligned, rank: int, kind: GroupKind) -> int | None:
-    """Return the number of the last send or receive that a rank posted in its group of a kind, None where it is not known."""
-    record = aligned.incident.ranks[rank]
-    queues = [q for gid, q in record.p2p.items() if kind_of_group(aligned.incident.groups[gid]) == kind]
-    if len(queues) != 1 or rank in aligned.early:
-        return None
-    counts_them = queues[0].gid not in record.queues  # else the counter is of the collectives
-    return max(int(queues[0].seq.max(initial=0)), (queues[0].frontier.enqueued or 0) if counts_them else 0)
