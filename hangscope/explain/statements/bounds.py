@@ -14,7 +14,7 @@ from dataclasses import field, replace
 
 import numpy as np
 
-from hangscope.explain.statements.logged_calls import InCall, LoggedCalls, with_refused
+from hangscope.explain.statements.logged_calls import InCall, LoggedCalls, stated_queue, with_refused
 from hangscope.explain.statements.logged_groups import Key, LoggedGroups
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
@@ -28,7 +28,7 @@ from hangscope.ingest.torch_logs.c10d import (
 from hangscope.ingest.torch_logs.store import StoreTimeout
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
-from hangscope.model.incident import Absence, Frontier, Incident, Queue, RankRecord, State
+from hangscope.model.incident import Absence, Frontier, Incident, RankRecord, State
 
 _POINT_TO_POINT = frozenset({"send", "recv", "recv_any_source"})
 _UNKNOWN_OPS = frozenset({"coalesced", ""})  # a batch, whose calls the line does not tell
@@ -151,8 +151,7 @@ def _extend(
     if not calls and not further and (record.seen or told.enqueued is None):
         return
     if own is None:
-        none = np.empty(0, np.int64)
-        own = Queue(record.rank, gid, none, none, none, none, none, pending_only=True, told=True)
+        own = stated_queue(record.rank, gid, [], [], Frontier())
     completed = _most(told.completed, before.completed)
     state = np.where(own.seq <= (completed or 0), State.DONE, own.state)
     # The call that timed out first was enqueued first, and all behind what a dump shows.

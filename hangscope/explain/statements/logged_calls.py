@@ -12,12 +12,19 @@ from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
-from hangscope.model.incident import CallKind, Incident, Sizes
+from hangscope.model.incident import CallKind, Frontier, Incident, Queue, Sizes, State
 
 #: What reports the collective that a rank was in when it gave up.
 InCall = WatchdogTimeout | AsyncError
 #: Ops whose line counts other tensors than the recorder keeps: only the inputs are compared.
 _LISTS = frozenset({"all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"})
+
+
+def stated_queue(rank: int, gid: int, seqs: list[int], kinds: list[int], frontier: Frontier) -> Queue:
+    """Return a rank's queue of collectives that only text or a stack shows: pending, and without times."""
+    seq, kind, none = np.array(seqs, np.int64), np.array(kinds, np.int64), np.zeros(len(seqs), np.int64)
+    state = none + State.PENDING
+    return Queue(rank, gid, seq, kind, state, none, none, frontier, pending_only=True, told=True)
 
 
 class LoggedCalls:
