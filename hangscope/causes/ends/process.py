@@ -7,7 +7,7 @@ from math import inf
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.init import never_formed
 from hangscope.explain.finding import Absent, Different, Extra, Lagging, Nothing, Unseen
-from hangscope.explain.statements.standstill import for_hours, stood_still
+from hangscope.explain.statements.standstill import HOUR, by_steps, stood_still
 from hangscope.explain.statements.statements import Death
 from hangscope.explain.text.excerpt import traced
 from hangscope.ingest.job_logs.endings import Exit
@@ -58,7 +58,7 @@ def ended_from_outside(case: Case) -> Match | None:
             return None
     of_host = event.reason in _OF_A_HOST
     waits = (case.graph.waiting and not of_host) or (finding.waiting and not isinstance(finding, Nothing))
-    if still and ((waits and not few) or for_hours(statements, event) is not None):
+    if still and ((waits and not few) or by_steps(statements, event, HOUR)):
         return None  # it was frozen, whoever ended it
     start = never_formed(case) if event.reason in _BY_PEOPLE and still is not False else None
     if start is not None and (start.culprits or statements.all(RendezvousBegun)):

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from time import gmtime, strftime
 
-from hangscope.explain.statements.standstill import for_hours
+from hangscope.explain.statements.standstill import HOUR, by_steps
 from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.engines import EngineTimeout
@@ -157,7 +157,7 @@ def _aborted(statements: Statements) -> list[Event]:
 def _frozen(statements: Statements) -> list[Event]:
     """Return the line of an end from outside that came hours after the last step, of a job that made one every few seconds."""
     end = statements.external
-    return [end] if end is not None and for_hours(statements, end) is not None else []
+    return [end] if end is not None and by_steps(statements, end, HOUR) else []
 
 
 def _waiting(event: Event) -> Collection[int]:
