@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from hangscope.explain.statements.statements import Statements
-from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, WatchdogStatus, WatchdogTimeout
-from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.model.incident import Group, Incident
 
 #: (global rank, group name)
@@ -19,15 +17,7 @@ class LoggedGroups:
     """The groups of an incident with those that only text names."""
 
     def __init__(self, incident: Incident, statements: Statements, table: Iterable[Key]) -> None:
-        printed: dict[str, dict[int, int]] = defaultdict(dict)  # by name: global rank by group-local rank
-        descs: dict[str, str] = {}
-        lines: list[GroupEvent] = [*statements.all(WatchdogStatus), *statements.all(WatchdogTimeout)]
-        for event in [*lines, *statements.all(DumpSignal), *statements.all(DumpObserved)]:
-            name = event.group_name
-            if name and event.rank is not None:
-                descs.setdefault(name, event.group_desc or "")
-                if event.group_rank is not None:
-                    printed[name].setdefault(event.group_rank, event.rank)
+        descs, printed = statements.group_ranks.descs, statements.group_ranks.printed
         wanted: dict[str, set[int]] = defaultdict(set)
         for rank, name in table:
             wanted[name].add(rank)
@@ -40,10 +30,10 @@ class LoggedGroups:
         for name in sorted(n for n, ranks in wanted.items() if not any(ranks <= own for own in known[n])):
             desc = descs.get(name, "")
             default = desc == "default_pg" or (name == "0" and not desc) or (name == "" and not self.all)
-            members = world if default else tuple(sorted(wanted[name].union(printed[name].values())))
+            members = world if default else tuple(sorted(wanted[name].union(printed(name).values())))
             self.all.append(Group(len(self.all), name, desc, members, default, partial=not default))
             if not default:
-                families[desc][name] = printed[name]
+                families[desc][name] = printed(name)
         on_grid: dict[str, tuple[int, ...]] = {}
         for family in families.values():
             on_grid |= _on_a_grid(family, len(world))
