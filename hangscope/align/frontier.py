@@ -11,6 +11,7 @@ from functools import cache, cached_property
 
 import numpy as np
 
+from hangscope.align.divergence import common_window, differences
 from hangscope.align.matching import hard_keys, match_key
 from hangscope.align.member import Member, member_of
 from hangscope.align.p2p import outrun
@@ -172,15 +173,11 @@ def _find_pending_in_logs(view: GroupFrontier) -> None:
     for member in logged:
         if member.queue.cut and member.last_row < furthest:
             member.enqueued = None
+    first, columns = common_window(logged)
     agreed = min((m.enqueued for m in view.members.values() if m.enqueued is not None), default=0)
-    start = max(m.first_row for m in logged)
-    keys = hard_keys(view.kinds)
-    rows = (slice(*np.searchsorted(m.queue.seq, (start, agreed + 1))) for m in logged)
-    first, *others = [keys[m.queue.kind[row]] for m, row in zip(logged, rows, strict=True)]
-    for calls in others:
-        shared = min(len(calls), len(first))
-        differ = np.flatnonzero(calls[:shared] != first[:shared])
-        agreed = min(agreed, start + int(differ[0]) - 1) if len(differ) else agreed
+    agreed = min(
+        [agreed, *(first + place - 1 for place in differences(columns.values(), hard_keys(view.kinds)))]
+    )
     for member in logged:
         later = member.queue.seq[np.searchsorted(member.queue.seq, agreed + 1) :]
         member.unknown, member.pending = (), tuple(int(s) for s in later[:_MOST_PENDING])
