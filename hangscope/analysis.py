@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 
-from hangscope.align import divergence, frontier, waiting
+from hangscope.align import frontier, waiting
 from hangscope.causes.case import Case
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.explanation import explain
@@ -27,7 +27,6 @@ class Analysis:
 
     incident: Incident
     views: list[frontier.GroupFrontier]
-    histories: dict[int, divergence.GroupHistory]
     case: Case
     judgement: Judgement
     culprits: frozenset[int] = field(init=False)  # of the verdict, to look ranks up in
@@ -44,13 +43,12 @@ def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:
     stated = digest(incident)
     incident = placed_by_stacks(bounds.joined(incident, stated), stated)
     views = frontier.frontiers(incident)
-    histories = divergence.histories(views, incident.kinds)
     graph = waiting.build(
         incident, views, stated.of_trouble, bounds.idle(stated), bounds.overdue(incident, stated)
     )
-    explanation = explain(Aligned(incident, views, histories, graph, stated))
+    explanation = explain(Aligned(incident, views, graph, stated))
     case = Case(incident, explanation, stated, graph, knowledge or own_knowledge())
-    return Analysis(incident, views, histories, case, judge(case, views))
+    return Analysis(incident, views, case, judge(case, views))
 
 
 def surest(found: Sequence[Analysis]) -> int:

@@ -1,7 +1,7 @@
 """How far every member of a group is known to have come.
 
-For each member of a group: the last collective it enqueued, what of it is pending, and what is not known and why. All
-seqs are `collective_seq_id`, counted from 1 per group.
+For each member of a group: the last collective it enqueued, which are pending, and what is unknown and why. All seqs are
+`collective_seq_id`, counted from 1 per group.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from functools import cache, cached_property
 
 import numpy as np
 
+from hangscope.align.divergence import common_window, differences
 from hangscope.align.matching import hard_keys, match_key
 from hangscope.align.member import Member, member_of
 from hangscope.align.p2p import outrun
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import PROVING_OPS, CallKind, Group, Incident, Kinds, State
 
-_OPEN_KEPT = 256  # open calls of one member that are looked at; the first is what it waits in
+_MOST_PENDING = 256  # pending collectives of one member that are listed; it is blocked in the first
 
 
 @dataclass
@@ -41,23 +42,23 @@ class GroupFrontier:
         return [r for r, m in self.members.items() if m.enqueued is None]
 
     def kind_of(self, rank: int, seq: int) -> CallKind | None:
-        """Return what a rank called at a seq, or None where no row was kept."""
+        """Return what a rank issued at a seq, or None where no row was retained."""
         index = self.kind_index(rank, seq)
         return None if index is None else self.kinds[index]
 
     def kind_index(self, rank: int, seq: int) -> int | None:
-        """Return the index of what a rank called at a seq, or None where no row was kept, or the rank is no member."""
+        """Return the index of what a rank issued at a seq, or None where no row was retained, or the rank is no member."""
         member = self.members.get(rank)
         row = member.row_of(seq) if member is not None else None
         return None if member is None or row is None else int(member.queue.kind[row])
 
     def created(self, rank: int, seq: int) -> int:
-        """Return the enqueue time of a rank's call in ns, 0 where it is not known."""
+        """Return the enqueue time of a rank's collective in ns, 0 where it is unknown."""
         row = self.members[rank].row_of(seq)
         return 0 if row is None else int(self.members[rank].queue.created[row])
 
     def completed(self, rank: int) -> int | None:
-        """Return the last call that a member completed; where its recorder does not tell, its peers may."""
+        """Return the last seq that a member completed, by its own record or by what its peers' completions prove."""
         member = self.members[rank]
         if member.completed is None or not member.unknown:
             return member.completed
@@ -66,7 +67,7 @@ class GroupFrontier:
     @cached_property
     def proven(self) -> int:
         """Return the last seq in which every member is proven to have taken part."""
-        # What a member only counts, others' rows tell the op of.
+        # Of a seq that a member only counts, the rows of others show the op.
         done = (m.completed for m in self.members.values() if m.completed and m.row_of(m.completed) is None)
         counted = max(done, default=0)
         last = 0
@@ -78,11 +79,11 @@ class GroupFrontier:
         return last
 
     def open_seqs(self, trouble: bool) -> dict[int, list[int]]:
-        """Return for each seen member the seqs that it is really waiting in, whatever a recorder says of their states.
+        """Return for each seen member the seqs that are really pending, whatever a recorder says of their states.
 
-        On gloo a retired last call may be done or failed, and a done one may still read "scheduled": where every member
-        joined a call with matching kinds and one of them retired it, it is over; where peers' later calls prove it, too. A
-        retired call alone accuses no member that was not seen, unless `trouble` was told in text.
+        On gloo a retired last collective may be complete or failed, and a complete one may still read "scheduled": it is over where
+        every member issued the same one and one of them retired it, or where peers' later collectives prove it. A retired one
+        alone makes no unseen member a suspect, unless text reports `trouble`.
         """
         over = cache(lambda seq: self._over_on_gloo(seq, trouble))
 
@@ -91,7 +92,7 @@ class GroupFrontier:
             kind = self.kinds.without_sizes(index) if index is not None else None
             if kind is None or kind.backend != "gloo":
                 return True
-            # That another member is done with a gather or a broadcast tells nothing of this one.
+            # A gather or a broadcast that another member completed proves nothing of this one.
             alone = seq in member.pending and kind.op not in PROVING_OPS
             return seq > self.proven and (alone or not over(seq))
 
@@ -102,7 +103,7 @@ class GroupFrontier:
         }
 
     def _over_on_gloo(self, seq: int, trouble: bool) -> bool:
-        """Return whether every member joined a call, all alike, and one of them retired it."""
+        """Return whether every member issued the same collective at a seq, and one of them retired it."""
         seen = [self.members[rank] for rank in self.seen]
         if any((member.enqueued or 0) < seq for member in seen):
             return False
@@ -123,25 +124,27 @@ def frontiers(incident: Incident) -> list[GroupFrontier]:
         ranks, counts_p2p = sorted(group.ranks), group.gid in p2p_gids
         members = {rank: member_of(incident, group, rank, counts_p2p) for rank in ranks}
         view = GroupFrontier(group, members, kinds, proving)
-        _clear_the_early(view)
-        _settle(view)
+        for rank, member in members.items():
+            if member.enqueued is not None and member.enqueued < view.proven:
+                view.early.add(rank)
+                member.enqueued = None
+        _find_pending_in_logs(view)
         result.append(view)
-    _clear_the_stale(result, outrun(incident))
-    _clear_the_lagging(result)
+    _set_stale_aside(result, outrun(incident))
     return result
 
 
-def _clear_the_stale(views: list[GroupFrontier], outrun: set[int]) -> None:
-    """Take a rank with a stale dump for unseen in all its groups: it is further than its dump shows, and nobody knows how far.
+def _set_stale_aside(views: list[GroupFrontier], outrun: set[int]) -> None:
+    """Treat a rank with a stale dump as unseen in all its groups: it got further than its dump shows, and nobody knows how far.
 
-    It still waits in a call that a member with a later dump has not made.
+    It is still blocked in a collective that a member with a later dump has not issued.
     """
     stale = outrun.union(*(view.early for view in views))
     seen = {rank for view in views for rank, member in view.members.items() if len(member.queue)}
     for view in views if 2 * len(stale) < len(seen) else ():
         for rank in stale.intersection(view.members):
             member = view.members[rank]
-            if not _ends_in_text(member):
+            if not _continues_in_text(member):
                 fresh = (view.members[r].enqueued for r in view.seen if r not in stale)
                 least = min((seq for seq in fresh if seq is not None), default=1 << 62)
                 view.early.add(rank)
@@ -149,28 +152,19 @@ def _clear_the_stale(views: list[GroupFrontier], outrun: set[int]) -> None:
                 member.enqueued = member.pending[-1] if member.pending else None
 
 
-def _ends_in_text(member: Member) -> bool:
-    """Return whether a line of text states calls of a member behind those of its dump: without a time, or as a number alone."""
+def _continues_in_text(member: Member) -> bool:
+    """Return whether a log line states collectives of a member after those of its dump: without a time, or as a number alone."""
     queue = member.queue
     counted = queue.frontier.started is None and (queue.frontier.enqueued or 0) > member.last_row
     untimed = len(queue) > 0 and not queue.created[-1] and (queue.told or bool(queue.created.any()))
     return counted or untimed
 
 
-def _clear_the_lagging(views: list[GroupFrontier]) -> None:
-    """Where every open call of the job is proven to be over, the dumps that show it open are merely older than the others."""
-    open_on = [(view, member) for view in views for member in view.members.values() if member.pending]
-    if all(member.pending[-1] <= view.proven for view, member in open_on):
-        for view, member in open_on:
-            view.early.add(member.rank)
-            member.pending = ()
+def _find_pending_in_logs(view: GroupFrontier) -> None:
+    """Find the pending collectives of recorders that log no completion: those that not every known member issued alike.
 
-
-def _settle(view: GroupFrontier) -> None:
-    """Tell which calls of recorders that log no completion are open: those that not every known member made alike.
-
-    What all known members made is taken to be over; that it is, nobody recorded. A member whose log is cut and that
-    seems to be behind is not known: its calls may be among the lost lines.
+    Those that all known members issued are assumed to be complete. A member whose log is cut off and that seems to be behind is
+    unknown: its collectives may be among the lost lines.
     """
     logged = [m for m in view.members.values() if len(m.queue) and not m.queue.tells_completion]
     if not logged:
@@ -179,23 +173,11 @@ def _settle(view: GroupFrontier) -> None:
     for member in logged:
         if member.queue.cut and member.last_row < furthest:
             member.enqueued = None
+    first, columns = common_window(logged)
     agreed = min((m.enqueued for m in view.members.values() if m.enqueued is not None), default=0)
-    start = max(m.first_row for m in logged)
-    keys = hard_keys(view.kinds)
-    rows = (slice(*np.searchsorted(m.queue.seq, (start, agreed + 1))) for m in logged)
-    made = [keys[m.queue.kind[row]] for m, row in zip(logged, rows, strict=True)]
-    for calls in made[1:]:
-        shared = min(len(calls), len(made[0]))
-        differ = np.flatnonzero(calls[:shared] != made[0][:shared])
-        agreed = min(agreed, start + int(differ[0]) - 1) if len(differ) else agreed
+    agreed = min(
+        [agreed, *(first + place - 1 for place in differences(columns.values(), hard_keys(view.kinds)))]
+    )
     for member in logged:
         later = member.queue.seq[np.searchsorted(member.queue.seq, agreed + 1) :]
-        member.unknown, member.pending = (), tuple(int(s) for s in later[:_OPEN_KEPT])
-
-
-def _clear_the_early(view: GroupFrontier) -> None:
-    """Mark members whose dump is older than what peers' completions prove: they are further than their dump shows."""
-    for rank, member in view.members.items():
-        if member.enqueued is not None and member.enqueued < view.proven:
-            view.early.add(rank)
-            member.enqueued = None
+        member.unknown, member.pending = (), tuple(int(s) for s in later[:_MOST_PENDING])

@@ -55,20 +55,6 @@ def hard_keys(kinds: Kinds) -> np.ndarray:
     return _numbers(match_keys(kinds.alone))[kinds.plain]
 
 
-def site_keys(kinds: Kinds) -> np.ndarray:
-    """Return for each kind the number of its match key, of bytes without their number, together with its call site (int32).
-
-    What torch pickles (`all_gather_object`) is of another length each time, and the same call.
-    """
-    stacks = {id(kind.stack): kind.stack for kind in kinds.alone}  # each is looked at once
-    site = dict(zip(stacks, _numbers(stacks.values()).tolist(), strict=True))
-    calls = (
-        (kind.op if {*kind.input_dtypes, *kind.output_dtypes} == {"Byte"} else key, site[id(kind.stack)])
-        for kind, key in zip(kinds.alone, match_keys(kinds.alone), strict=True)
-    )
-    return _numbers(calls)[kinds.plain]
-
-
 def _numbers(things: Iterable[Hashable]) -> np.ndarray:
     """Return a number for each thing (int32), equal for equal things."""
     index: dict[Hashable, int] = {}

@@ -1,8 +1,8 @@
 """Pair sends with receives: the i-th send of a (source, destination) pair meets the i-th receive.
 
-A recorder numbers point-to-point calls per group and rank, not per pair, so numbers agree between two ranks only where
-they talk to nobody else on that group. Pairs are therefore counted; where a ring lost the beginning, the two sides are
-aligned at their last completed call, because a send and its receive complete together.
+A recorder numbers point-to-point ops per group and rank, not per pair, so numbers agree between two ranks only where they talk to
+nobody else on that group. Pairs are therefore counted; where a recorder buffer lost the beginning, the two ends are aligned at
+their last completed op, because a send and its receive complete together.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class PairInstance:
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """One side of a point-to-point call: who made it, its number on that rank, state, enqueue order, kind and time (ns)."""
+    """A send or a receive: the rank that posted it, its number on that rank, state, enqueue order, kind and time (ns)."""
 
     rank: int
     seq: int
@@ -44,7 +44,7 @@ class Half:
 
 @dataclass(slots=True)
 class Pair:
-    """One send with its receive; a side is None where that rank has not made its half."""
+    """One send with its receive; one of them is None where that rank has not posted it."""
 
     key: PairInstance
     send: Half | None
@@ -54,7 +54,7 @@ class Pair:
 class Halves:
     """The sends, or the receives, of one (source, destination) pair in the order of their enqueue: rows of one queue.
 
-    Most of them are over and met their counterpart: they stay columns, and only those that are asked for become a `Half`.
+    Most of them are complete and met their counterpart: they stay columns, and only those that are asked for become a `Half`.
     """
 
     def __init__(self, queue: Queue, rows: Column) -> None:
@@ -72,7 +72,7 @@ class Halves:
         return int(self._queue.kind[self._rows[index]])
 
     def at(self, index: int, met: bool) -> Half | None:
-        """Return one of them, None where there is none. One that has not `met` another waits, whatever its log tells."""
+        """Return one of them, None where there is none. One that has not `met` its counterpart is pending, whatever its log shows."""
         if not 0 <= index < len(self):
             return None
         queue, row = self._queue, int(self._rows[index])
@@ -82,19 +82,29 @@ class Halves:
 
 
 def _sides(incident: Incident, group: Group) -> tuple[dict[Side, Halves], set[int]]:
-    """Return the sends and receives on a group by side, and the ranks whose recorder lost the first of them."""
+    """Return the sends and receives on a group by side, and the ranks whose recorder lost the first of them.
+
+    An unknown end (`recv 0<-?`), or one outside the group, pairs with no rank.
+    """
     sides: dict[Side, Halves] = {}
     wrapped: set[int] = set()
     known = enumerate(group.ranks) if group.members_known else zip(group.ranks, group.ranks, strict=True)
-    members: dict[int | None, int] = dict(known)
+    members: dict[int | None, int] = dict(known)  # global ranks by group-local ones
     for rank in group.ranks:
         queue = incident.ranks[rank].p2p.get(group.gid) if rank in incident.ranks else None
         if queue is None:
             continue
         if queue.overwritten or int(queue.seq.min()) > 1:
             wrapped.add(rank)
-        for side, kinds in _kinds_of_sides(incident.kinds, members, queue).items():
-            sides[side] = Halves(queue, np.flatnonzero(np.isin(queue.kind, kinds)))
+        kinds: dict[Side, list[int]] = defaultdict(list)
+        for index in np.unique(queue.kind).tolist():
+            kind = incident.kinds.without_sizes(index)
+            source, destination = (members.get(end, -1) for end in (kind.src, kind.dst))
+            is_send = kind.op == "send"
+            if min(source, destination) >= 0 and rank == (source if is_send else destination):
+                kinds[is_send, source, destination].append(index)
+        for side, own in kinds.items():
+            sides[side] = Halves(queue, np.flatnonzero(np.isin(queue.kind, own)))
     return sides, wrapped
 
 
@@ -104,16 +114,16 @@ def outrun(incident: Incident) -> set[int]:
     for group in incident.groups:
         sides, wrapped = _sides(incident, group)
         for (is_send, source, destination), halves in sides.items():
-            partner = destination if is_send else source
             other = sides.get((not is_send, source, destination))
-            known = other is not None and other.tells_completion and wrapped.isdisjoint((source, destination))
-            if known and other is not None and halves.last_done >= len(other):
-                stale.add(partner)
+            if other is None or not other.tells_completion or wrapped.intersection((source, destination)):
+                continue
+            if halves.last_done >= len(other):
+                stale.add(destination if is_send else source)
     return stale
 
 
 def pairs(incident: Incident) -> list[Pair]:
-    """Return the open point-to-point calls of all groups, each with the half that its peer made, if any."""
+    """Return the pending point-to-point ops of all groups, each with the one that its peer posted, if any."""
     result: list[Pair] = []
     nothing = np.empty(0, np.int64)
     for group in incident.groups:
@@ -121,51 +131,20 @@ def pairs(incident: Incident) -> list[Pair]:
         none = Halves(Queue(-1, group.gid, nothing, nothing, nothing, nothing, nothing), nothing)
         for source, destination in sorted({(source, destination) for _, source, destination in sides}):
             out, into = (sides.get((is_send, source, destination), none) for is_send in (True, False))
-            # Where a ring lost the beginning: what to add to a receive's index to get the index of its send.
+            # Where a buffer lost the beginning: what to add to a receive's index to get the index of its send.
             shift = out.last_done - into.last_done if wrapped & {source, destination} else 0
-            unlike = _first_unlike(incident.kinds, out, into, shift)
             first = PairInstance(group.gid, source, destination, 0)
-            result += _open_pairs(first, out, into, shift, unlike)
+            result += _pending_pairs(incident.kinds, first, out, into, shift)
     return result
 
 
-def _first_unlike(kinds: Kinds, out: Halves, into: Halves, shift: int) -> int | None:
-    """Return the index of the first send that is not as long as its receive, where no recorder tells which are over; None: there is none."""
-    if out.tells_completion and into.tells_completion:
-        return None
-    length = cache(
-        lambda kind: numel(kinds[kind].input_sizes)
-    )  # few kinds, of which some logs hold millions of calls
-    for index in range(max(0, shift), min(len(out), len(into) + shift)):
-        sent, received = length(out.kind(index)), length(into.kind(index - shift))
-        if sent != received and sent and received:
-            return index
-    return None
-
-
-def _kinds_of_sides(kinds: Kinds, members: dict[int | None, int], queue: Queue) -> dict[Side, list[int]]:
-    """Return the indexes of a rank's kinds of call by side.
-
-    `members`: global ranks by group-local ones. An unknown end (`recv 0<-?`) or one outside the group pairs with nobody, nor
-    does another rank's half.
-    """
-    made: dict[Side, list[int]] = defaultdict(list)
-    for index in np.unique(queue.kind).tolist():
-        kind = kinds.without_sizes(index)
-        source, destination = (members.get(end, -1) for end in (kind.src, kind.dst))
-        is_send = kind.op == "send"
-        if min(source, destination) >= 0 and queue.rank == (source if is_send else destination):
-            made[is_send, source, destination].append(index)
-    return made
-
-
-def _open_pairs(first: PairInstance, out: Halves, into: Halves, shift: int, unlike: int | None) -> list[Pair]:
+def _pending_pairs(kinds: Kinds, first: PairInstance, out: Halves, into: Halves, shift: int) -> list[Pair]:
     waiting = {*out.waits.tolist(), *(into.waits + shift).tolist()}
     sent, received = range(len(out)), range(shift, len(into) + shift)
+    unlike = None
     if not (out.tells_completion and into.tells_completion):
-        waiting |= set(sent) ^ set(received)
-    if unlike is not None:
-        waiting.add(unlike)
+        unlike = _first_unlike(kinds, out, into, shift)
+        waiting |= (set(sent) ^ set(received)) | ({unlike} if unlike is not None else set())
     result = []
     for index in sorted(waiting):
         met = index in sent and index in received and index != unlike
@@ -173,3 +152,13 @@ def _open_pairs(first: PairInstance, out: Halves, into: Halves, shift: int, unli
         if any(half is not None and half.state <= State.STARTED for half in (send, recv)):
             result.append(Pair(replace(first, index=index), send, recv))
     return result
+
+
+def _first_unlike(kinds: Kinds, out: Halves, into: Halves, shift: int) -> int | None:
+    """Return the index of the first send that is not as long as its receive, None where there is none: no recorder shows that it is pending."""
+    length = cache(lambda kind: numel(kinds[kind].input_sizes))  # few kinds of millions of ops
+    for index in range(max(0, shift), min(len(out), len(into) + shift)):
+        sent, received = length(out.kind(index)), length(into.kind(index - shift))
+        if sent != received and sent and received:
+            return index
+    return None

@@ -1,18 +1,14 @@
-"""What one rank's program called: its calls of all groups in enqueue order, and the pattern that they repeat.
-
-Calls are numbered twice: by their site (what matches, and from which line), and by a token that adds what the group is
-for, so that ranks of one role can be compared although they are in different groups.
-"""
+"""One rank's program: its collectives and P2P ops of all groups in the order in which the rank issued them."""
 
 from __future__ import annotations
 
-from collections import Counter
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from hangscope.align.matching import hard_keys, site_keys
-from hangscope.align.sequence_diff import continues, left_out
+from hangscope.align.patterns import continues, expected, left_out
+from hangscope.align.tokens import EXACT, SIZES, Tokens
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import CallKind, Incident
 
@@ -21,7 +17,10 @@ HISTORY = 768  # calls before one that a rank's own pattern is taken from
 
 @dataclass(slots=True)
 class Program:
-    """One rank's calls of all groups in enqueue order, as parallel columns: those of the thread that makes most of them."""
+    """One rank's program as parallel columns, of the thread that issues most of its calls.
+
+    `tokens` are equal for equal calls on groups of one kind (`Tokens`, exact).
+    """
 
     gid: Any
     seq: Any
@@ -29,29 +28,21 @@ class Program:
     created: Any
     order: Any
     is_p2p: Any
-    sites: list[int]
     tokens: list[int]
-    made: frozenset[int]  # the tokens, each once
-    labels: dict[int, Any]
-
-    def row_of(self, gid: int, seq: int) -> int | None:
-        """Return the row of a collective, or None where it was not kept."""
-        found = np.flatnonzero((self.gid == gid) & (self.seq == seq) & ~self.is_p2p)
-        return int(found[0]) if len(found) else None
 
 
 class Programs:
-    """The programs of an incident's ranks, built when they are asked for."""
+    """The programs of an incident's ranks, built on demand."""
 
     def __init__(self, incident: Incident) -> None:
         self.incident = incident
         self._programs: dict[int, Program] = {}
-        self._tokens: dict[Any, int] = {}
-        self._sites: dict[tuple[int, int | None], int] = {}
         self._keeping: dict[tuple[int, int], bool | None] = {}
-        kinds = incident.kinds
-        self._site, self._hard = site_keys(kinds), hard_keys(kinds)
-        self._of_a_thread = np.array([kind.of_a_thread for kind in kinds.alone], bool)[kinds.plain]
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Return what calls of two programs are compared by."""
+        return Tokens(self.incident)
 
     def of(self, rank: int) -> Program:
         """Return one rank's program."""
@@ -68,88 +59,62 @@ class Programs:
             own = (np.full(len(q), q.gid), q.seq, q.kind, q.created, q.order, np.full(len(q), p2p))
             columns = np.concatenate([columns, own], axis=1)
         columns = columns[:, np.argsort(columns[4], kind="stable")]
-        # Threads go their ways without any order: those calls count that are of the thread that makes most of them.
-        other = self._of_a_thread[columns[2]]
-        columns = columns[:, other == (2 * int(other.sum()) > len(other))]
-        if columns[3].any():  # what a line states behind a dump has no place among the calls of other groups
+        # The threads of a rank have no order among them: the one that issues most calls counts.
+        of_a_thread = self.tokens.of_a_thread[columns[2]]
+        columns = columns[:, of_a_thread == (2 * int(of_a_thread.sum()) > len(of_a_thread))]
+        if columns[
+            3
+        ].any():  # a collective that only a log line states has no place among those of other groups
             columns = columns[:, columns[3] > 0]
         gid, seq, kind, created, order, is_p2p = columns
-        labels = self._labels(rank)
-        sites, tokens = self._numbers(gid, kind, labels)
-        return Program(gid, seq, kind, created, order, is_p2p > 0, sites, tokens, frozenset(tokens), labels)
+        tokens = self.tokens.of(gid, kind, EXACT)
+        return Program(gid, seq, kind, created, order, is_p2p > 0, tokens.tolist())
 
-    def _numbers(self, gid: Any, kind: Any, labels: dict[int, Any]) -> tuple[list[int], list[int]]:
-        """Return the numbers of each call's site and of its token (site and what its group is for), equal for equal ones."""
-        kinds = self.incident.kinds
-        calls, places = np.unique(gid * len(kinds.alone) + kinds.plain[kind], return_inverse=True)
-        sites, tokens = [], []
-        for g, k in (divmod(call, len(kinds.alone)) for call in calls.tolist()):
-            site = self._sites.setdefault((int(self._site[k]), self._offset(g, k)), len(self._sites))
-            sites.append(site)
-            tokens.append(self._tokens.setdefault((labels[g], site), len(self._tokens)))
-        return np.array(sites, np.int64)[places].tolist(), np.array(tokens, np.int64)[places].tolist()
-
-    def _offset(self, gid: int, kind: int) -> int | None:
-        """Return how many places of the group a send or receive goes on by, None for a collective.
-
-        A rank that turns to another peer leaves its pattern; in a ring all members go on by equally many.
-        """
-        call = self.incident.kinds[kind]
-        if call.src is None or call.dst is None:
+    def keeps_pattern(self, rank: int, row: int | None) -> bool | None:
+        """Return whether a rank's row continues the pattern that the rank repeated before; None: too little history, or no row."""
+        if row is None:
             return None
-        return (call.dst - call.src) % max(1, len(self.incident.groups[gid].ranks))
-
-    def _labels(self, rank: int) -> dict[int, Any]:
-        """Return what each of a rank's groups is for: its description and size, and its place among the rank's groups of these."""
-        record = self.incident.ranks[rank]
-        labels: dict[int, Any] = {}
-        counts: Counter[tuple[str, int]] = Counter()
-        for gid in sorted({*record.queues, *record.p2p}):
-            group = self.incident.groups[gid]
-            base = (group.desc, len(group.ranks))
-            counts[base] += 1
-            labels[gid] = (*base, counts[base])
-        return labels
-
-    def likeness(self, one: int, other: int) -> float:
-        """Return how much two ranks' programs are made of the same calls, 0 to 1."""
-        mine, theirs = self.of(one).made, self.of(other).made
-        return len(mine & theirs) / max(1, len(mine | theirs))
-
-    def keeps_pattern(self, rank: int, row: int) -> bool | None:
-        """Return whether a rank's row continues the pattern that the rank repeated before; None: too little history."""
         if (rank, row) not in self._keeping:
             tokens = self.of(rank).tokens
             self._keeping[rank, row] = continues(tokens[max(0, row - HISTORY) : row], tokens[row])
         return self._keeping[rank, row]
 
-    def left_out(self, rank: int, row: int) -> list[int]:
-        """Return the rows of the calls that a rank's pattern calls for before that of `row`; empty where it is next, or foreign.
+    def wanted(self, rank: int, row: int) -> list[int]:
+        """Return the rows of the calls that a rank's pattern has before that of `row`, or of the one that it has instead."""
+        start = max(0, row - HISTORY)
+        tokens = self.of(rank).tokens[start : row + 1]
+        skipped = left_out(tokens[:-1], tokens[-1]) or expected(tokens[:-1], 1)
+        return [start + place for place in skipped]
 
-        A call from a new line that is otherwise like one of the pattern's (the other branch of a condition) has that one's place.
+    def left_out(self, rank: int, row: int, peer: int, peer_row: int) -> list[int]:
+        """Return the rows of the calls that a rank's pattern has before that of `row`, from the one on that its peer issued there.
+
+        Empty where there are none. A call from a new line that is otherwise like one of the pattern's (the other branch of a
+        condition) takes its place.
         """
         program, start = self.of(rank), max(0, row - HISTORY)
         calls = slice(start, row + 1)
-        tokens = program.tokens[calls]
-        if tokens[-1] not in tokens[:-1]:
-            both = zip(program.gid[calls].tolist(), self._hard[program.kind[calls]].tolist(), strict=True)
-            number: dict[tuple[int, int], int] = {}
-            tokens = [number.setdefault(call, len(number)) for call in both]
-        return [start + place for place in left_out(tokens[:-1], tokens[-1])]
+        level = EXACT if program.tokens[row] in program.tokens[start:row] else SIZES
+        tokens = self.tokens.of(program.gid[calls], program.kind[calls], level).tolist()
+        peers = self.of(peer)
+        due = self.tokens.of(peers.gid[[peer_row]], peers.kind[[peer_row]], level)
+        return [start + place for place in left_out(tokens[:-1], tokens[-1], int(due[0]))]
 
     def row_of(self, rank: int, order: int) -> int | None:
-        """Return the row of a rank's call with this enqueue number."""
+        """Return the row of a rank's call by its number over all groups, None where it is not in the program."""
         rows = np.flatnonzero(self.of(rank).order == order)
         return int(rows[0]) if len(rows) else None
 
-    def breaks_pattern(self, rank: int, order: int) -> bool:
-        """Return whether a rank's call with this enqueue number leaves the pattern that the rank repeated before."""
-        row = self.row_of(rank, order)
-        return row is not None and self.keeps_pattern(rank, row) is False
+    def row_at(self, rank: int, gid: int, seq: int) -> int | None:
+        """Return the row of a rank's collective by group and seq, None where it is not in the program."""
+        program = self.of(rank)
+        rows = np.flatnonzero((program.gid == gid) & (program.seq == seq) & ~program.is_p2p)
+        return int(rows[0]) if len(rows) else None
 
-    def before(self, rank: int, row: int) -> list[CallKind]:
-        """Return what a rank called before a row, oldest first."""
-        return [self.incident.kinds[int(k)] for k in self.of(rank).kind[max(0, row - HISTORY) : row]]
+    def before(self, rank: int, row: int | None) -> tuple[CallKind, ...]:
+        """Return what a rank issued before a row, oldest first."""
+        kinds = self.of(rank).kind[max(0, row - HISTORY) : row] if row is not None else ()
+        return tuple(self.incident.kinds[int(kind)] for kind in kinds)
 
     def call(self, rank: int, row: int) -> tuple[int, int, CallKind, int]:
         """Return (gid, seq, kind, enqueue time in ns) of a rank's row."""

@@ -1,4 +1,4 @@
-"""What one call is compared by when programs are compared: from its exact line and sizes to the operation alone."""
+"""What a call is compared by when programs are compared: from its exact line and sizes to the operation alone."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from hangscope.align.matching import match_keys, numel
-from hangscope.align.program import Program
 from hangscope.align.roles import GroupKind, kind_of_group
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.incident import CallKind, Incident
 
-LEVELS = 4  #: exact sizes and line; exact sizes; sizes as powers of two; operation and group alone
+#: The levels: exact sizes and line; exact sizes; sizes as powers of two; operation and group alone.
+LEVELS = EXACT, SIZES, ROUNDED, BARE = range(4)
 
 
 class Tokens:
@@ -22,23 +22,24 @@ class Tokens:
     def __init__(self, incident: Incident) -> None:
         self._incident = incident
         kinds = incident.kinds
-        keys = match_keys(
-            [replace(k, root=None) for k in kinds.alone]
-        )  # each group of a kind has its own root
+        # Each group of a kind has its own root.
+        keys = match_keys([replace(kind, root=None) for kind in kinds.alone])
         self._kinds: dict[GroupKind, int] = {}
-        self._of_group = [self._kinds.setdefault(kind_of_group(g), len(self._kinds)) for g in incident.groups]
+        self._of_group = np.array(
+            [self._kinds.setdefault(kind_of_group(g), len(self._kinds)) for g in incident.groups], np.int64
+        )
+        self.of_a_thread = np.array([kind.of_a_thread for kind in kinds.alone], bool)[kinds.plain]
+        # What torch pickles (`all_gather_object`) is of another length each time.
+        exact = [
+            (_named(kind), None if _of_bytes(kind) else key)
+            for kind, key in zip(kinds.alone, keys, strict=True)
+        ]
         levels: list[Callable[[int], Hashable]] = [
-            lambda i: (exact(i), user_frame(kinds.alone[i].stack)),
-            lambda i: exact(i),
+            lambda i: (exact[i], user_frame(kinds.alone[i].stack)),
+            lambda i: exact[i],
             lambda i: (_named(kinds.alone[i]), _rounded(kinds.alone[i])),
             lambda i: _named(kinds.alone[i]),
         ]
-
-        def exact(i: int) -> Hashable:
-            kind = kinds.alone[i]
-            # What torch pickles (`all_gather_object`) is of another length each time.
-            return (_named(kind), None if _of_bytes(kind) else keys[i])
-
         self._by_level = [self._numbers(level) for level in levels]
 
     def _numbers(self, token: Callable[[int], Hashable]) -> np.ndarray:
@@ -46,12 +47,11 @@ class Tokens:
         alone = [index.setdefault(token(i), len(index)) for i in range(len(kinds.alone))]
         return np.array(alone, np.int64)[kinds.plain]
 
-    def of(self, program: Program, level: int) -> np.ndarray:
-        """Return the token of each call of a program."""
-        if not len(program.gid):
+    def of(self, gids: np.ndarray, kinds: np.ndarray, level: int) -> np.ndarray:
+        """Return the token of each call, given by its group and its kind."""
+        if not len(gids):
             return np.empty(0, np.int64)
-        groups = np.array(self._of_group, np.int64)[program.gid]
-        return np.asarray(self._by_level[level][program.kind] * len(self._kinds) + groups)
+        return np.asarray(self._by_level[level][kinds] * len(self._kinds) + self._of_group[gids])
 
 
 def _named(kind: CallKind) -> tuple[object, ...]:

@@ -46,7 +46,7 @@ class Difference:
         So they are where their user lines differ, or where a library under one line of both goes two ways; where these part
         at torch's own function for a collective, the line itself chose it. Without lines, a few numbers are no tensor.
         """
-        if self.finding.change.edit is not None:
+        if self.finding.change.realigned:
             return True
         if self.same_site is None and self.differs == "shape":
             sizes = (self.own.input_sizes, self.peer.input_sizes)
@@ -59,13 +59,8 @@ class Difference:
 
     @cached_property
     def history(self) -> Sequence[CallKind]:
-        """Return what the members issued before the divergence, oldest first, of the first waiting member."""
-        stuck, change = self.finding.stuck, self.finding.change
-        if change.before and change.elsewhere:
-            return change.before
-        if stuck.history is None or stuck.seq is None or stuck.rank is None:
-            return []
-        return stuck.history.stacks_before(stuck.rank, min(stuck.seq, self.finding.own.seq or stuck.seq))
+        """Return what a waiting rank issued before the divergence, oldest first."""
+        return self.finding.stuck.before
 
     @cached_property
     def position(self) -> tuple[str, Frame] | None:
@@ -130,7 +125,7 @@ class Difference:
     @property
     def too_soon(self) -> bool:
         """Return whether several whole steps lie before the culprit's collective by the pattern: it skipped none of them on its way."""
-        return self.finding.change.edit is None and 0 < self.period < len(self.finding.change.skipped)
+        return not self.finding.change.realigned and 0 < self.period < len(self.finding.change.skipped)
 
     @cached_property
     def stays_inside(self) -> bool:
@@ -140,19 +135,12 @@ class Difference:
     @property
     def skipped(self) -> tuple[CallKind, ...]:
         """Return the collectives that the culprit skipped, as far as the repeated pattern or what follows shows it."""
-        return self._edited("missing", self.finding.change.skipped if not self.too_soon else ())
+        return self.finding.change.skipped if not self.too_soon else ()
 
     @property
     def added(self) -> tuple[CallKind, ...]:
         """Return the extra collectives of the culprit, as far as what follows shows it."""
-        return self._edited("extra", self.finding.change.added)
-
-    def _edited(self, how: str, by_pattern: tuple[CallKind, ...]) -> tuple[CallKind, ...]:
-        """Return the collectives of the edit after which everything matches again, where it is of this kind; without one, those by the pattern."""
-        edit, kinds = self.finding.change.edit, self.case.incident.kinds
-        if edit is None:
-            return by_pattern
-        return tuple(kinds[i] for i in edit.calls) if edit.edit.kind == how else ()
+        return self.finding.change.added
 
     def gradients(self, kinds: Sequence[CallKind]) -> bool:
         """Return whether all of these collectives are gradient reductions (False for none)."""

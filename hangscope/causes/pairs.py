@@ -32,7 +32,7 @@ def unpaired(case: Case) -> Match | None:
     missing, issued, absent, waiter = "recv", "send", destination, source
     if pair.send is None:
         missing, issued, absent, waiter = "send", "recv", source, destination
-    named, more = finding.culprits, finding.more
+    named, more = finding.culprits, finding.change.shift
     culprit = next((rank for rank in (absent, waiter, *named) if rank in named), absent)
     call = f"{issued} number {pair.key.index + 1} of the pair {source} -> {destination}"
     why = f"rank {absent} never issued the {missing} for {call}; rank {waiter} is blocked in it"

@@ -49,7 +49,7 @@ def one_sided_call(case: Case) -> Match | None:
 def _act(d: Difference) -> tuple[int, str] | None:
     """Return what the culprits did that the others did not, after how sure that is; None where only arguments differ."""
     own, finding, usual = describe(d.own), d.finding, d.times_before(d.own)
-    edited = finding.change.edit is not None
+    edited = finding.change.realigned
     if isinstance(finding, Extra):
         return int(not finding.tie), f"issued {own}, which the others did not issue"
     if d.differs == "root" and not d.another_call:
@@ -63,7 +63,7 @@ def _act(d: Difference) -> tuple[int, str] | None:
     if d.added:
         return 2, f"issued an extra {_several(d.added)}"
     if (d.same_site and not d.another_call) or not (
-        d.differs or d.same_site is False or (d.known and finding.change.before)
+        d.differs or d.same_site is False or (d.known and finding.stuck.before)
     ):
         return None
     # If both are collectives of the program, loops may merely have ended at different rounds.

@@ -38,7 +38,7 @@ _OVER = "exited the training loop early, according to its own output"
 def called_from_a_library(case: Case) -> Match | None:
     """A call whose library shows what it is: made by one rank alone, or after a loop that the others are still in."""
     finding, d = case.finding, Difference(case)
-    if finding.tie or finding.change.edit is not None:
+    if finding.tie or finding.change.realigned:
         return None
     if not d.own_stack or not (d.peer_stack or d.peer_gradient) or d.steps.skips:
         return None
@@ -138,7 +138,7 @@ def _left(culprits: Sequence[int], strength: int, what: str, evidence: Iterable[
 def _by_its_call(d: Difference) -> Match | None:
     """Return what the culprits' step count or collective shows, where nothing shows that they went on inside the loop."""
     finding, culprits, over = d.finding, d.finding.culprits, d.steps.loop_over
-    if finding.change.edit is not None or finding.tie:
+    if finding.change.realigned or finding.tie:
         return None  # its collectives match again after the edit
     if d.ends_epochs:
         # A step that it skipped leaves the same collectives: only its own output shows which it was.
@@ -154,7 +154,7 @@ def _by_its_call(d: Difference) -> Match | None:
     if d.inside or d.beyond is None or culprits == (0,):
         return None
     of_a_model = any("/torch/nn/" in f.file or "fsdp" in f.file.lower() for f in d.peer.stack)
-    if not (d.peer_gradient or of_a_model or finding.stuck.history is None):
+    if not (d.peer_gradient or of_a_model or d.peer.is_p2p) and finding.stuck.before:
         return None  # a loop of collectives by hand, not of a model's passes: an extra one at its end looks the same
     # Which of two ranks ran a step too many is not known. In the loop's own function, the handler of an exception or an
     # extra collective of one rank looks the same, and some ranks write a checkpoint at the end of a step as well.

@@ -1,4 +1,4 @@
-"""One incident with its ranks aligned: graph, frontiers, histories and programs, as every search for a root looks at it."""
+"""One incident with its ranks aligned: graph, frontiers and programs, as every search for a root looks at it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from hangscope.align.divergence import GroupHistory
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.p2p import PairInstance
 from hangscope.align.program import Programs
@@ -26,11 +25,10 @@ class Aligned:
         self,
         incident: Incident,
         views: Sequence[GroupFrontier],
-        histories: dict[int, GroupHistory],
         graph: WaitGraph,
         stated: Statements,
     ) -> None:
-        self.incident, self.graph, self.histories, self.stated = incident, graph, histories, stated
+        self.incident, self.graph, self.stated = incident, graph, stated
         self.views = {v.group.gid: v for v in views}
         self.waiting = graph.waiting
         self.early = graph.early
@@ -68,16 +66,19 @@ class Aligned:
 
     def stuck_in(self, node: Called, culprits: Sequence[int] = ()) -> StuckCall:
         """Return an instance as the call that ranks are stuck in, with what one of them but the culprits called."""
-        view, history = self.views[node.gid], self.histories.get(node.gid)
+        view, programs = self.views[node.gid], self.programs
         if isinstance(node, PairInstance):
             pair = self.graph.pairs[node]
             half = pair.send or pair.recv
             assert half is not None  # an open pair has one
-            return StuckCall(view, half.seq, half.rank, self.incident.kinds[half.kind], history, pair)
+            before = programs.before(half.rank, programs.row_of(half.rank, half.order))
+            return StuckCall(view, half.seq, half.rank, self.incident.kinds[half.kind], before, pair)
         inside = [r for r, _ in self.graph.calls_of(node)]
         rank = next((r for r in inside if r not in culprits), inside[0] if inside else None)
-        kind = view.kind_of(rank, node.seq) if rank is not None else None
-        return StuckCall(view, node.seq, rank, kind, history)
+        if rank is None:
+            return StuckCall(view, node.seq)
+        before = programs.before(rank, programs.row_at(rank, node.gid, node.seq))
+        return StuckCall(view, node.seq, rank, view.kind_of(rank, node.seq), before)
 
     def last_call(self, rank: int, view: GroupFrontier) -> OwnCall:
         """Return the last call that a rank enqueued on a group."""

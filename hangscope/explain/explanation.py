@@ -22,7 +22,6 @@ from hangscope.explain.finding import (
     Nothing,
     OwnCall,
     Source,
-    Stalled,
     Unpaired,
     Unseen,
     Weighed,
@@ -33,7 +32,7 @@ from hangscope.explain.generate.circles import apart, circular
 from hangscope.explain.generate.deviation import deviating
 from hangscope.explain.generate.device_lag import device_lag, pending_call
 from hangscope.explain.generate.mismatches import first_mismatch
-from hangscope.explain.generate.pair_faults import unequal_pair
+from hangscope.explain.generate.pairs import unequal_pair
 from hangscope.explain.predict import Replay
 from hangscope.explain.statements.bounds import behind
 from hangscope.explain.suspects import suspects, the_only_suspect
@@ -85,48 +84,42 @@ def _with_its_lines(aligned: Aligned, finding: Finding, from_text: bool) -> Find
 
 def _of_calls(aligned: Aligned, of_a_device: Lagging | None) -> list[Finding]:
     """Return the roots that the calls show, those of a more certain kind first."""
-    found = (
-        first_mismatch(aligned),
+    mismatch, deviation = first_mismatch(aligned), deviating(aligned)
+    found: list[Finding | None] = [
+        mismatch,
         unequal_pair(aligned),
         seen_absent(aligned),
         of_a_device,
         unseen(aligned),
         circular(aligned),
         pending_call(aligned),
-    )
-    with_peers = _with_peers(found, deviating(aligned))
-    few = apart(aligned) if not any(with_peers) else None
-    return [finding for finding in (*with_peers, few) if finding is not None]
+    ]
+    if deviation is not None:
+        found[:1] = _proven_by_peers(mismatch, deviation)
+    few = apart(aligned) if not any(found) else None
+    return [finding for finding in (*found, few) if finding is not None]
 
 
-def _with_peers(found: Sequence[Finding | None], deviation: Finding | None) -> list[Finding | None]:
-    """Return the findings with what ranks of one role prove: of one that names the same ranks, that they agree."""
-    if deviation is None:
-        return [*found]
-    votes, matched = deviation.change.votes, deviation.change.matched
-    for place, other in enumerate(found):
-        if (
-            isinstance(other, Different | Unpaired)
-            and other.culprits == deviation.culprits
-            and not (deviation.change.swapped or isinstance(deviation, Unpaired))
-        ):
-            change = replace(other.change, votes=votes, matched=matched)
-            return [replace(other, change=change), *found[:place], *found[place + 1 :]]
-    return [deviation, *found]
+def _proven_by_peers(mismatch: Different | None, deviation: Different | Unpaired) -> list[Finding | None]:
+    """Return both findings, the more certain one first; as one where they name the same ranks, and only the group's collectives show what differs."""
+    change = deviation.change
+    shown = change.skipped or change.added or change.swapped
+    if not shown and mismatch is not None and mismatch.culprits == deviation.culprits:
+        return [replace(mismatch, change=replace(mismatch.change, votes=change.votes))]
+    return [deviation, mismatch] if change.votes else [mismatch, deviation]
 
 
 def _by_calls(aligned: Aligned, found: Sequence[Finding], lagging: frozenset[int]) -> list[Weighed]:
-    fitting = _without_artefacts(aligned, found)
-    if not any(isinstance(f, Lagging) for f in fitting):
+    if not any(isinstance(f, Lagging) for f in found):
         lagging = frozenset()
 
     def share(f: Finding) -> float:
-        # A dump that is older than its peers' shows a lag of its own making: who merely lags is nobody's victim.
+        # A dump that is older than its peers' shows a lag of its own making: a rank that merely lags is no victim.
         part = len(f.reached - lagging) / max(1, len(set(f.waiting) - lagging))
-        # What peers of the same role prove needs no count: a short buffer hides who waits for whom.
+        # What peers of the same role prove needs no count: a short buffer hides which rank waits for which.
         return max(part, PROVEN) if f.change.votes > 1 else part
 
-    return [Weighed(f, Source.CALLS, share(f) - price(f, Source.CALLS)) for f in fitting]
+    return [Weighed(f, Source.CALLS, share(f) - price(f, Source.CALLS)) for f in found]
 
 
 def _by_text(aligned: Aligned) -> list[Weighed]:
@@ -156,20 +149,6 @@ def _in_its_own_call(aligned: Aligned, finding: Absent) -> Finding:
         finding.culprits, finding.stuck, own, waiting=finding.waiting, reached=finding.reached, assumed=finding.assumed,
         events=finding.events,
     )  # fmt: skip
-
-
-def _without_artefacts(aligned: Aligned, found: Sequence[Finding]) -> list[Finding]:
-    """Return the findings but those that another one brings about."""
-    several = any(isinstance(f, Lagging) and len(f.culprits) != 1 for f in found)
-    if (several or aligned.stated.deaths) and any(isinstance(f, Unseen) for f in found):
-        # The peers of a rank that died abort their communicators, which completes calls of some and not of others.
-        found = [f for f in found if not isinstance(f, Lagging)]
-    places = [(f.stuck.view, f.stuck.seq) for f in found]
-    return [
-        f
-        for f, place in zip(found, places, strict=True)
-        if not isinstance(f, Stalled) or places.count(place) == 1
-    ]
 
 
 def _has_a_fault_of_its_own(aligned: Aligned, finding: Finding) -> bool:

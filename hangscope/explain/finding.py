@@ -6,7 +6,6 @@ from dataclasses import field
 from enum import Enum
 from typing import ClassVar, TypeVar
 
-from hangscope.align.divergence import GroupHistory, RankEdit
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.p2p import Pair, PairInstance
 from hangscope.align.waitgraph import Instance, Root
@@ -27,15 +26,15 @@ class Candidate:
 class StuckCall:
     """The call that the waiting ranks are stuck in.
 
-    `view` and `history` are of its group (None: only text tells of it), `pair` is set for a send or receive; `rank` is one
-    (global) that waits in it, `kind` what that rank called.
+    `view` is of its group (None: only text reports it), `pair` is set for a send or receive; `rank` is a (global) rank that waits
+    in it, `kind` what that rank issued, and `before` what it issued before, oldest first.
     """
 
     view: GroupFrontier | None = None
     seq: int | None = None
     rank: int | None = None
     kind: CallKind | None = None
-    history: GroupHistory | None = None
+    before: tuple[CallKind, ...] = ()
     pair: Pair | None = None
 
     @property
@@ -64,26 +63,30 @@ class OwnCall:
 class Change:
     """How the culprits' program parts from its own pattern and from its peers'.
 
-    `skipped`, `added`: calls that they left out or made in addition; `swapped`: they made them, in another order; `edit`: the
-    same, proved by what matches again behind it; `last_word`: nothing behind their odd call is seen; `elsewhere`: their odd
-    call is on another group than the one the others wait in; `before`: what a waiting rank called until then, oldest first;
-    `votes`: how many ranks of the same role agree against the culprits, and `matched` how many calls match again behind it.
+    `skipped`, `added`: calls that they left out or issued in addition; `shift`: how many more calls they issued (negative: fewer),
+    also where these are older than what was retained; `swapped`: they issued them in another order; `matched`: how many calls
+    match again after that; `votes`: how many ranks of the same role agree against the culprits; `last_word`: nothing after their
+    deviating call was recorded; `elsewhere`: it is on another group than the one the others wait in.
     """
 
     skipped: tuple[CallKind, ...] = ()
     added: tuple[CallKind, ...] = ()
+    shift: int = 0
     swapped: bool = False
-    edit: RankEdit | None = None
+    matched: int = 0
+    votes: int = 0
     last_word: bool = False
     elsewhere: bool = False
-    before: tuple[CallKind, ...] = ()
-    votes: int = 0
-    matched: int = 0
+
+    @property
+    def realigned(self) -> bool:
+        """Return whether the calls after those that were skipped or added match again."""
+        return self.matched > 1 and self.shift != 0
 
     @property
     def proven(self) -> bool:
-        """Return whether everything behind the change matches again: by an edit in one group, or against the ranks of the same role."""
-        return self.edit is not None or (self.votes > 1 and (self.matched > 1 or self.swapped))
+        """Return whether everything after the change matches again."""
+        return self.realigned or (self.votes > 1 and (self.matched > 1 or self.swapped))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +172,10 @@ class Circular(Finding):
     name, cost = "cycle", 0.5
 
 
-@dataclass(frozen=True, slots=True)
 class Unpaired(Finding):
-    """A send and a receive that do not meet, or not with equal sizes.
-
-    `more`: how many more of them the culprits made than the ranks at their places in the peer groups (0: that tells nothing).
-    """
+    """A send and a receive that do not meet, or not with equal sizes."""
 
     name, cost = "unpaired", 0.1
-    more: int = 0
 
 
 class Stalled(Finding):

@@ -1,7 +1,7 @@
-"""Who of two even sides is at fault, where one rank alone printed a telling line shortly before the freeze.
+"""Which of two even sides is at fault, where one rank alone printed a telling line shortly before the freeze.
 
-Such a line never names anybody by itself. Where calls or stacks prove that ranks went different ways and only leave open which of
-them is wrong, it decides.
+Such a line never names a rank by itself. Where collectives or stacks prove that ranks went different ways, and only leave open
+which of them is wrong, it decides.
 """
 
 from __future__ import annotations
@@ -16,27 +16,18 @@ from hangscope.explain.text.partitions import last_call
 def decided(finding: Finding, statements: Statements) -> Finding:
     """Return a finding that names nobody with the one rank that printed what no other did, where there is such a rank."""
     telling = {odd.ranks for odd in statements.outlier_lines if odd.telling}
-    if (
-        not finding.tie
-        or finding.culprits
-        or not isinstance(finding, Different | Unpaired)
-        or len(telling) != 1
-    ):
+    if not finding.tie or finding.culprits or not isinstance(finding, Different | Unpaired):
         return finding
-    culprits = telling.pop()
-    view, seq = finding.stuck.view, finding.stuck.seq
+    culprits = telling.pop() if len(telling) == 1 else ()
     if len(culprits) != 1 or not {*finding.waiting, *finding.reached}.issuperset(culprits):
         return finding
     rank, waiting = culprits[0], tuple(r for r in finding.waiting if r not in culprits)
-    own, stuck = OwnCall(last_call(rank, statements).kind), finding.stuck
-    if view is not None and seq is not None and finding.stuck.pair is None:
+    stuck, view, seq = finding.stuck, finding.stuck.view, finding.stuck.seq
+    own = OwnCall(last_call(rank, statements).kind)
+    if view is not None and seq is not None and stuck.pair is None:
         own = OwnCall(view.kind_of(rank, seq), seq)
         others = [r for r in waiting if r in view.members and view.kind_of(r, seq) != own.kind]
         stuck = replace(stuck, rank=others[0], kind=view.kind_of(others[0], seq)) if others else stuck
-    elif view is None:
-        places = {r: statements.whereabouts[r].stack for r in (*waiting, rank) if r in statements.whereabouts}
-        others = [r for r in waiting if r in places and places[r] != places.get(rank)]
-        stuck = last_call(others[0], statements) if others else stuck
     reached = finding.reached - set(culprits)
     return replace(
         finding, culprits=culprits, waiting=waiting, reached=reached, own=own, stuck=stuck, tie=False

@@ -191,7 +191,7 @@ def no_history(case: Case, match: Match, proof: Proof) -> Doubts:
             "the logs show op and size of the outlier's collective, but not the ones before it, so other causes remain possible",
         )
     if not case.frames_recorded and not case.from_text:
-        shown = finding.change.edit is not None or match.cause == "collective_order_mismatch"
+        shown = finding.change.realigned or match.cause == "collective_order_mismatch"
         why = "no Python frames were recorded, so collectives of one op from different lines look the same"
         yield MEDIUM if shown else LOW, why
 

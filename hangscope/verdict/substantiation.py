@@ -80,12 +80,13 @@ def _calls(case: Case) -> Iterator[Evidence]:
 
 def _edits(case: Case) -> Iterator[Evidence]:
     """Yield what the culprits issued in addition or skipped, and whether several dumps show them at one collective."""
-    if (change := case.finding.change.edit) is not None:
-        edit, where = change.edit, f"{'at' if change.calls else 'before'} seq {change.seq}"
-        number = counted(edit.length, f"{'more' if edit.kind == 'extra' else 'fewer'} collective")
-        text = f"{ranks_phrase(change.ranks)} issued {number} {where}; the next {edit.confirmed} match again, shifted by {edit.length}"
-        yield Evidence("dump", text, change.ranks[0])
-    for rank in case.finding.culprits:
+    finding, change = case.finding, case.finding.change
+    if change.realigned:
+        number = counted(abs(change.shift), "more collective" if change.shift > 0 else "fewer collective")
+        where = f"{'at' if change.skipped or change.added else 'before'} seq {finding.own.seq}"
+        text = f"{ranks_phrase(finding.culprits)} issued {number} {where}; the next {change.matched} match again, shifted by {abs(change.shift)}"
+        yield Evidence("dump", text, finding.culprits[0])
+    for rank in finding.culprits:
         record = case.incident.ranks.get(rank)
         if record is not None and (same := record.unchanged_snapshots):
             yield Evidence("dump", f"rank {rank} is at the same collective in {same + 1} dumps", rank)

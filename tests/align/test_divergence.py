@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hangscope.align.divergence import histories
+from hangscope.align.divergence import first_mismatch
+from hangscope.align.matching import hard_keys
 from tests.align.test_frontier import views
 from tests.dump_writer import job
 
@@ -14,5 +15,5 @@ def test_two_short_histories_may_differ_where_the_largest_class_has_no_call() ->
         if recorder.rank > 1:
             recorder.call("all_reduce", dtype="Half" if recorder.rank == 2 else "Float", state="scheduled")
     (view,) = views(recorders)
-    mismatch = histories([view], view.kinds)[view.group.gid].mismatch()
-    assert mismatch is not None and (mismatch.seq, mismatch.sides) == (6, ((2,), (3,)))
+    mismatch = first_mismatch(view, hard_keys(view.kinds))
+    assert mismatch is not None and (mismatch.seq, mismatch.partitions) == (6, ((2,), (3,)))

@@ -11,7 +11,7 @@ import numpy as np
 from hangscope.align.edits import How
 from hangscope.align.fold import Deviation, fold
 from hangscope.align.program import Programs
-from hangscope.align.tokens import Tokens
+from hangscope.align.tokens import EXACT, Tokens
 from hangscope.model.incident import Kinds
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, write_all
@@ -111,6 +111,6 @@ def test_the_roots_of_sibling_groups_are_no_difference(tmp_path: Path) -> None:
     analysis: Any = analyze(write_all(_grid(), tmp_path))._analysis
     incident = analysis.incident
     kinds = [replace(incident.kinds[0], op="broadcast", root=root) for root in (0, 4)]
-    program = replace(Programs(incident).of(0), gid=np.array([1, 1]), kind=np.array([0, 1]))
-    one, other = Tokens(replace(incident, kinds=Kinds(kinds, np.array([0, 1])))).of(program, 0)
+    tokens = Tokens(replace(incident, kinds=Kinds(kinds, np.array([0, 1]))))
+    one, other = tokens.of(np.array([1, 1]), np.array([0, 1]), EXACT)
     assert one == other

@@ -42,20 +42,8 @@ def test_calls_stand_in_the_order_in_which_they_were_made(body: list[int], times
     program = found.of(1)
     assert program.seq.tolist() == list(range(1, len(body) * times + 1))
     assert program.tokens == program.tokens[: len(body)] * times
-    assert len(program.made) == len(body)
-    assert program.tokens == found.of(0).tokens and found.likeness(0, 1) == 1.0
+    assert program.tokens == found.of(0).tokens
     assert [found.call(1, row)[2].stack[2].line for row in range(len(body))] == body
-
-
-@settings(max_examples=20)
-@given(mine=BODIES, theirs=BODIES)
-def test_likeness_is_the_share_of_calls_that_both_make(mine: list[int], theirs: list[int]) -> None:
-    recorders = job(2)
-    rounds(recorders[0], mine, 3)
-    rounds(recorders[1], theirs, 3)
-    found = programs(recorders)
-    shared, both = set(mine) & set(theirs), set(mine) | set(theirs)
-    assert found.likeness(0, 1) == found.likeness(1, 0) == len(shared) / len(both)
 
 
 @settings(max_examples=20)
@@ -75,7 +63,7 @@ def test_a_loop_keeps_its_pattern_until_another_call_comes(
     assert found.keeps_pattern(0, last) is True
     assert found.keeps_pattern(1, last) is False
     order = int(found.of(1).order[last])
-    assert found.row_of(1, order) == last and found.breaks_pattern(1, order)
+    assert found.row_of(1, order) == last
 
 
 def test_a_first_call_has_no_pattern_to_keep() -> None:
@@ -93,20 +81,5 @@ def test_ranks_of_one_role_in_different_groups_make_the_same_calls(times: int) -
                 "all_reduce", line=41
             )
     found = programs(recorders)
-    assert found.of(0).tokens == found.of(3).tokens and found.likeness(0, 3) == 1.0
+    assert found.of(0).tokens == found.of(3).tokens
     assert set(found.of(0).gid.tolist()) != set(found.of(3).gid.tolist())
-
-
-@settings(max_examples=10)
-@given(step=st.integers(1, 3))
-def test_a_send_is_told_by_how_far_round_the_group_it_goes(step: int) -> None:
-    """All members of a ring make one call; who turns to another peer makes another."""
-    recorders = job(4)
-    for recorder in recorders:
-        recorder.send((recorder.rank + step) % 4).recv((recorder.rank - step) % 4)
-    found = programs(recorders)
-    assert all(found.likeness(0, rank) == 1.0 for rank in range(1, 4))
-    turned = job(4)
-    for recorder in turned:
-        recorder.send((recorder.rank + (step if recorder.rank else -step)) % 4)
-    assert programs(turned).likeness(0, 1) == (1.0 if step == 2 else 0.0)

@@ -8,7 +8,7 @@ from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.faults import remedy
 from hangscope.causes.init import never_formed
 from hangscope.explain.finding import Absent, Different, Extra, Lagging, Nothing, Unseen
-from hangscope.explain.statements.standstill import for_hours, stood_still
+from hangscope.explain.statements.standstill import HOUR, by_steps, stood_still
 from hangscope.explain.statements.statements import Death
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.engines import EngineTimeout
@@ -48,7 +48,7 @@ def ended_from_outside(case: Case) -> Match | None:
         return None
     waits = bool(case.graph.waiting) and event.reason not in _OF_A_HOST
     waits = waits or (bool(finding.waiting) and not isinstance(finding, Nothing))
-    if stalled and (waits or for_hours(statements, event) is not None):
+    if stalled and (waits or by_steps(statements, event, HOUR)):
         return None  # it was hung, whoever terminated it
     by_people = event.reason in ("cancelled", "time_limit")
     start = never_formed(case) if by_people and stalled is not False else None

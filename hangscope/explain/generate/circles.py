@@ -6,45 +6,41 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hangscope.align.p2p import PairInstance
 from hangscope.align.waitgraph import Called, Instance, Node, Root
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, Circular, Different, Finding, OwnCall, Stalled, Unpaired
-from hangscope.explain.generate.pair_faults import guilty_half
-from hangscope.explain.generate.peer_groups import counted_apart, one_fault
-from hangscope.explain.generate.program_divergence import program_divergence
-from hangscope.explain.generate.self_deviation import Deviation
+from hangscope.explain.generate.pairs import unpaired
 from hangscope.explain.predict import Replay
 
-MOST_CLASSES = 64  # of ranks in a circle, each of which is imagined to have behaved
+MOST_CYCLES = 64  # that are compared
+MOST_CLASSES = 64  # of ranks in a cycle, each of which is imagined to have behaved
 
 
 def circular(aligned: Aligned) -> Finding | None:
-    """Return the finding of the first circle, with those who made it where their programs tell."""
-    circles = aligned.roots("cycle")
-    if not circles:
-        return None
-    root = circles[0]
-    parted = program_divergence(aligned, set(root.nodes))
-    if parted is not None:
-        return aligned.reached_by(replace(parted, circle=root), root.explains | set(root.ranks))
-    found = (aligned.reached_by(_in_circle(aligned, r), r.explains) for r in circles[:MOST_CLASSES])
-    first = next(found)
-    return one_fault(aligned, first, found) if isinstance(first, Unpaired) else first
+    """Return the finding of the first cycle, with the ranks at fault where counts or programs show them."""
+    found = (
+        aligned.reached_by(_in_cycle(aligned, root), root.explains)
+        for root in aligned.roots("cycle")[:MOST_CYCLES]
+    )
+    first = next(found, None)
+    return _with_its_like(aligned, first, found) if isinstance(first, Unpaired) else first
 
 
-def _in_circle(aligned: Aligned, root: Root) -> Finding:
+def _with_its_like(aligned: Aligned, first: Unpaired, others: Iterable[Finding]) -> Unpaired:
+    """Return a finding with the culprits of the same fault in other cycles: what the ranks of one pipeline do together is one fault."""
+    calls = (first.own.kind, first.stuck.kind)
+    alike = [f for f in others if isinstance(f, Unpaired) and (f.own.kind, f.stuck.kind) == calls]
+    named = {*first.culprits, *(rank for other in alike for rank in other.culprits)}
+    if 2 * len(named) > len(aligned.incident.ranks):
+        return first
+    reached = first.reached.union(*(other.reached for other in alike))
+    return aligned.reached_by(replace(first, culprits=tuple(sorted(named))), reached)
+
+
+def _in_cycle(aligned: Aligned, root: Root) -> Finding:
+    if (found := unpaired(aligned, root)) is not None:
+        return replace(found, circle=root)
     calls = [n for n in root.nodes if isinstance(n, Called)]
-    pairs = [n for n in calls if isinstance(n, PairInstance) and aligned.missing_half(n) is not None]
-    unpaired = sorted(pairs, key=aligned.when)
-    counted = [(n, *differs) for n in unpaired if (differs := counted_apart(aligned, n)) is not None]
-    if counted:
-        node, _, more = counted[0]
-        culprits = tuple(sorted({rank for _, rank, _ in counted}))
-        return Unpaired(culprits, aligned.stuck_in(node, culprits), circle=root, more=more)
-    guilty = guilty_half(aligned, calls, unpaired)
-    if guilty is not None:
-        return _without_its_half(aligned, root, *guilty)
     inside = {rank for node in calls for rank, _ in aligned.graph.calls_of(node)}
     ranks = root.ranks or tuple(sorted(inside))
     if len(ranks) > 1:
@@ -53,23 +49,6 @@ def _in_circle(aligned: Aligned, root: Root) -> Finding:
             return replace(apart, circle=root)
     stuck = aligned.stuck_in(min(calls, key=aligned.when), ranks)
     return Circular(ranks, stuck, circle=root, assumed=not root.certain)
-
-
-def _without_its_half(
-    aligned: Aligned, root: Root, node: PairInstance, culprit: int, deviation: Deviation | None
-) -> Finding:
-    """Return the finding of a rank that left out its half of a pair, or went another way before it."""
-    stuck = aligned.stuck_in(node, (culprit,))
-    lacks_it = aligned.missing_half(node) == culprit
-    if deviation is None or (lacks_it and deviation.kind.is_p2p and not deviation.is_p2p):
-        return Unpaired((culprit,), stuck, circle=root, assumed=True)
-    own = OwnCall(deviation.kind, deviation.seq)
-    if deviation.is_p2p:
-        return Unpaired((culprit,), stuck, own, Change(skipped=deviation.wanted), circle=root)
-    change = Change(deviation.wanted, last_word=deviation.last)
-    if deviation.foreign:
-        change = Change(added=(deviation.kind,), last_word=deviation.last)
-    return Different((culprit,), replace(stuck, pair=None), own, change, circle=root)
 
 
 def apart(aligned: Aligned) -> Finding | None:
@@ -100,8 +79,8 @@ def _few_apart(aligned: Aligned, ranks: Iterable[int], explains: frozenset[int])
     if not isinstance(node, Instance) or not isinstance(made, Instance):
         return None
     view, elsewhere = aligned.views[made.gid], made.gid != node.gid
-    row = aligned.programs.of(own[0]).row_of(made.gid, made.seq)
-    if len(own) == 1 and row is not None and aligned.programs.keeps_pattern(own[0], row):
+    programs = aligned.programs
+    if len(own) == 1 and programs.keeps_pattern(own[0], programs.row_at(own[0], made.gid, made.seq)):
         return None
     if len(view.members) > 1 and view.members.keys() <= set(own):
         # All members of their group are in their call: it stands still itself, and nobody is apart.

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from hangscope.align.edits import How
+from hangscope.align.edits import Edit, How
 from hangscope.align.fold import Deviation, fold
+from hangscope.align.p2p import PairInstance
+from hangscope.align.program import Programs
 from hangscope.align.roles import kind_of_group
 from hangscope.align.waitgraph import Called
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall, Unpaired
 from hangscope.explain.predict import Replay
 from hangscope.model.incident import CallKind, State
-
-AGREEING = 2  # ranks of the same role that must agree against those that deviate
 
 UNLIKE_BEHIND = 2  # calls behind one edit that may differ all the same: a handler's, after a timeout
 BEFORE_THE_END = 64  # calls of a log that does not tell which of them are over
@@ -25,14 +25,20 @@ BEFORE_THE_END = 64  # calls of a log that does not tell which of them are over
 def deviating(aligned: Aligned) -> Different | Unpaired | None:
     """Return the finding of the first ranks that part from what those of their role agree on, if that can have frozen the job."""
     open_on = {node.gid for node in aligned.graph.edges if isinstance(node, Called)}
-    found = [d for d in fold(aligned.incident, aligned.programs) if d.votes >= AGREEING]
+    found = fold(aligned.incident, aligned.programs)
     found = [d for d in found if _is_whole(aligned, d) and _can_freeze(aligned, d, open_on)]
     if not found:
         return None
     first = min(found, key=lambda d: (_created(aligned, d), -d.votes, d.ranks))
-    alike = [d for d in found if _calls(aligned, d) == _calls(aligned, first)]
+    alike = [
+        d
+        for d in found
+        if _calls(aligned, d) == _calls(aligned, first) or _own(aligned, d) == _own(aligned, first)
+    ]
     culprits = tuple(sorted(rank for d in alike for rank in d.ranks))
-    circles = (root for root in aligned.roots("cycle") if not set(culprits).isdisjoint(root.ranks))
+    circles = (
+        root for root in aligned.roots("cycle") if root.explains.union(root.ranks).issuperset(culprits)
+    )
     finding = replace(_finding(aligned, first, culprits), circle=next(circles, None))
     if not aligned.waiting:  # recorders that tell of no end of a call
         members = {*finding.stuck.view.members, *culprits} if finding.stuck.view is not None else set()
@@ -48,7 +54,9 @@ def _is_whole(aligned: Aligned, d: Deviation) -> bool:
     if d.edit.left > UNLIKE_BEHIND:
         return False
     group = aligned.incident.groups[aligned.programs.call(d.peer, d.peer_row)[0]]
-    return d.edit.how is not How.REPLACED or d.edit.matched > 1 or 2 * d.votes >= len(group.ranks)
+    return (
+        d.edit.how is not How.REPLACED or d.edit.matched > 1 or not d.votes or 2 * d.votes >= len(group.ranks)
+    )
 
 
 def _created(aligned: Aligned, deviation: Deviation) -> int:
@@ -62,6 +70,10 @@ def _kinds(aligned: Aligned, rank: int, rows: Iterable[int]) -> tuple[CallKind, 
 def _calls(aligned: Aligned, d: Deviation) -> tuple[object, ...]:
     """Return what a deviation is about, to tell ranks that share one fault."""
     return d.edit.how, _kinds(aligned, d.ranks[0], d.edit.own), _kinds(aligned, d.peer, d.edit.peers)
+
+
+def _own(aligned: Aligned, d: Deviation) -> tuple[int, int]:
+    return aligned.programs.call(d.ranks[0], d.row)[:2]
 
 
 def _groups(aligned: Aligned, d: Deviation) -> list[int]:
@@ -96,28 +108,46 @@ def _finding(aligned: Aligned, d: Deviation, culprits: tuple[int, ...]) -> Diffe
     programs, rank = aligned.programs, d.ranks[0]
     gid, seq, kind, _ = programs.call(rank, d.row)
     stuck = _stuck(aligned, d, culprits)
-    lost = d.row == 0 and any(q.overwritten for q in aligned.incident.ranks[rank].queues.values())
-    skipped = (
-        _kinds(aligned, d.peer, d.edit.peers) if not lost else ()
-    )  # what differs is older than what was kept
     elsewhere = stuck.view is not None and stuck.view.group.gid != gid
-    change = Change(
-        skipped=skipped if d.edit.how is not How.REPLACED else (),
-        added=_kinds(aligned, rank, d.edit.own) if d.edit.how is How.ADDED and not lost else (),
-        swapped=d.edit.how is How.SWAPPED,
-        last_word=d.row == len(programs.of(rank).tokens) - 1,
-        elsewhere=elsewhere,
-        before=tuple(programs.before(d.peer, d.peer_row)),
-        votes=d.votes,
-        matched=d.edit.matched if not lost else 0,
-    )
+    change = change_between(programs, (rank, d.row), (d.peer, d.peer_row), d.edit)
+    change = replace(change, votes=d.votes, elsewhere=elsewhere)
     own = OwnCall(kind, seq, gid if elsewhere else None)
-    if d.edit.how is How.LEFT_OUT and skipped and skipped[0].is_p2p:
-        halves = [n for n in aligned.graph.pairs if aligned.missing_half(n) in culprits]
-        if halves:
-            stuck = aligned.stuck_in(min(halves, key=aligned.when), culprits)
-        return Unpaired(culprits, stuck, own, change)
-    return Different(culprits, stuck, own, change)
+    changed = ((d.peer, d.edit.peers), (rank, d.edit.own))
+    kinds = [programs.call(one, row)[2] for one, rows in changed for row in rows]
+    older = change.shift and not (change.skipped or change.added)
+    if older or change.swapped or not all(kind.is_p2p for kind in kinds):
+        return Different(culprits, stuck, own, change)
+    missing = [node for node in aligned.graph.pairs if aligned.missing_half(node) in culprits]
+    waiting = [calls[0].node for r in culprits if (calls := aligned.graph.open_calls.get(r))]
+    halves = missing or [node for node in waiting if isinstance(node, PairInstance)]
+    if halves:
+        stuck = aligned.stuck_in(min(halves, key=aligned.when), culprits)
+    return Unpaired(culprits, stuck, own, change)
+
+
+def change_between(programs: Programs, own: tuple[int, int], peer: tuple[int, int], edit: Edit) -> Change:
+    """Return how a rank's program becomes that of its peer again, each given by the rank and its row at the difference.
+
+    If nothing after the difference was recorded, only the rank's own pattern shows what it skipped; if nothing before it was
+    retained, the calls that were skipped or added are older.
+    """
+    (rank, row), incident = own, programs.incident
+    last_word = row == len(programs.of(rank).tokens) - 1
+
+    def kinds(of: int, rows: Iterable[int]) -> tuple[CallKind, ...]:
+        return tuple(programs.call(of, row)[2] for row in rows)
+
+    if last_word and edit.how is not How.SWAPPED:
+        return Change(skipped=kinds(rank, programs.left_out(*own, *peer)), last_word=True)
+    older = row == 0 and any(queue.overwritten for queue in incident.ranks[rank].queues.values())
+    return Change(
+        skipped=kinds(peer[0], edit.peers) if edit.how in (How.LEFT_OUT, How.SWAPPED) and not older else (),
+        added=kinds(rank, edit.own) if edit.how is How.ADDED and not older else (),
+        shift=len(edit.own) - len(edit.peers),
+        swapped=edit.how is How.SWAPPED,
+        matched=edit.matched,
+        last_word=last_word,
+    )
 
 
 def _stuck(aligned: Aligned, d: Deviation, culprits: tuple[int, ...]) -> StuckCall:
@@ -136,4 +166,4 @@ def _stuck(aligned: Aligned, d: Deviation, culprits: tuple[int, ...]) -> StuckCa
             peer, row = other, int(found[0])
             break
     gid, seq, call, _ = aligned.programs.call(peer, row)
-    return StuckCall(aligned.views[gid], seq, peer, call, aligned.histories.get(gid))
+    return StuckCall(aligned.views[gid], seq, peer, call, aligned.programs.before(peer, row))

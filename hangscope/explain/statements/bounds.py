@@ -1,9 +1,9 @@
-"""What lines of text state about how far a rank came in a group, put into one table with what dumps recorded.
+"""What log lines state about how far a rank came in a group, put into one table with what dumps recorded.
 
-A watchdog's timeout states that a rank is in a call (op, seq, sizes) and has enqueued at least that many; a status or dump
-signal states the last enqueued and completed call; a printed prefix states which group-local rank a global one is. They
-are bounds as much as a dump's own counters are, so they go into the same queues: the frontiers, the wait-for graph and the
-comparison of calls do not ask where a bound came from. What a dump tells further than a line is kept, and the reverse.
+A watchdog's timeout states that a rank is in a collective (op, seq, sizes) and has enqueued at least that many; a status or dump
+signal states the last enqueued and completed seq; a printed prefix states which global rank a group-local one is. They are bounds as
+much as a dump's own counters are, so they go into the same queues: the frontiers, the wait-for graph and the comparison of
+collectives do not ask where a bound came from. Where a dump and a line disagree, the one that got further counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import field, replace
 
 import numpy as np
 
-from hangscope.explain.statements.logged_calls import InCall, LoggedCalls, with_refused
+from hangscope.explain.statements.logged_calls import InCall, LoggedCalls, stated_queue, with_refused
 from hangscope.explain.statements.logged_groups import Key, LoggedGroups
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
@@ -28,17 +28,17 @@ from hangscope.ingest.torch_logs.c10d import (
 from hangscope.ingest.torch_logs.store import StoreTimeout
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
-from hangscope.model.incident import Absence, Frontier, Incident, Queue, RankRecord, State
+from hangscope.model.incident import Absence, Frontier, Incident, RankRecord, State
 
 _POINT_TO_POINT = frozenset({"send", "recv", "recv_any_source"})
-_UNKNOWN_OPS = frozenset({"coalesced", ""})  # a batch, whose calls the line does not tell
+_UNKNOWN_OPS = frozenset({"coalesced", ""})  # a batch, whose ops the line does not list
 
 
 @dataclass(slots=True)
 class Bounds:
-    """What text states of one rank in one group: the calls it is in by seq, and its last enqueued and completed seq.
+    """What text states of one rank in one group: the collectives it is in by seq, and its last enqueued and completed seq.
 
-    `sends`: a line tells that it is in a send or receive.
+    `sends`: a line states that it is in a send or receive.
     """
 
     calls: dict[int, InCall] = field(default_factory=dict)
@@ -51,13 +51,13 @@ class Bounds:
 def stated(incident: Incident, statements: Statements) -> dict[Key, Bounds]:
     """Return the bounds that the lines of c10d and its watchdog state, by rank and the name of the group."""
     table: dict[Key, Bounds] = defaultdict(Bounds)
-    named: dict[tuple[int, int], str] = {}  # the group of a call, by its rank and seq
-    signals: list[WatchdogStatus | DumpSignal] = [*statements.all(WatchdogStatus)]
-    for counted in [*signals, *statements.all(DumpSignal)]:
+    named: dict[tuple[int, int], str] = {}  # the group of a collective, by its rank and seq
+    counts: list[WatchdogStatus | DumpSignal] = [*statements.all(WatchdogStatus)]
+    for counted in [*counts, *statements.all(DumpSignal)]:
         name, rank = counted.group_name, counted.rank
+        enqueued, completed = counted.last_enqueued, counted.last_completed
         if rank is None or not name:
             continue
-        enqueued, completed = counted.last_enqueued, counted.last_completed
         if isinstance(counted, WatchdogStatus) and counted.seq is not None:
             named[rank, counted.seq] = name
         elif enqueued is None or enqueued < 0:
@@ -66,8 +66,7 @@ def stated(incident: Incident, statements: Statements) -> dict[Key, Bounds]:
             continue  # one of the two numbers counts sends and receives, the other collectives
         bounds = table[(rank, name)]
         bounds.enqueued = max(enqueued or 0, bounds.enqueued or 0)
-        if completed is not None:
-            bounds.completed = max(completed, bounds.completed or 0)
+        bounds.completed = _most(completed, bounds.completed)
         bounds.events.append(counted)
     names = set(named.values()) or {group.name for group in incident.groups} or {"0"}
     only = min(names) if len(names) == 1 and len(incident.groups) <= 1 else ""
@@ -76,20 +75,18 @@ def stated(incident: Incident, statements: Statements) -> dict[Key, Bounds]:
         seq, rank = event.seq, event.rank
         if rank is None or seq is None or not event.op:
             continue
-        name = event.group_name or named.get((rank, seq)) or only
-        if not name:
-            continue
-        bounds = table[(rank, name)]
-        if event.op in _POINT_TO_POINT:
-            bounds.sends = True
-        else:
-            bounds.calls.setdefault(seq, event)
-        bounds.events.append(event)
+        if name := event.group_name or named.get((rank, seq)) or only:
+            bounds = table[(rank, name)]
+            bounds.events.append(event)
+            if event.op in _POINT_TO_POINT:
+                bounds.sends = True
+            else:
+                bounds.calls.setdefault(seq, event)
     return table
 
 
 def joined(incident: Incident, statements: Statements) -> Incident:
-    """Return the incident with what text states of its ranks beyond their dumps; the given one is not changed."""
+    """Return the incident with what text states of its ranks beyond their dumps."""
     incident = with_refused(incident, statements)
     table = stated(incident, statements)
     if not table:
@@ -111,7 +108,7 @@ def joined(incident: Incident, statements: Statements) -> Incident:
 
 
 def behind(statements: Statements, waiting: Iterable[int], culprits: Iterable[int]) -> list[Event]:
-    """Return the lines that state who waits (of the first few) and how far the culprits came, or that they were idle."""
+    """Return the lines that state which ranks wait (the first few) and how far the culprits came, or that they were idle."""
     lines: list[Event] = [e for r in list(waiting)[:3] for e in statements.of(r, WatchdogTimeout)[:1]]
     for rank in list(culprits)[:4]:
         lines += [*statements.of(rank, WatchdogTimeout), *statements.of(rank, DumpObserved)][:1]
@@ -120,14 +117,14 @@ def behind(statements: Statements, waiting: Iterable[int], culprits: Iterable[in
 
 
 def overdue(incident: Incident, statements: Statements) -> frozenset[int]:
-    """Return the ranks without a dump of which a line says that they waited: for a call, or for others to join a group."""
+    """Return the ranks without a dump that a line shows waiting: in a collective, or for others to join a group."""
     unmade = (e for e in statements.all(UnmadeCommunicator) if e.phase == "incomplete" and not e.complete)
     late = statements.ranks(*WAITED, StoreTimeout).union(*(e.starting + e.connecting for e in unmade))
     return frozenset(r for r in late if incident.ranks[r].dump_file is None)
 
 
 def idle(statements: Statements) -> frozenset[int]:
-    """Return the ranks that had nothing overdue when others timed out: alive, and in no call since long enough."""
+    """Return the ranks that had nothing overdue when others timed out: alive, and in no collective for long enough."""
     return statements.ranks(DumpObserved) - statements.ranks(*WAITED)
 
 
@@ -142,7 +139,7 @@ def _extend(
     """Add to a rank's queue what text states beyond it."""
     own = record.queues.get(gid) if record.seen else None
     if own is not None and counts_sends:
-        return  # its seqs count otherwise than the line's
+        return  # its seqs count sends and receives, too
     before = own.frontier if own is not None else Frontier()
     last = max(before.enqueued or 0, int(own.seq.max(initial=0)) if own is not None else 0)
     told = Frontier() if counts_sends else Frontier(bounds.enqueued, None, bounds.completed)
@@ -151,11 +148,10 @@ def _extend(
     if not calls and not further and (record.seen or told.enqueued is None):
         return
     if own is None:
-        none = np.empty(0, np.int64)
-        own = Queue(record.rank, gid, none, none, none, none, none, pending_only=True, told=True)
+        own = stated_queue(record.rank, gid, [], [], Frontier())
     completed = _most(told.completed, before.completed)
     state = np.where(own.seq <= (completed or 0), State.DONE, own.state)
-    # The call that timed out first was enqueued first, and all behind what a dump shows.
+    # The collective that timed out first was enqueued first, and all after what a dump shows.
     order = np.array([event.line for event in calls.values()], np.int64) + own.order.max(initial=0)
     kind = [kinds.call(gid, seq, event, statements) for seq, event in calls.items()]
     record.queues[gid] = replace(

@@ -22,8 +22,8 @@ from hangscope.ingest.torch_logs.wrapper import (
 )
 from hangscope.model.incident import Incident
 
-_CLOSED = frozenset({0, -15})  # how tasks end that somebody ended
-_ENDING = frozenset({-15, -9, 143, 137})  # signals with which jobs are ended
+_TERMINATED = frozenset({0, -15})  # exit codes of tasks that were terminated
+_ENDING = frozenset({-15, -9, 143, 137})  # of signals with which jobs are ended
 
 
 def digest(incident: Incident) -> Statements:
@@ -38,9 +38,8 @@ def digest(incident: Incident) -> Statements:
         if event.rank is not None:
             statements.of_rank[event.rank][type(event)].append(event)
     waited = [e for e in statements.all(RankException) if e.symptom]
-    after = first_aftermath(
-        [*waited, *statements.all(*WAITED, GlooSizeMismatch, Terminate, MonitoredBarrierWitness)]
-    )
+    gave_up = statements.all(*WAITED, GlooSizeMismatch, Terminate, MonitoredBarrierWitness)
+    after = first_aftermath([*waited, *gave_up])
     statements.outlier_lines = outlier_lines(statements.all(Printed), _heard(incident), after)
     for caught in survived(statements):
         statements.kinds[RankException].remove(caught)
@@ -51,14 +50,14 @@ def digest(incident: Incident) -> Statements:
     statements.deaths = own_deaths(statements)
     if statements.external is not None and statements.external.moving:
         statements.deaths = [d for d in statements.deaths if not _is_killed(d)]
-    _quiet_leavers(incident, statements)
+    statements.left_quietly = _left_quietly(incident, statements)
     found = {rank: whereabouts(record, statements) for rank, record in sorted(incident.ranks.items())}
     statements.whereabouts = {rank: where for rank, where in found.items() if where is not None}
     return statements
 
 
 def _heard(incident: Incident) -> set[int]:
-    """Return the ranks whose own output is here."""
+    """Return the ranks whose own output was collected."""
     return {
         rank
         for rank, record in incident.ranks.items()
@@ -73,12 +72,14 @@ def _is_killed(death: Death) -> bool:
 
 
 def _external(statements: Statements) -> ExternalEnd | None:
-    events = [e for e in statements.all(ExternalEnd) if not _ended_by_a_failure(e, statements)]
+    """Return the line of an external termination: what a scheduler or launcher reports, or Ctrl-C in tracebacks."""
+    events = [e for e in statements.all(ExternalEnd) if not _answers_a_failure(e, statements)]
     if events:
         watched = next((e.moving for e in events if e.moving is not None), None)
         return replace(events[0], moving=watched)
-    pressed = [e for e in statements.all(RankException) if e.type == CTRL_C]
-    if not pressed or any(not e.symptom and e.type not in INTERRUPTS for e in statements.all(RankException)):
+    raised = statements.all(RankException)
+    pressed = [e for e in raised if e.type == CTRL_C]
+    if not pressed or any(not e.symptom and e.type not in INTERRUPTS for e in raised):
         return None
     first = pressed[0]
     return ExternalEnd(
@@ -87,36 +88,35 @@ def _external(statements: Statements) -> ExternalEnd | None:
     )  # fmt: skip
 
 
-def _ended_by_a_failure(end: ExternalEnd, statements: Statements) -> bool:
-    """Return whether srun ended a step itself, because a task of it had failed: it names that task first."""
-    failed = [e for e in statements.all(Exit) if e.via == "srun" and e.code not in _CLOSED]
+def _answers_a_failure(end: ExternalEnd, statements: Statements) -> bool:
+    """Return whether srun itself ended a step because a task of it had failed: it reports that task first."""
+    failed = [e for e in statements.all(Exit) if e.via == "srun" and e.code not in _TERMINATED]
     before = [e for e in (*failed, *statements.all(OomHost)) if e.file == end.file and e.line < end.line]
     return end.reason == "cancelled" and bool(before)
 
 
-def _quiet_leavers(incident: Incident, statements: Statements) -> None:
-    """Note the ranks that ended without an error: exit 0 in a log, or the one that the launcher's failure table lacks.
+def _left_quietly(incident: Incident, statements: Statements) -> dict[int, str]:
+    """Return the ranks that ended without an error, each with what shows it: exit code 0, or that a launcher's failure table lists all others.
 
-    What srun prints of each task as it ends is no table: a task that it does not name may be running still, unless it alone
-    left no dump, which a process that lives writes when its peers time out.
+    What srun prints of each task as it ends is no table: a task that it does not list may be still running, unless it alone left
+    no dump, which a live process writes when its peers time out.
     """
-    ended = dict.fromkeys(sorted(statements.ranks(ExitOk)), "its process ended without an error")
-    by_code = {r: "its process exited with code 0" for r, e in statements.exits.items() if e.code == 0}
-    statements.left_quietly = by_code | ended
+    left = {r: "its process exited with code 0" for r, e in statements.exits.items() if e.code == 0}
+    left |= dict.fromkeys(sorted(statements.ranks(ExitOk)), "its process ended without an error")
     listed = {rank: event for rank, event in statements.exits.items() if event.via == "table"}
     lists = "failure table lists the other ranks and not this one, so it exited with code 0"
     dumped = {rank for rank, record in incident.ranks.items() if record.dump_file is not None}
     if not listed and dumped == set(statements.exits) and len(dumped) == len(incident.ranks) - 1:
         listed, lists = statements.exits, "lines name the other ranks and not this one, which left no dump"
-    missing = [r for r in incident.ranks if r not in statements.exits and r not in statements.left_quietly]
-    # A process that got a closing signal lived, even if it answers by leaving with code 0, and is in no table then.
-    swept = {e.pid for e in statements.all(CleanupSignal)} - {e.pid for e in statements.all(Exit)}
+    missing = [r for r in incident.ranks if r not in statements.exits and r not in left]
+    # A process that got a closing signal was alive, even if it answers by exiting with code 0, and is in no table then.
+    swept = {e.pid for e in statements.all(CleanupSignal)} - {e.pid for e in statements.all(Exit)} - {None}
     torn = any(note.code == "torn_table" for note in incident.notes)
-    if listed and missing and not torn and not swept - {None} and len(missing) * 2 <= len(incident.ranks):
-        waited = statements.ranks(GlooClosed, GlooTimeout) | statements.symptoms
-        for rank in _of_its_nodes(listed, missing, len(incident.ranks)):
-            if rank not in waited:
-                statements.left_quietly[rank] = f"the launcher's {lists}"
+    if not listed or torn or swept or len(missing) * 2 > len(incident.ranks):
+        return left
+    waited = statements.ranks(GlooClosed, GlooTimeout) | statements.symptoms
+    of_nodes = _of_its_nodes(listed, missing, len(incident.ranks)) if missing else []
+    return left | {rank: f"the launcher's {lists}" for rank in of_nodes if rank not in waited}
 
 
 def _of_its_nodes(exits: dict[int, Exit], missing: list[int], world_size: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Which global rank a group-local one is, as far as group members or lines that print both tell.
+"""Which global rank a group-local one is, as far as group members or lines that print both show it.
 
 `[rank3]:` is global; `[Rank 1]`, `Rank 1 is running` and everything in a desync report count within a group, which most of
 these lines do not name (torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp, TraceUtils.h).
@@ -13,30 +13,40 @@ from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.model.events import Event
 from hangscope.model.incident import Group
 
-#: The group that an event speaks of: its name, or for lines that name none whether their own two ranks are equal.
+#: The group of an event: its name, or for lines without one whether their own two ranks are equal.
 Label = tuple[str | None, bool]
 _WORLD = frozenset({"0", "default_pg", "world"})
 
 
 def label_of(event: Event) -> Label:
-    """Return which group an event speaks of. Two lines without a name belong together if both or neither print one rank twice."""
+    """Return the group of an event. Two lines without a name belong together if both or neither print one rank twice."""
     if isinstance(event, GroupEvent) and event.group_name:
         return (event.group_name, True)
     return (None, event.rank is None or event.group_rank is None or event.rank == event.group_rank)
 
 
 class GroupRanks:
-    """The mapping of one incident. `resolve` never guesses across a group whose numbers are known to differ."""
+    """The mapping of one incident. `resolve` never guesses across a group whose numbers are known to differ.
+
+    `descs`: the descriptions of groups by name, as far as lines print them.
+    """
 
     def __init__(self, groups: Iterable[Group], events: Iterable[Event]) -> None:
         known = [group for group in groups if group.members_known]
         self._members = {group.desc: group.ranks for group in known}
         self._members |= {group.name: group.ranks for group in known}
         self._printed: dict[Label, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+        self.descs: dict[str, str] = {}
         for event in events:
             if event.rank is not None and event.group_rank is not None:
                 self._printed[label_of(event)][event.group_rank].add(event.rank)
+            if isinstance(event, GroupEvent) and event.group_name:
+                self.descs.setdefault(event.group_name, event.group_desc or "")
         self._offset = any(map(_differ, self._printed.values()))
+
+    def printed(self, name: str) -> dict[int, int]:
+        """Return the global rank of each group-local rank that lines print of the group of a name."""
+        return {local: min(ranks) for local, ranks in sorted(self._printed.get((name, True), {}).items())}
 
     def resolve(self, event: Event, numbers: Iterable[int]) -> tuple[tuple[int, ...], bool]:
         """Return (global ranks, whether they rest on an assumption) for group-local numbers that an event prints.

@@ -1,8 +1,8 @@
-"""The calls that lines of text state, put beside those that dumps recorded where a line can mean one of them."""
+"""The collectives that log lines state, matched with those that dumps recorded where a line can mean one of them."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -12,16 +12,23 @@ from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
-from hangscope.model.incident import CallKind, Incident, Queue
+from hangscope.model.incident import CallKind, Frontier, Incident, Queue, Sizes, State
 
-#: What tells of the call that a rank was in when it gave up.
+#: What reports the collective that a rank was in when it gave up.
 InCall = WatchdogTimeout | AsyncError
-#: Ops whose line counts other tensors than the recorder keeps: only what goes in is compared.
+#: Ops whose line counts other tensors than the recorder keeps: only the inputs are compared.
 _LISTS = frozenset({"all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"})
 
 
+def stated_queue(rank: int, gid: int, seqs: list[int], kinds: list[int], frontier: Frontier) -> Queue:
+    """Return a rank's queue of collectives that only text or a stack shows: pending, and without times."""
+    seq, kind, none = np.array(seqs, np.int64), np.array(kinds, np.int64), np.zeros(len(seqs), np.int64)
+    state = none + State.PENDING
+    return Queue(rank, gid, seq, kind, state, none, none, frontier, pending_only=True, told=True)
+
+
 class LoggedCalls:
-    """The call kinds of an incident with those that only text tells."""
+    """The call kinds of an incident with those that only text reports."""
 
     def __init__(self, incident: Incident) -> None:
         self.added: list[CallKind] = []
@@ -35,79 +42,71 @@ class LoggedCalls:
         return self._index[kind]
 
     def call(self, gid: int, seq: int, event: InCall, statements: Statements) -> int:
-        """Return the kind of a stated call: the one that a dump shows there, where the line can mean that one."""
+        """Return the kind of a stated collective: the one that a dump shows there, where the line can mean that one."""
         sizes, outs = (((n,),) if n is not None else () for n in (event.numel_in, event.numel_out))
         shown = statements.of(event.rank, FailedStack) if event.rank is not None else []
         stack = shown[0].frames if shown else ()
         said = CallKind(event.op, "nccl", sizes, outs, stack=stack, told=True)
-        kinds, queues = self._incident.kinds, self._queues(gid)
+        incident, kinds = self._incident, self._incident.kinds
+        members = incident.groups[gid].ranks if gid < len(incident.groups) else ()
+        queues = [q for rank in members if (q := incident.ranks[rank].queues.get(gid)) is not None]
         columns = {id(queue.kind): queue.kind for queue in queues}.values()  # ranks of one role share theirs
-        made = {int(k) for column in columns for k in np.unique(column)}
-        fitting = [k for k in made if means(said, kinds[k])]
+        issued = {int(kind) for column in columns for kind in np.unique(column)}
+        fitting = [kind for kind in issued if means(said, kinds[kind])]
         if len(fitting) == 1 and not stack:
-            return fitting[0]  # the only call of this group's program that the line can mean
+            return fitting[0]  # the only collective of this group's program that the line can mean
         rows = ((queue, int(np.searchsorted(queue.seq, seq))) for queue in queues)
         shown_at = (int(q.kind[row]) for q, row in rows if row < len(q) and q.seq[row] == seq)
-        here = Counter(k for k in shown_at if k in fitting)
-        if here:  # of calls that differ in what no line tells, it is taken for the one that most made
+        here = Counter(kind for kind in shown_at if kind in fitting)
+        if here:  # of collectives that differ in what no line shows, the one that most ranks issued
             usual = min(here, key=lambda k: (-here[k], k))
             return self._add(replace(kinds[usual], stack=stack, told=True))
         return self._add(said)
 
-    def _queues(self, gid: int) -> list[Queue]:
-        """Return what dumps show of a group, by rank."""
-        incident = self._incident
-        records = (
-            [incident.ranks[rank] for rank in incident.groups[gid].ranks]
-            if gid < len(incident.groups)
-            else []
-        )
-        return [record.queues[gid] for record in records if gid in record.queues]
-
 
 def means(said: CallKind, recorded: CallKind) -> bool:
-    """Return whether a line can mean a recorded call: the same op and as many elements, as far as the line counts them.
+    """Return whether a line can mean a recorded collective: the same op and as many elements, as far as the line counts them.
 
     A barrier is printed as an ALLREDUCE of one element.
     """
     if recorded.op == "barrier":
         return said.op in ("barrier", "all_reduce") and sum(numel(said.input_sizes)) <= 1
-    ins, outs = (
-        not told or not kept or sum(numel(told)) == sum(numel(kept))
-        for told, kept in (
-            (said.input_sizes, recorded.input_sizes),
-            (said.output_sizes, recorded.output_sizes),
-        )
-    )
-    return said.op == recorded.op and ins and (outs or said.op in _LISTS)
+
+    def equal(one: Sizes, other: Sizes) -> bool:
+        return not one or not other or sum(numel(one)) == sum(numel(other))
+
+    outs = said.op in _LISTS or equal(said.output_sizes, recorded.output_sizes)
+    return said.op == recorded.op and equal(said.input_sizes, recorded.input_sizes) and outs
 
 
 def with_refused(incident: Incident, statements: Statements) -> Incident:
-    """Return the incident with the calls of which dumps hold the line alone, where every rank that came to one says what it was.
+    """Return the incident with the collectives of which dumps hold the line alone, where every rank that came to one reports what it was.
 
-    DETAIL lets nobody make a call that does not fit its peers': what it was the ranks' own fingerprints say.
-    Where one of them does not say it, none is filled in: what is told and what is not would look like two calls.
+    DETAIL stops a collective that does not match its peers'; the ranks' own fingerprints say what it was. Where one is missing,
+    none is filled in: a known and an unknown collective would look like two different ones.
     """
-    at: dict[tuple[int, int], list[int]] = {}
+    stopped: dict[tuple[int, int], list[int]] = defaultdict(list)
     for rank, record in incident.ranks.items():
         for gid, queue in record.queues.items():
             if len(queue) and not incident.kinds.without_sizes(int(queue.kind[-1])).op:
-                at.setdefault((gid, int(queue.seq[-1])), []).append(rank)
+                stopped[gid, int(queue.seq[-1])].append(rank)
     added: list[CallKind] = []
     ranks = dict(incident.ranks)
-    for (gid, seq), came in sorted(at.items()):
-        told = {r: next((e for e in statements.of(r, CallFingerprint) if e.seq == seq), None) for r in came}
-        for rank, event in told.items() if None not in told.values() else ():
-            assert event is not None
+    for (gid, seq), came in sorted(stopped.items()):
+        own = [next((e for e in statements.of(r, CallFingerprint) if e.seq == seq), None) for r in came]
+        events = [event for event in own if event is not None]
+        for rank, event in zip(came, events, strict=True) if len(events) == len(own) else ():
             queue = ranks[rank].queues[gid]
             sizes = (event.shape,) if event.shape is not None else ()
             types = (event.dtype,) if event.dtype else ()
-            kind = incident.kinds[int(queue.kind[-1])]
-            kind = replace(kind, op=event.op, input_sizes=sizes, input_dtypes=types)
-            in_place = event.op == "all_reduce"  # of other calls a fingerprint does not tell what comes out
-            added.append(replace(kind, output_sizes=sizes, output_dtypes=types) if in_place else kind)
-            kinds = queue.kind.copy()
-            kinds[-1] = len(incident.kinds) + len(added) - 1
-            queues = {**ranks[rank].queues, gid: replace(queue, kind=kinds)}
+            kind = replace(
+                incident.kinds[int(queue.kind[-1])], op=event.op, input_sizes=sizes, input_dtypes=types
+            )
+            if event.op == "all_reduce":  # in place; of other ops a fingerprint does not show the outputs
+                kind = replace(kind, output_sizes=sizes, output_dtypes=types)
+            column = queue.kind.copy()
+            column[-1] = len(incident.kinds) + len(added)
+            added.append(kind)
+            queues = {**ranks[rank].queues, gid: replace(queue, kind=column)}
             ranks[rank] = replace(ranks[rank], queues=queues)
     return replace(incident, ranks=ranks, kinds=incident.kinds.and_also(added)) if added else incident

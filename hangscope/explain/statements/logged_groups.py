@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from hangscope.explain.statements.statements import Statements
-from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, WatchdogStatus, WatchdogTimeout
-from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.model.incident import Group, Incident
 
 #: (global rank, group name)
@@ -19,54 +17,38 @@ class LoggedGroups:
     """The groups of an incident with those that only text names."""
 
     def __init__(self, incident: Incident, statements: Statements, table: Iterable[Key]) -> None:
-        self.all = list(incident.groups)
-        self._by_name: dict[str, list[Group]] = defaultdict(list)
-        self._sets: dict[int, tuple[tuple[int, ...], frozenset[int]]] = {}
-        for group in incident.groups:
-            self._by_name[group.name].append(group)
-        told: dict[str, dict[int, int]] = defaultdict(dict)
-        descs: dict[str, str] = {}
-        lines: list[GroupEvent] = [*statements.all(WatchdogStatus), *statements.all(WatchdogTimeout)]
-        for event in [*lines, *statements.all(DumpSignal), *statements.all(DumpObserved)]:
-            name = event.group_name
-            if name and event.rank is not None:
-                descs.setdefault(name, event.group_desc or "")
-                if event.group_rank is not None:
-                    told[name].setdefault(event.group_rank, event.rank)
+        descs, printed = statements.group_ranks.descs, statements.group_ranks.printed
         wanted: dict[str, set[int]] = defaultdict(set)
         for rank, name in table:
             wanted[name].add(rank)
-        new = sorted(n for n in wanted if not any(wanted[n] <= set(g.ranks) for g in self._by_name[n]))
+        known: dict[str, list[frozenset[int]]] = defaultdict(list)
+        for group in incident.groups:
+            known[group.name].append(frozenset(group.ranks))
         world = tuple(sorted(incident.ranks))
-        for name in new:
+        self.all = list(incident.groups)
+        families: dict[str, dict[str, dict[int, int]]] = defaultdict(dict)
+        for name in sorted(n for n, ranks in wanted.items() if not any(ranks <= own for own in known[n])):
             desc = descs.get(name, "")
             default = desc == "default_pg" or (name == "0" and not desc) or (name == "" and not self.all)
-            members = world if default else tuple(sorted(wanted[name] | set(told[name].values())))
-            group = Group(len(self.all), name, desc, members, members_known=default, partial=not default)
-            self.all.append(group)
-            self._by_name[name].append(group)
-        families: dict[str, list[str]] = defaultdict(list)
-        for name in new:
-            if not self._by_name[name][-1].members_known:
-                families[descs.get(name, "")].append(name)
-        for names in families.values():
-            for name, ranks in _on_a_grid({n: told[n] for n in names}, len(world)).items():
-                group = self._by_name[name][-1]
-                if set(group.ranks) <= set(ranks):
-                    self.all[group.gid] = self._by_name[name][-1] = replace(group, ranks=ranks)
-
-    def _members(self, group: Group) -> frozenset[int]:
-        ranks, members = self._sets.get(group.gid, ((), frozenset()))
-        if ranks is not group.ranks:
-            members = frozenset(group.ranks)
-            self._sets[group.gid] = group.ranks, members
-        return members
+            members = world if default else tuple(sorted(wanted[name].union(printed(name).values())))
+            self.all.append(Group(len(self.all), name, desc, members, default, partial=not default))
+            if not default:
+                families[desc][name] = printed(name)
+        on_grid: dict[str, tuple[int, ...]] = {}
+        for family in families.values():
+            on_grid |= _on_a_grid(family, len(world))
+        for group in self.all[len(incident.groups) :]:
+            if set(group.ranks) <= set(on_grid.get(group.name, ())):
+                self.all[group.gid] = replace(group, ranks=on_grid[group.name])
+        self._by_name: dict[str, list[tuple[int, frozenset[int]]]] = defaultdict(list)
+        for group in self.all:
+            self._by_name[group.name].append((group.gid, frozenset(group.ranks)))
 
     def gid(self, key: Key) -> int | None:
         """Return the one group of a name that a rank is in, or None."""
         rank, name = key
-        fitting = [g for g in self._by_name[name] if rank in self._members(g)]
-        return fitting[0].gid if len(fitting) == 1 else None
+        fitting = [gid for gid, members in self._by_name[name] if rank in members]
+        return fitting[0] if len(fitting) == 1 else None
 
 
 def _on_a_grid(printed: dict[str, dict[int, int]], world_size: int) -> dict[str, tuple[int, ...]]:

@@ -1,9 +1,9 @@
 """Lines that a minority of the ranks printed, printed another number of times, or printed with another value.
 
-No word decides: templates of lines (`ingest/job_logs/printed.py`) are counted across the ranks whose output is here. A line that
-all ranks printed implicates nobody. What only one rank printed shortly before the freeze is evidence about that rank; it never
-names anybody by itself. Habits (a line printed again and again), the reporting of rank 0, and what ranks print after they
-timed out or lost a peer are discounted.
+No word decides: templates of lines (`ingest/job_logs/printed.py`) are counted across the ranks whose output was collected. A line
+that all ranks printed implicates nobody. What only one rank printed shortly before the freeze is evidence about that rank; it never
+names a rank by itself. Habits (a line printed again and again), the reports of rank 0, and what ranks print after they timed out
+or lost a peer are discounted.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ from hangscope.model.regex import regex
 LEAST = 0.2  # score from which a line is worth showing
 TELLING = 0.5  # score of a line that is no habit, at the end of what its rank printed
 _MOST = 8
-_REPORTS = (
-    0.3  # what a line of the reporter's counts that counts or measures nothing and does not name its rank
-)
-_FEW = 0.25  # of the ranks, whose value may be the odd one
+_REPORT = 0.3  # weight of a line of the reporter that counts or measures nothing and does not name its rank
+_FEW = 0.25  # share of the ranks whose value may be the outlier
 _NUMBER = regex(r"\d+(?:\.\d+)?")
 _CLOCK = regex(r"\d{4}[-/]\d\d[-/]\d\d|\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?")
 _OF_ITSELF = regex(r"(?i)\brank\W{0,3}(\d{1,6})\b|^\W{0,3}(\d{1,6})\]")
@@ -35,7 +33,7 @@ _OF_ITSELF = regex(r"(?i)\brank\W{0,3}(\d{1,6})\b|^\W{0,3}(\d{1,6})\]")
 class OutlierLine:
     """A line that sets `ranks` (global) apart: `how` is "only", "missing", "count" or "value"; `text`, `file` and `line` are the last such line's.
 
-    `score` is less the more its rank printed after it. `telling`: only these ranks printed it, and it is no habit and no report.
+    `score` decreases with what its rank printed after it. `telling`: only these ranks printed it, and it is no habit and no report.
     """
 
     ranks: tuple[int, ...]
@@ -54,6 +52,8 @@ class OutlierLine:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
+    """A template in the output of one rank: how often, and its last line with how many lines came after it."""
+
     count: int
     behind: int
     text: str
@@ -61,13 +61,19 @@ class _Said:
     file: str
     line: int
 
+    def sets_apart(
+        self, ranks: tuple[int, ...], how: str, score: float, note: str, telling: bool = False
+    ) -> OutlierLine:
+        return OutlierLine(ranks, how, self.text, self.file, self.line, score, note, telling)
+
 
 def outlier_lines(
     printed: list[Printed], heard: set[int], aftermath: dict[tuple[int, str], int]
 ) -> tuple[OutlierLine, ...]:
     """Return the lines that set a minority of the ranks apart, the most telling first.
 
-    `heard`: the ranks whose output is here, if they printed anything or not. `aftermath`: by rank and file the line from which on a rank only tells what the freeze did to it.
+    `heard`: the ranks whose output was collected, whether or not they printed anything. `aftermath`: by rank and file the line
+    from which on a rank only reports what the freeze did to it.
     """
     said: dict[str, dict[int, _Said]] = defaultdict(dict)
     ranks, cut = set(heard), set[int]()
@@ -76,17 +82,9 @@ def outlier_lines(
             continue
         ranks.add(event.rank)
         cut |= set() if event.complete else {event.rank}
-        last = aftermath.get((event.rank, event.file), event.line + (1 << 40))
-        rows = zip(
-            event.templates,
-            event.counts,
-            event.behind,
-            event.texts,
-            event.earlier,
-            event.numbers,
-            strict=True,
-        )
-        for template, count, behind, text, earlier, line in rows:
+        last = aftermath.get((event.rank, event.file), 1 << 60)
+        columns = event.counts, event.behind, event.texts, event.earlier, event.numbers
+        for template, count, behind, text, earlier, line in zip(event.templates, *columns, strict=True):
             before = said[template].get(event.rank)
             if line < last and (before is None or before.count < count):
                 said[template][event.rank] = _Said(count, behind, text, earlier, event.file, line)
@@ -94,16 +92,14 @@ def outlier_lines(
         _join_torn(said, printers)
     speakers = set[int]().union(*said.values())
     reporters = {0} | (speakers if len(speakers) == 1 else set())  # who prints for all
-    found = (_odd(lines, ranks, cut, reporters) for lines in said.values()) if len(ranks) > 1 else ()
-    odd = [line for line in found if line is not None and line.score >= LEAST]
-    return tuple(sorted(odd, key=lambda o: (-round(o.score, 3), o.file, o.line))[:_MOST])
+    found = (_outlier(lines, ranks, cut, reporters) for lines in said.values()) if len(ranks) > 1 else ()
+    shown = [line for line in found if line is not None and line.score >= LEAST]
+    return tuple(sorted(shown, key=lambda o: (-round(o.score, 3), o.file, o.line))[:_MOST])
 
 
 def _join_torn(said: dict[str, dict[int, _Said]], printers: int) -> None:
     """Count damaged copies, which one rank printed, as the line that its peers printed more often: at least `printers` ranks."""
-    forms = {
-        template: _NUMBER.sub("#", next(iter(who.values())).text) for template, who in said.items() if who
-    }
+    forms = {t: _NUMBER.sub("#", next(iter(who.values())).text) for t, who in said.items() if who}
     whole = {forms[template]: template for template, who in said.items() if len(who) >= printers}
     originals = Originals(whole)
     for template in [template for template, who in said.items() if len(who) == 1]:
@@ -111,49 +107,45 @@ def _join_torn(said: dict[str, dict[int, _Said]], printers: int) -> None:
             continue  # another copy was counted as it
         ((rank, copy),) = said[template].items()
         for form in originals.of(forms[template]):
-            original = whole[form]
-            if splits_a_word(forms[template], form):
-                del said[template]
-                break
-            who = said.get(original, {})
+            who = said.get(whole[form], {})
             own = who[rank].count if rank in who else 0
-            if original != template and any(
-                theirs.count > own for other, theirs in who.items() if other != rank
-            ):
+            more = whole[form] != template and any(r != rank and it.count > own for r, it in who.items())
+            if more and not splits_a_word(forms[template], form):
                 who[rank] = replace(who.get(rank, copy), count=own + copy.count)
+            if more or splits_a_word(forms[template], form):
                 del said[template]
                 break
 
 
-def _odd(lines: dict[int, _Said], ranks: set[int], cut: set[int], reporters: set[int]) -> OutlierLine | None:
+def _outlier(
+    lines: dict[int, _Said], ranks: set[int], cut: set[int], reporters: set[int]
+) -> OutlierLine | None:
     """Return how a template sets a minority apart, None where it does not."""
     counts = {rank: lines[rank].count if rank in lines else 0 for rank in sorted(ranks)}
     usual, times = Counter(counts.values()).most_common(1)[0]
     if len(ranks) == 2 and len(lines) == 1:
         usual, times = 0, 1
-    odd = tuple(rank for rank, count in counts.items() if count != usual)
-    if not odd:
+    few = tuple(rank for rank, count in counts.items() if count != usual)
+    if not few:
         return _other_value(lines, ranks) if usual else None
     if not usual and len(set(counts.values())) > 2:
         return None if cut else _fewer_times(lines)
-    if 2 * len(odd) > len(ranks) or (usual and (times == 1 or cut)):
+    if 2 * len(few) > len(ranks) or (usual and (times == 1 or cut)):
         return None  # what a part of a log holds once may have been printed before it as well
-    shown = max((rank for rank in lines if rank in odd or usual), key=lambda r: (-lines[r].behind, -r))
-    line, who = lines[shown], ranks_phrase(odd)
-    score = (1 - (len(odd) - 1) / len(ranks)) / (1 + log2(1 + line.behind))
+    shown = max((rank for rank in lines if rank in few or usual), key=lambda r: (-lines[r].behind, -r))
+    line, who = lines[shown], ranks_phrase(few)
+    score = (1 - (len(few) - 1) / len(ranks)) / (1 + log2(1 + line.behind))
     if usual:
-        few = max(counts[rank] for rank in odd)
-        how, note = (
-            ("missing", f"all ranks but {who[5:] if len(odd) == 1 else who} printed this")
-            if not few
-            else ("count", f"{who} printed this {few} times, the others {usual} times")
-        )
-        return OutlierLine(odd, how, line.text, line.file, line.line, score / 2, note)
+        most = max(counts[rank] for rank in few)
+        if most:
+            note = f"{who} printed this {most} times, the others {usual} times"
+            return line.sets_apart(few, "count", score / 2, note)
+        note = f"all ranks but {who[5:] if len(few) == 1 else who} printed this"
+        return line.sets_apart(few, "missing", score / 2, note)
     weight = 1 / max(counts.values()) ** 2
-    if len(odd) == 1 and odd[0] in reporters:
-        weight *= _as_reporter(odd[0], line.text)
-    note, telling = f"only {who} printed this", weight >= TELLING
-    return OutlierLine(odd, "only", line.text, line.file, line.line, score * weight, note, telling)
+    if len(few) == 1 and few[0] in reporters:
+        weight *= _as_reporter(few[0], line.text)
+    return line.sets_apart(few, "only", score * weight, f"only {who} printed this", weight >= TELLING)
 
 
 def _fewer_times(lines: dict[int, _Said]) -> OutlierLine | None:
@@ -163,23 +155,21 @@ def _fewer_times(lines: dict[int, _Said]) -> OutlierLine | None:
     if 2 * len(few) > len(lines):
         return None
     note = f"{ranks_phrase(few)} printed this {low} times, its peers up to {high} times"
-    return OutlierLine(
-        few, "count", lines[few[0]].text, lines[few[0]].file, lines[few[0]].line, TELLING / 2, note
-    )
+    return lines[few[0]].sets_apart(few, "count", TELLING / 2, note)
 
 
 def _as_reporter(rank: int, text: str) -> float:
-    """Return how much a line counts that the reporting rank alone printed: in full where it names its own rank, nothing where it measures."""
+    """Return the weight of a line that the reporting rank alone printed: 1 where it names its own rank, 0 where it measures."""
     named = _OF_ITSELF.search(text)
     if named is not None and int(named[1] or named[2]) == rank:
         return 1.0
-    return _REPORTS if len(_NUMBER.findall(text)) < 2 else 0.0
+    return _REPORT if len(_NUMBER.findall(text)) < 2 else 0.0
 
 
 def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None:
     """Return the line in which a few ranks print another number than all others, of one that every rank printed equally often.
 
-    Of a line that comes again and again only a number counts that was the same on all ranks the time before: it tells.
+    In a recurring line only a number counts that was the same on all ranks the time before: that one is telling.
     """
     last, before = (
         [*zip(*(_numbers(getattr(lines[rank], name)) for rank in sorted(ranks)), strict=False)]
@@ -192,21 +182,20 @@ def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None
         value, times = Counter(column).most_common(1)[0]
         few = tuple(rank for rank, number in zip(sorted(ranks), column, strict=True) if number != value)
         if 0 < len(few) <= max(1, _FEW * len(ranks)) and len(few) < times:
-            line = lines[few[0]]
             note = f"{ranks_phrase(few)} printed another value here than {value}, which the others printed"
             note += "; the time before, all printed the same" if again else ""
-            return OutlierLine(few, "value", line.text, line.file, line.line, TELLING / 2, note, again)
+            return lines[few[0]].sets_apart(few, "value", TELLING / 2, note, again)
     return None
 
 
 def _numbers(text: str) -> list[str]:
-    """Return the numbers of a line, but for clocks and its own rank."""
+    """Return the numbers of a line, without clock times and its own rank."""
     found: list[str] = _NUMBER.findall(_CLOCK.sub("", _OF_ITSELF.sub("", text)))
     return found
 
 
 def first_aftermath(events: list[Event]) -> dict[tuple[int, str], int]:
-    """Return by rank and file the first line that tells what the freeze did to the rank."""
+    """Return by rank and file the first line that reports what the freeze did to the rank."""
     found: dict[tuple[int, str], int] = {}
     for event in events:
         if event.rank is not None:
@@ -216,12 +205,7 @@ def first_aftermath(events: list[Event]) -> dict[tuple[int, str], int]:
 
 
 def said_by_others(event: Event, printed: list[Printed]) -> bool:
-    """Return whether another rank printed the same as the line of an event, numbers and names apart."""
-    own = {
-        t
-        for p in printed
-        if p.file == event.file
-        for t, line in zip(p.templates, p.numbers, strict=True)
-        if line == event.line
-    }
+    """Return whether another rank printed the same as the line of an event, apart from numbers and names."""
+    here = [p for p in printed if p.file == event.file]
+    own = {t for p in here for t, line in zip(p.templates, p.numbers, strict=True) if line == event.line}
     return any(p.rank not in (None, event.rank) and own.intersection(p.templates) for p in printed)

@@ -1,4 +1,4 @@
-"""Ranks without a dump, put into the call in which their own stack or traceback shows them.
+"""Ranks without a dump, put into the collective in which their own stack or traceback shows them.
 
 A traceback names a line, and the dumps of other ranks show which collective of which group comes from that line. Where a peer
 has this collective pending, the rank is in it as well. Where it is at a line that no peer is at, and the job has a single group
@@ -12,11 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from hangscope.explain.statements.logged_calls import stated_queue
 from hangscope.explain.statements.statements import Statements, Whereabouts
 from hangscope.knowledge.callsite import is_user, user_frames
 from hangscope.model.dataclass import dataclass
 from hangscope.model.frames import Stack
-from hangscope.model.incident import Absence, CallKind, Frontier, Incident, Queue, State
+from hangscope.model.incident import Absence, CallKind, Frontier, Incident, State
 
 _Lines = tuple[tuple[str, str, int], ...]
 #: torch's own functions of collectives: a stack shows their line that waits, a dump the one that enqueues
@@ -25,7 +26,7 @@ _COLLECTIVES = ("/distributed_c10d.py", "/c10d_logger.py", "/_functional_collect
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A call that some rank has not finished: its group, seq and kind; `sure` where the recorder shows it pending."""
+    """A collective that some rank has not finished: its group, seq and kind; `sure` where the recorder shows it pending."""
 
     gid: int
     seq: int
@@ -34,40 +35,38 @@ class _Pending:
 
 
 def placed_by_stacks(incident: Incident, statements: Statements) -> Incident:
-    """Return the incident with the ranks that left no dump in the calls where their stacks or tracebacks show them.
+    """Return the incident with the ranks that left no dump in the collectives where their stacks or tracebacks show them.
 
-    A rank that its stack shows at work has left the calls of which gloo's recorder does not tell whether they are over.
+    A rank that its stack shows at work has left the collectives of which gloo's recorder does not show whether they are over.
     """
-    incident = _without_left_calls(incident, statements.busy)
-    without = [
-        (rank, where)
-        for rank, where in sorted(statements.whereabouts.items())
-        if where.inside and not incident.ranks[rank].seen and not incident.ranks[rank].queues
-    ]
-    pending = list(_pending(incident)) if without else []
     ranks, added = dict(incident.ranks), list[CallKind]()
-    for rank, where in without:
-        there = _with_a_peer(incident, rank, where, pending) or _alone(incident, where, pending, added)
-        if there is not None:
-            file = ranks[rank].calls_file or where.source
-            queues = {there.gid: _queue(rank, there)}
-            ranks[rank] = replace(ranks[rank], queues=queues, absence=Absence.TOLD, calls_file=file)
-    return replace(incident, ranks=ranks, kinds=incident.kinds.and_also(added)) if without else incident
-
-
-def _without_left_calls(incident: Incident, busy: frozenset[int]) -> Incident:
-    ranks = dict(incident.ranks)
-    for rank in busy:
+    for rank in statements.busy:
         queues = {
             gid: replace(queue, state=np.where(queue.state == State.UNKNOWN, State.DONE, queue.state))
             for gid, queue in ranks[rank].queues.items()
         }
         ranks[rank] = replace(ranks[rank], queues=queues)
-    return replace(incident, ranks=ranks) if busy else incident
+    incident = replace(incident, ranks=ranks)
+    without = [
+        (rank, where)
+        for rank, where in sorted(statements.whereabouts.items())
+        if where.inside and not ranks[rank].seen and not ranks[rank].queues
+    ]
+    pending = list(_pending(incident)) if without else []
+    ranks = dict(ranks)
+    for rank, where in without:
+        there = _with_a_peer(incident, rank, where, pending) or _alone(incident, where, pending, added)
+        if there is not None:
+            queues = {
+                there.gid: stated_queue(rank, there.gid, [there.seq], [there.kind], Frontier(there.seq))
+            }
+            file = ranks[rank].calls_file or where.source
+            ranks[rank] = replace(ranks[rank], queues=queues, absence=Absence.TOLD, calls_file=file)
+    return replace(incident, ranks=ranks, kinds=incident.kinds.and_also(added)) if without else incident
 
 
 def _pending(incident: Incident) -> Iterator[_Pending]:
-    """Yield the last call of each rank on each group, where it is not known to be over."""
+    """Yield the last collective of each rank on each group, where it is not known to be over."""
     for record in incident.ranks.values():
         for gid, queue in record.queues.items() if record.dump_file is not None and record.seen else ():
             if len(queue) and queue.state[-1] != State.DONE:
@@ -78,7 +77,7 @@ def _pending(incident: Incident) -> Iterator[_Pending]:
 def _with_a_peer(
     incident: Incident, rank: int, where: Whereabouts, pending: list[_Pending]
 ) -> _Pending | None:
-    """Return the one pending call that comes from the line at which a rank is, of a group that it is in."""
+    """Return the one pending collective that comes from the line at which a rank is, of a group that it is in."""
     found = [
         call
         for call in pending
@@ -92,37 +91,24 @@ def _with_a_peer(
 def _alone(
     incident: Incident, where: Whereabouts, pending: list[_Pending], added: list[CallKind]
 ) -> _Pending | None:
-    """Return another call at the seq at which all others are, in a job of a single group."""
+    """Return another collective at the seq at which all others are, in a job of a single group."""
     sure = [call for call in pending if call.sure] or pending
-    if (
-        len(incident.groups) > 1
-        or len({call.seq for call in sure}) != 1
-        or not any(map(is_user, where.stack))
-    ):
+    at_one = len(incident.groups) == 1 and len({call.seq for call in sure}) == 1
+    if not at_one or where.op is None or not any(map(is_user, where.stack)):
         return None
-    first = sure[0]
-    columns = {
-        id(r.queues[first.gid].kind): r.queues[first.gid].kind for r in incident.ranks.values() if r.queues
-    }
-    made = {int(kind) for column in columns.values() for kind in np.unique(column)}
-    known = [kind for kind in made if _is_from(incident.kinds.without_sizes(kind).stack, where.stack)]
-    if len(known) == 1:
-        return replace(first, kind=known[0])
-    if where.op is None:
-        return None
-    backend = incident.kinds.without_sizes(first.kind).backend
+    backend = incident.kinds.without_sizes(sure[0].kind).backend
     added.append(CallKind(where.op, backend, stack=where.stack, told=True))
-    return replace(first, kind=len(incident.kinds) + len(added) - 1)
+    return replace(sure[0], kind=len(incident.kinds) + len(added) - 1)
 
 
 def _is_from(recorded: Stack, shown: Stack) -> bool:
-    """Return whether a call was made where a stack or traceback shows a rank.
+    """Return whether a collective was issued where a stack or traceback shows a rank.
 
-    What caught an exception on its way and raised another one cuts the traceback's outer frames off. Paths are compared by
-    their last part, as py-spy shortens them.
+    A handler that raised another exception cuts off the traceback's outer frames. Paths are compared by their last part, as
+    py-spy shortens them.
     """
-    made, seen = _frames(recorded), _frames(shown)
-    if seen and made[: len(seen)] == seen and not all("/torch/" in f.file for f in shown):
+    issued, seen = _frames(recorded), _frames(shown)
+    if seen and issued[: len(seen)] == seen and not all("/torch/" in f.file for f in shown):
         return True
     lines = _frames(user_frames(shown))
     return bool(lines) and any(map(is_user, shown)) and _frames(user_frames(recorded)) == lines
@@ -131,13 +117,3 @@ def _is_from(recorded: Stack, shown: Stack) -> bool:
 def _frames(stack: Stack) -> _Lines:
     outside = (frame for frame in stack if not frame.file.endswith(_COLLECTIVES))
     return tuple((f.name, f.file.rsplit("/", 1)[-1], f.line) for f in outside)
-
-
-def _queue(rank: int, call: _Pending) -> Queue:
-    def column(value: int, of: type[np.generic]) -> np.ndarray:
-        return np.array([value], of)
-
-    return Queue(
-        rank, call.gid, column(call.seq, np.int64), column(call.kind, np.int32), column(State.PENDING, np.int8),
-        column(0, np.int64), column(0, np.int64), Frontier(call.seq), pending_only=True, told=True,
-    )  # fmt: skip

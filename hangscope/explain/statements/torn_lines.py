@@ -3,15 +3,16 @@
     [watch] rank #: no pros, dumping            of   [watch] rank #: no progress for # s, dumping
     rank # step # loss #rank # step # loss #    of   rank # step # loss #
 
-What is left of the original on both sides is most of one of the two, and what stands between holds no word of its own.
+What is left of the original at both ends is most of one of the two, and what stands between holds no word of its own.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import takewhile
 
-_SIDE = 4  # characters on which a copy and its original agree at one end
+_END = 4  # characters on which a copy and its original agree at one end
 _LEAST = 8  # characters that they have in common
 _FRAGMENT = 3  # letters of a piece of a word
 _COMPARED = 16  # originals that a line is compared with, by each of its ends
@@ -36,34 +37,37 @@ class Originals:
 
 def splits_a_word(line: str, original: str) -> bool:
     """Return whether a line is all of another one with something inside one of its words, which no program prints."""
-    head = _shared(line, original)
-    tail = min(_shared(line[::-1], original[::-1]), min(len(line), len(original)) - head)
+    head, tail = _shared(line, original)
     return 0 < head < len(original) == head + tail and original[head - 1 : head + 1].isalpha()
 
 
 def _ends(line: str) -> tuple[tuple[bool, str], tuple[bool, str]]:
-    return (False, line[:_SIDE]), (True, line[-_SIDE:])
+    return (False, line[:_END]), (True, line[-_END:])
 
 
-def _shared(one: str, other: str) -> int:
-    """Return how many characters two texts begin with alike."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+def _shared(line: str, original: str) -> tuple[int, int]:
+    """Return how many characters two lines have in common at their beginning, and at their end."""
+    head, tail = (
+        sum(
+            1
+            for _ in takewhile(
+                lambda pair: pair[0] == pair[1], zip(line[::step], original[::step], strict=False)
+            )
+        )
+        for step in (1, -1)
+    )
+    return head, min(tail, min(len(line), len(original)) - head)
 
 
 def _is_copy(line: str, original: str, near: Iterable[str]) -> bool:
-    short = min(len(line), len(original))
-    head = _shared(line, original)
-    tail = min(_shared(line[::-1], original[::-1]), short - head)
-    if head + tail == len(line) >= _SIDE and (not head or not tail):
-        return True  # its beginning or its end alone
-    if head + tail < max(_LEAST, short / 2):
-        return False
+    head, tail = _shared(line, original)
     rest, lost = line[head : len(line) - tail], original[head : len(original) - tail]
-    if not rest.strip() or (not lost and head >= _SIDE and tail >= _SIDE):
+    if not rest and not (head and tail):
+        return len(line) >= _END  # its beginning or its end alone
+    if head + tail < max(_LEAST, min(len(line), len(original)) / 2):
+        return False
+    if not rest.strip() or not lost:
         return True  # a piece is missing, or something stands in the middle
-    if splits_a_word(line, original):
-        return True
     piece = rest.replace(original, "")
     if len(rest) > _FRAGMENT and any(piece in other for other in near):
         return True  # glued

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from time import gmtime, strftime
 
-from hangscope.explain.statements.standstill import for_hours
+from hangscope.explain.statements.standstill import HOUR, by_steps
 from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.engines import EngineTimeout
@@ -147,7 +147,7 @@ def _proofs(statements: Statements) -> list[Event]:
     # of a job that made one every few seconds is that of a freeze.
     aborted = len(exits) > 1 and all(e.signal == "SIGABRT" for e in exits)
     end = statements.external
-    frozen = end is not None and for_hours(statements, end) is not None
+    frozen = end is not None and bool(by_steps(statements, end, HOUR))
     return events or [*(exits if aborted else [end] if end is not None and frozen else ())]
 
 

@@ -1,0 +1,107 @@
+"""Which exits of processes are their own ends, and which only answer the end of another one.
+
+A process that the launcher ended with SIGTERM, or killed after its grace period, and one that its own watchdog aborted are victims,
+whatever their exit codes say.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from math import inf
+
+from hangscope.explain.statements.statements import CLOCK_SKEW, WAITED, Statements
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd
+from hangscope.ingest.job_logs.printed import Printed
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.job_logs.signals import signal_name
+
+ABORTS = frozenset({-6, 134})  # by SIGABRT, as a launcher or a shell reports it
+CLEANUPS = frozenset({-15, 143})
+#: Launchers that report the first failure alone: Composer ends all others with SIGTERM, torch's own tests list those that failed.
+_OF_THE_FIRST = ("composer", "test", "mpirun")
+_GRACE = (
+    25.0  # seconds: a torchrun agent waits 30 between SIGTERM and SIGKILL, and its table counts whole seconds
+)
+
+
+class Exits:
+    """The exits of a job, of which it is asked which are own ends."""
+
+    def __init__(self, statements: Statements) -> None:
+        self.statements = statements
+        self._listed = [e for e in statements.exits.values() if e.via == "table"]
+        self._failed = [e for e in self._listed if e.code not in {0, *CLEANUPS}]
+        closed = {(e.file, e.pid) for e in statements.all(CleanupSignal) if e.pid is not None}
+        self._answered: set[int | None] = set()
+        self._killed = {e.rank for e in self._failed if e.code == -9 and (e.file, e.pid) in closed}
+        self._find_sweeps()
+        first = [e for e in statements.all(Exit) if e.via in _OF_THE_FIRST and e.code not in CLEANUPS]
+        self._first = first[0] if len(first) == 1 else None
+
+    def _find_sweeps(self) -> None:
+        """Find the ranks whose exits an agent answered by ending all others of the job or of a host, and those that it killed after its grace period."""
+        of_host: dict[str | None, list[Exit]] = defaultdict(list)
+        for event in sorted(self._failed, key=lambda e: (e.time or 0.0, e.rank or 0)):
+            for place in {event.host, event.host and ""}:
+                of_host[place].append(event)
+        for first, *later in of_host.values():
+            late = (e.code == -9 and first.time and e.time and e.time - first.time >= _GRACE for e in later)
+            if later and all(late):
+                self._answered.add(first.rank)
+                self._killed.update(e.rank for e in later)
+
+    def own_end(self, rank: int, aborting: bool) -> str:
+        """Return how a rank's process ended by itself, in words for a sentence; empty if it did not, or nothing says so.
+
+        `aborting`: its own lines show it waiting, or its communication layer aborting it.
+        """
+        end = self.statements.exits.get(rank)
+        if end is None or rank in self._killed:
+            return ""
+        if end.code > 0 and (rank in self._answered or self._chose_its_code(end)):
+            return f"ended with exit code {end.code}"
+        if end.code < 0 or end.code > 128:
+            number = -end.code if end.code < 0 else end.code - 128
+            of_others = end.code in ABORTS and (aborting or self._unheard_abort(rank))
+            if (
+                of_others
+                or end.code in CLEANUPS
+                or self._not_alone(end)
+                or (number == 9 and self._swept(end))
+            ):
+                return ""
+            return f"was killed by signal {number} ({end.signal or signal_name(-number) or '?'})"
+        return f"ended with exit code {end.code}" if end == self._first and not aborting else ""
+
+    def _chose_its_code(self, end: Exit) -> bool:
+        """Return whether a rank alone of torchrun's table ended itself: with a code that no exception gives, and SIGTERM for the others."""
+        others = [e for e in self._listed if e is not end]
+        ended = bool(others) and self._failed == [end] and all(e.code in CLEANUPS for e in others)
+        return ended and 1 < end.code < 128 and not self.statements.any_of(*WAITED)
+
+    def _swept(self, end: Exit) -> bool:
+        """Return whether a launcher reported before this exit that the whole job is being ended: SIGKILL follows."""
+        return any(e.file == end.file and e.line < end.line for e in self.statements.all(ExternalEnd))
+
+    def _not_alone(self, end: Exit) -> bool:
+        """Return whether one signal ended all processes of a table at once, or an abort was not the first one.
+
+        Whoever sent it meant all of them; watchdogs abort one process after another. Lists of containers and tasks have no times.
+        """
+        others = [e for e in self.statements.exits.values() if e is not end]
+        if end.code in ABORTS and any(e.code in ABORTS and e.time is end.time is None for e in others):
+            return True
+        others = [e for e in others if e.via in ("table", "docker")]
+        if others and end.via == "docker":
+            return all(e.code == end.code for e in others)
+        at_once = [e.code == end.code and (e.time or inf) <= (end.time or -inf) + CLOCK_SKEW for e in others]
+        return any(at_once) and (end.code in ABORTS or all(at_once))
+
+    def _unheard_abort(self, rank: int) -> bool:
+        """Return whether only the launcher reports the abort of a rank, in a job whose communication layer aborts processes.
+
+        NCCL's watchdogs abort those that wait, and gloo a process that gets a message which does not fit its buffer.
+        """
+        said = (e for events in self.statements.of_rank[rank].values() for e in events)
+        heard = any(not e.by_launcher and not isinstance(e, Progress | Printed) for e in said)
+        return not heard and self.statements.any_of(*WAITED)
