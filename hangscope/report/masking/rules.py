@@ -82,7 +82,8 @@ def _rule(data: dict[str, Any]) -> Rule:
         compiled(data["when"]).search if "when" in data else None,
         tuple(data.get("looks", ())),
         Strength[data.get("least", "NOTHING")],
-        *(compiled(data[key]) if key in data else None for key in ("within", "unless")),
+        compiled(data["within"]) if "within" in data else None,
+        compiled(data["unless"]) if "unless" in data else None,
     )
 
 
