@@ -1,10 +1,10 @@
-"""The order story drawn: two lists of calls, and a line from each call to the same call on the other side."""
+"""Two orders of collectives drawn: two lists, and a line from each collective to the same one on the other side."""
 
 from __future__ import annotations
 
 from hangscope.model.dataclass import dataclass
 from hangscope.report.html.measure import fitted
-from hangscope.report.schema.stories import OrderedCall, OrderStory
+from hangscope.report.schema.stories import OrderedCall, Orders
 
 _BOX, _GAP, _ROW, _TOP, _MID = 330, 200, 54, 34, 44
 
@@ -32,12 +32,12 @@ class OrderDrawing:
     box_height: int = _MID
 
 
-def draw_order(story: OrderStory) -> OrderDrawing:
-    """Return the drawing of an order story."""
+def draw_order(orders: Orders) -> OrderDrawing:
+    """Return the drawing of an order orders."""
     right_x = _BOX + _GAP
     spots = {
         side: {call.key: row for row, call in enumerate(calls)}
-        for side, calls in (("left", story.left), ("right", story.right))
+        for side, calls in (("left", orders.left), ("right", orders.right))
     }
     shared = [key for key in spots["left"] if key in spots["right"]]
     lines = []
@@ -50,11 +50,11 @@ def draw_order(story: OrderStory) -> OrderDrawing:
         lines.append(
             (f"M{_BOX} {y1}C{_BOX + _GAP // 2} {y1} {_BOX + _GAP // 2} {y2} {right_x} {y2}", crosses)
         )
-    boxes = [_box(call, 0, row) for row, call in enumerate(story.left)]
-    boxes += [_box(call, right_x, row) for row, call in enumerate(story.right)]
+    boxes = [_box(call, 0, row) for row, call in enumerate(orders.left)]
+    boxes += [_box(call, right_x, row) for row, call in enumerate(orders.right)]
     return OrderDrawing(
         width=2 * _BOX + _GAP,
-        height=_TOP + max(len(story.left), len(story.right)) * _ROW,
+        height=_TOP + max(len(orders.left), len(orders.right)) * _ROW,
         boxes=tuple(boxes),
         lines=tuple(lines),
     )

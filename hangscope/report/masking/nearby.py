@@ -60,7 +60,7 @@ def _is_apart(text: str, word: re.Match[str], value: re.Match[str]) -> bool:
 
 def _is_secret(match: re.Match[str], looks: str, is_weak: bool) -> bool:
     value = match["value"]
-    if match.groupdict().get("other") or is_placeholder(value) or not LOOKS[looks](value):
+    if not LOOKS[looks](value) or is_placeholder(value) or match.groupdict().get("other"):
         return False
     return not is_weak or bool(_SIGNS & set(value))
 

@@ -48,7 +48,7 @@ class Rule:
         value, name = groups.get("judged") or groups["secret"], groups.get("name") or ""
         if self.least and strength(name.replace(" ", "_")[-MAX_NAME:]) < self.least:
             return False
-        if is_placeholder(value, name) or (self.looks and not any(LOOKS[word](value) for word in self.looks)):
+        if (self.looks and not any(LOOKS[word](value) for word in self.looks)) or is_placeholder(value, name):
             return False
         line = match.string[max(0, match.start() - _FAR) : match.start()].rpartition("\n")[2]
         return self.unless is None or not self.unless.search(line)
