@@ -16,7 +16,7 @@ from hangscope.align.waitgraph import Instance, Node, OpenCall, Unnamed, WaitGra
 from hangscope.analysis import Analysis
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Verdict
-from hangscope.model.incident import CallKind, Incident, State
+from hangscope.model.incident import CallKind, Incident
 from hangscope.report.words import sizes_words
 
 
@@ -155,8 +155,3 @@ def site_of(kind: CallKind) -> str:
 def sizes_of(kind: CallKind) -> str:
     """Return a call's sizes and type for a person."""
     return sizes_words(kind.input_sizes or kind.output_sizes, kind.input_dtypes or kind.output_dtypes)
-
-
-def state_word(state: int) -> str:
-    """Return the word of a recorded state."""
-    return State(state).name.lower()

@@ -50,6 +50,11 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     return dict(found)
 
 
+def folded(pairs: Iterable[tuple[K, int]]) -> list[tuple[K, list[int]]]:
+    """Return the ranks of each key, in the order of their first ranks."""
+    return sorted(grouped(pairs).items(), key=lambda item: item[1])
+
+
 def below_title(title: str, explanation: str) -> str:
     """Return an explanation as it is shown below a title: without a first clause that says no more than the title.
 

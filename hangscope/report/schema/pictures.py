@@ -33,6 +33,11 @@ class DiffRow:
     cells: tuple[DiffCell, ...]
     differs: int | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Return whether a call of this row is not over."""
+        return any(cell.state not in ("", "done") for cell in self.cells)
+
 
 @dataclass(frozen=True, slots=True)
 class DiffClass:

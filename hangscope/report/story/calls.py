@@ -10,7 +10,7 @@ from hangscope.model.conclusion import CallRef
 from hangscope.model.rankset import ranks_phrase
 from hangscope.report.pictures.call_diff.behaviour import Behaviour, Program
 from hangscope.report.schema.stories import Box, Boxes, Lines, OrderedCall, Orders, Part, Row, Story, Table
-from hangscope.report.subject import Subject, site_of, sizes_of, state_word
+from hangscope.report.subject import Subject, site_of, sizes_of
 from hangscope.report.words import sizes_words
 
 _CALLS, _INSTEAD = 5, 3
@@ -79,11 +79,7 @@ def order(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
 
 
 def _open_keys(program: Program) -> list[tuple[int, int]]:
-    return [
-        (int(program.gid[i]), int(program.seq[i]))
-        for i in range(len(program))
-        if state_word(int(program.state[i])) != "done"
-    ]
+    return [(call.gid, call.seq) for call in program.last(len(program)) if not call.is_done]
 
 
 def _purpose(subject: Subject, gid: int) -> str:
@@ -97,13 +93,11 @@ def _last(subject: Subject, program: Program, other: Program) -> tuple[OrderedCa
     groups = set(program.gid.tolist())
     shared = groups & set(other.gid.tolist())
     calls, issued = [], set()
-    for row in range(max(0, len(program) - _CALLS), len(program)):
-        gid, seq = int(program.gid[row]), int(program.seq[row])
-        kind = subject.incident.kinds[int(program.kind[row])]
-        issued.add((gid, seq))
-        key = f"{gid if gid in shared else _purpose(subject, gid)} {seq}"
-        text = f"{kind.op} seq {seq} on group {subject.label(gid)}"
-        calls.append(OrderedCall(key, text, site_of(kind), state_word(int(program.state[row]))))
+    for call in program.last(_CALLS):
+        issued.add((call.gid, call.seq))
+        key = f"{call.gid if call.gid in shared else _purpose(subject, call.gid)} {call.seq}"
+        text = f"{call.kind.op} seq {call.seq} on group {subject.label(call.gid)}"
+        calls.append(OrderedCall(key, text, call.site, call.state))
     for gid, seq in _open_keys(other):
         if (gid, seq) not in issued and gid in groups:
             text = f"seq {seq} on group {subject.label(gid)}"
@@ -123,20 +117,16 @@ def pair(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
     missing = _missing(subject, node)
     behaviour = next((b for b in classes if missing in b.ranks), None)
     if behaviour is not None and len(behaviour.program):
-        program = behaviour.program
-        instead = [_issued(subject, program, row) for row in range(len(program))[-_INSTEAD:]]
+        instead = [
+            f"{call.kind.op} {call.sizes} at {call.site or 'a line that is not known'}, {call.state}"
+            for call in behaviour.program.last(_INSTEAD)
+        ]
         parts += [
             Lines(("What the rank with the missing op issued last:",), "note"),
             Lines(tuple(instead), "mono"),
         ]
     text = f"The pair number {node.index + 1}, from rank {source} to rank {destination}"
     return Story("pair", "The send and its recv", text, tuple(parts))
-
-
-def _issued(subject: Subject, program: Program, row: int) -> str:
-    kind = subject.incident.kinds[int(program.kind[row])]
-    word = state_word(int(program.state[row]))
-    return f"{kind.op} {sizes_of(kind)} at {site_of(kind) or 'a line that is not known'}, {word}"
 
 
 def _missing(subject: Subject, node: PairInstance) -> int | None:
