@@ -21,6 +21,7 @@ from hangscope.report.html.page import Page
 from hangscope.report.reasons import deciding_facts, names
 from hangscope.report.schema.document import Document
 from hangscope.report.schema.pictures import WaitPicture
+from hangscope.report.words import ROLES
 
 #: Causes that say that programs differ: their rows must part where both sides' calls are known.
 DIFFERING = {
@@ -212,7 +213,7 @@ def nothing_is_cut_without_a_count(document: Document) -> Iterator[str]:
         listed = len(table.rows) if table is not page.ranks else _ranks_listed(document, len(table.rows))
         if listed < whole and f"{whole - listed:,} more" not in table.left_out:
             yield f"{table.title}: {whole - listed} are neither listed nor counted"
-    if page.rankmap is not None and sum(s.count for s in page.rankmap.states) != document.world_size:
+    if page.rankmap is not None and sum(s.count for s in page.rankmap.data.legend) != document.world_size:
         yield "the rank map's states do not add up to the job"
     for fold in page.data.rankmap.folds if page.data.rankmap else ():
         if sum(row.count for row in fold.rows) != document.world_size:
@@ -233,8 +234,7 @@ def states_agree(document: Document) -> Iterator[str]:
     page, verdict = document.page, document.verdict
     if page is None or page.rankmap is None:
         return
-    legend = {entry.state: entry.role for entry in page.rankmap.legend}
-    roles = [legend[state] for state, count in page.rankmap.states for _ in range(count)]
+    roles = [ROLES[state] for state, count in page.rankmap.states for _ in range(count)]
     named = set(verdict.culprit_ranks) if verdict is not None else set()
     if {rank for rank, role in enumerate(roles) if role == "culprit"} != {r for r in named if r < len(roles)}:
         yield "the map's culprits are others than the verdict's"

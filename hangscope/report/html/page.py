@@ -5,10 +5,10 @@ from __future__ import annotations
 from hangscope.report.html import tables
 from hangscope.report.html.diff_rows import diff_list
 from hangscope.report.html.first_screen import FirstScreen, next_steps
-from hangscope.report.html.map_svg import draw_rankmap
-from hangscope.report.html.order_svg import draw_order
+from hangscope.report.html.map_svg import RANK_LIMIT, RankMap
+from hangscope.report.html.order_svg import OrderDrawing
 from hangscope.report.html.stack_rows import stack_rows
-from hangscope.report.html.waits_svg import draw_waitfor, way_to_root
+from hangscope.report.html.waits_svg import WaitFor, way_to_root
 from hangscope.report.reasons import outlier_lines
 from hangscope.report.schema.document import Document
 from hangscope.report.schema.page import PageData
@@ -28,15 +28,17 @@ class Page:
         self.status_word = STATUS_WORDS.get(document.status, document.status)
         self.first = FirstScreen(document, data)
         self.calls = diff_list(data.calls) if data.calls is not None else None
-        self.rankmap = draw_rankmap(data.rankmap, data.topology) if data.rankmap is not None else None
+        self.rankmap = None
+        if data.rankmap is not None and data.rankmap.world_size <= RANK_LIMIT:
+            self.rankmap = RankMap(data.rankmap, data.topology.labels if data.topology is not None else ())
         self.mesh = _mesh(data.topology)
-        self.waitfor = draw_waitfor(data.waitfor) if data.waitfor is not None else None
+        self.waitfor = WaitFor(data.waitfor) if data.waitfor is not None else None
         way = way_to_root(data.waitfor) if data.waitfor is not None else None
-        self.way_to_root = draw_waitfor(way) if way is not None else None
+        self.way_to_root = WaitFor(way) if way is not None else None
         orders = [
             part for part in (data.story.parts if data.story is not None else ()) if isinstance(part, Orders)
         ]
-        self.order = draw_order(orders[0]) if orders else None
+        self.order = OrderDrawing(orders[0]) if orders else None
         self.stacks = stack_rows(document)
         # What is missing and is among the steps is not listed again.
         listed = {*document.missing, *(verdict.advice if verdict is not None else ())} & set(

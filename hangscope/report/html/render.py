@@ -17,6 +17,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from hangscope.model.codec import to_plain
+from hangscope.model.rankset import compress
 from hangscope.report.html.fold_rows import bar, stalled, states
 from hangscope.report.html.glossary import causes, glossary, words
 from hangscope.report.html.page import Page
@@ -89,6 +90,7 @@ def _environment() -> Environment:
         glossary=glossary,
         causes=causes,
         accounts=accounts,
+        compress=compress,
         bar=bar,
         states_of=states,
         stalled=stalled,
