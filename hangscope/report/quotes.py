@@ -42,6 +42,12 @@ class Quote:
     time: float | None
     stamp: float | None = None
 
+    def at(self, new_year: float | None) -> float:
+        """Return its time, or that of its stamp in the year that began then; 0 where neither is known."""
+        if self.time or new_year is None or self.stamp is None:
+            return self.time or 0.0
+        return new_year + self.stamp
+
 
 def watchdogs(subject: Subject) -> list[Quote]:
     """Return who noticed the stall: timeouts of watchdogs, gloo, monitored barriers and stores."""

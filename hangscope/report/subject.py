@@ -16,7 +16,7 @@ from hangscope.align.waitgraph import Instance, Node, OpenCall, Unnamed, WaitGra
 from hangscope.analysis import Analysis
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Verdict
-from hangscope.model.incident import CallKind, Incident
+from hangscope.model.incident import CallKind, Incident, Stack
 from hangscope.report.words import sizes_words
 
 
@@ -78,6 +78,11 @@ class Subject:
             return "waiting"
         record = self.incident.ranks.get(rank)
         return "idle" if record is not None and record.seen and record.calls_file else "unseen"
+
+    def stack(self, rank: int) -> Stack:
+        """Return the stack of a rank's first thread, innermost frame first; empty where none was taken."""
+        record = self.incident.ranks.get(rank)
+        return record.threads[0][1] if record is not None and record.threads else ()
 
     def first_open(self, rank: int) -> OpenCall | None:
         """Return the call that a rank is stuck in, None where it has no open one."""

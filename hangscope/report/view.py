@@ -59,7 +59,7 @@ def build_document(
     incident, judgement = analysis.incident, analysis.judgement
     verdict, subject = judgement.verdict, Subject(analysis)
     page = _pictures(subject, source)
-    branches = merged({rank: r.threads[0][1] for rank, r in incident.ranks.items() if r.threads})
+    branches = merged({rank: subject.stack(rank) for rank, r in incident.ranks.items() if r.threads})
     document = Document(
         schema=SCHEMA,
         status=judgement.status,

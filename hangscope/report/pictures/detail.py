@@ -52,7 +52,6 @@ def _rank(subject: Subject, steps: dict[Drawn, Drawn], ranks: Sequence[int], lab
     """Return what is known of one rank, or what all ranks of a class have in common."""
     rank, alone = ranks[0], len(ranks) == 1
     record = subject.incident.ranks[rank]
-    stack = record.threads[0][1] if record.threads else ()
     return RankDetail(
         ranks=compress(ranks),
         host=record.host if alone else None,
@@ -64,7 +63,7 @@ def _rank(subject: Subject, steps: dict[Drawn, Drawn], ranks: Sequence[int], lab
             *_way(subject, steps, rank),
         ),
         queue=None,
-        stack=tuple(f"{f.file}:{f.line} in {f.name}" for f in stack[:_FRAMES]),
+        stack=tuple(f"{f.file}:{f.line} in {f.name}" for f in subject.stack(rank)[:_FRAMES]),
         events=tuple(f"{t.text}  [{t.source}]" for t in quotes.last_words(subject, rank)),
         log=tuple(line for file, lines in record.log_tails[-_LOGS:] for line in (f"[{file}]", *lines)),
         files=tuple(record.files[:_FILES]) if alone else (),

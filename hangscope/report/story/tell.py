@@ -96,11 +96,11 @@ def stack(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
     """Return where the process is that issues no collective."""
     del classes
     for rank in sorted(subject.culprits):
-        record = subject.incident.ranks.get(rank)
-        if record is not None and record.threads and record.threads[0][1]:
-            frames = Frames("Stack, innermost first", page_frames(record.threads[0][1]))
-            source = f" ({record.stack_file})" if record.stack_file else ""
-            return Story("stack", "Where it is", f"Rank {rank}, innermost frame first{source}", (frames,))
+        if found := subject.stack(rank):
+            file = subject.incident.ranks[rank].stack_file
+            text = f"Rank {rank}, innermost frame first" + (f" ({file})" if file else "")
+            frames = Frames("Stack, innermost first", page_frames(found))
+            return Story("stack", "Where it is", text, (frames,))
     return None
 
 
