@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
-from hangscope.report.reasons import user_frame
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.words import some_ranks
 

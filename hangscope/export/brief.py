@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from hangscope.analysis import Analysis
+from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import compress, counted, ranks_phrase
@@ -20,7 +21,6 @@ from hangscope.report.reasons import (
     read_words,
     rival_words,
     standstill,
-    user_frame,
     weighed,
 )
 from hangscope.report.schema.document import Document, VerdictPart

@@ -10,10 +10,10 @@ from dataclasses import fields
 
 from hangscope.analysis import Analysis
 from hangscope.ingest.job_logs.faults import Xid
+from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import compress
 from hangscope.report.masking.secrets import mask_text
-from hangscope.report.reasons import user_frame
 from hangscope.report.schema.document import Document
 from hangscope.report.words import clean
 

@@ -29,7 +29,7 @@ _WATCHDOGS = (WatchdogTimeout, HeartbeatTimeout, GlooTimeout, MonitoredBarrier, 
 _FAULTS = (OomCuda, OomHost, CudaError, Xid, DiskFull, LoaderWorkerDeath)
 _ENDS = (*_FAULTS, Terminate, Exit, ExternalEnd)
 _ZONE, _NEAR = 1800, 120  # seconds: what time zones differ by, and what a watchdog may be late
-_JOINS = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout, PortInUse)
+_JOINS = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout, PortInUse, UnmadeCommunicator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,36 @@ class Quote:
     time: float | None
     stamp: float | None = None
 
+    def at(self, new_year: float | None) -> float:
+        """Return its time, or that of its stamp in the year that began then; 0 where neither is known."""
+        if self.time or new_year is None or self.stamp is None:
+            return self.time or 0.0
+        return new_year + self.stamp
+
 
 def watchdogs(subject: Subject) -> list[Quote]:
     """Return who noticed the stall: timeouts of watchdogs, gloo, monitored barriers and stores."""
-    return [_quote(e) for kind in _WATCHDOGS for e in subject.analysis.case.statements.all(kind)]
+    return _quoted(subject, *_WATCHDOGS)
 
 
 def dump_signals(subject: Subject) -> list[Quote]:
     """Return the lines with which ranks begin to write their recorder dumps."""
-    return [_quote(e) for e in subject.analysis.case.statements.all(DumpSignal, DumpObserved)]
+    return _quoted(subject, DumpSignal, DumpObserved)
+
+
+def terminations(subject: Subject) -> list[Quote]:
+    """Return what lines report of the job's external termination."""
+    return _quoted(subject, ExternalEnd)
+
+
+def joins(subject: Subject) -> list[Quote]:
+    """Return what lines report of a group or rendezvous that some ranks did not join."""
+    return _quoted(subject, *_JOINS)
+
+
+def transport(subject: Subject) -> list[Quote]:
+    """Return the warnings that NCCL printed."""
+    return _quoted(subject, NcclWarn)
 
 
 def new_year(subject: Subject, stalled: float) -> float | None:
@@ -73,32 +94,10 @@ def new_year(subject: Subject, stalled: float) -> float | None:
 def ends(subject: Subject, rank: int | None = None) -> list[Quote]:
     """Return what lines report of the ends of processes, of one rank or of all, without those that only follow another's end."""
     statements = subject.analysis.case.statements
-    found: list[Event] = [
-        e
-        for e in (statements.all(RankException) if rank is None else statements.of(rank, RankException))
-        if not e.symptom
-    ]
-    for kind in _ENDS:
+    found: list[Event] = []
+    for kind in (RankException, *_ENDS):
         found += statements.all(kind) if rank is None else statements.of(rank, kind)
-    return [_quote(e) for e in found]
-
-
-def terminations(subject: Subject) -> list[Quote]:
-    """Return what lines report of the job's external termination."""
-    return [_quote(e) for e in subject.analysis.case.statements.all(ExternalEnd)]
-
-
-def joins(subject: Subject) -> list[Quote]:
-    """Return what lines report of a group or rendezvous that some ranks did not join."""
-    statements = subject.analysis.case.statements
-    return [_quote(e) for kind in _JOINS for e in statements.all(kind)] + [
-        _quote(e) for e in statements.all(UnmadeCommunicator)
-    ]
-
-
-def transport(subject: Subject) -> list[Quote]:
-    """Return the warnings that NCCL printed."""
-    return [_quote(e) for e in subject.analysis.case.statements.all(NcclWarn)]
+    return [_quote(e) for e in found if not (isinstance(e, RankException) and e.symptom)]
 
 
 def last_words(subject: Subject, rank: int, most: int = 6) -> list[Quote]:
@@ -133,6 +132,11 @@ def _frames(frames: Stack, code: str) -> tuple[PageFrame, ...]:
         result.append(PageFrame(frame.name, frame.file, frame.line, user, code=here))
         quoted = quoted or user
     return tuple(result)
+
+
+def _quoted(subject: Subject, *kinds: type[Event]) -> list[Quote]:
+    statements = subject.analysis.case.statements
+    return [_quote(event) for kind in kinds for event in statements.all(kind)]
 
 
 def _quote(event: Event) -> Quote:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.knowledge.callsite import is_user
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.conclusion import Evidence, Hypothesis
-from hangscope.model.frames import Frame
 from hangscope.model.rankset import counted, ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.report.schema.document import Document, OutlierLine, VerdictPart
-from hangscope.report.words import duration, utc
+from hangscope.report.words import call_words, duration, utc
+from hangscope.verdict.claims import accounts_for
 
 SHOWN = 2
 NAMED = 16  # ranks of another explanation that are listed
@@ -57,15 +56,26 @@ def _derived(verdict: VerdictPart) -> tuple[Evidence, ...]:
     return (first,) if second is None else (first, second)
 
 
+def accounts(verdict: VerdictPart) -> str:
+    """Return for how many blocked ranks the root cause accounts: `15 of 16 blocked ranks`; empty if for none."""
+    explains = verdict.explains
+    return accounts_for(explains.ranks, explains.of) if explains.ranks else ""
+
+
+def culprit_call(verdict: VerdictPart) -> str:
+    """Return what the culprit issued: `is in barrier seq 9 on group 1 (tp)`, or `last enqueued barrier seq 8 on that group`."""
+    call = verdict.culprit_call
+    if call is None or not call.op:
+        return ""
+    if call.group is not None or call.seq == verdict.seq:
+        return f"is in {call_words(call)}" + (f" on group {call.group}" if call.group is not None else "")
+    return f"last enqueued {call_words(call)} on that group"
+
+
 def other_facts(verdict: VerdictPart, stance: str = "for") -> tuple[Evidence, ...]:
     """Return the rest of the evidence of one stance."""
     first = deciding_facts(verdict)
     return tuple(fact for fact in verdict.evidence if fact.stance == stance and fact not in first)
-
-
-def user_frame(frames: Sequence[Frame]) -> Frame | None:
-    """Return the deepest frame of user code, or None."""
-    return next(filter(is_user, frames), None)
 
 
 def outlier_lines(document: Document) -> list[OutlierLine]:
@@ -77,6 +87,21 @@ def outlier_lines(document: Document) -> list[OutlierLine]:
 def weighed(document: Document) -> Sequence[Hypothesis]:
     """Return the other explanations that remain possible."""
     return document.hypotheses[1:]
+
+
+def rivals(document: Document) -> list[tuple[str, str]]:
+    """Return the other causes that remain possible, each with why, as it follows the name of the cause."""
+    if others := weighed(document):
+        return [(rival.cause, rival_words(rival)) for rival in others]
+    alternatives = document.verdict.alternatives if document.verdict is not None else ()
+    return [(item.cause, f": {item.why}") for item in alternatives]
+
+
+def confidence(document: Document) -> str:
+    """Return how sure the verdict is, and why."""
+    word = document.verdict.confidence if document.verdict is not None else ""
+    reasons = "; ".join(document.confidence_why)
+    return f"{word} ({reasons})" if reasons else word
 
 
 def rival_words(rival: Hypothesis) -> str:

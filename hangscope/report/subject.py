@@ -16,7 +16,7 @@ from hangscope.align.waitgraph import Instance, Node, OpenCall, Unnamed, WaitGra
 from hangscope.analysis import Analysis
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Verdict
-from hangscope.model.incident import CallKind, Incident, State
+from hangscope.model.incident import CallKind, Incident, Stack
 from hangscope.report.words import sizes_words
 
 
@@ -78,6 +78,11 @@ class Subject:
             return "waiting"
         record = self.incident.ranks.get(rank)
         return "idle" if record is not None and record.seen and record.calls_file else "unseen"
+
+    def stack(self, rank: int) -> Stack:
+        """Return the stack of a rank's first thread, innermost frame first; empty where none was taken."""
+        record = self.incident.ranks.get(rank)
+        return record.threads[0][1] if record is not None and record.threads else ()
 
     def first_open(self, rank: int) -> OpenCall | None:
         """Return the call that a rank is stuck in, None where it has no open one."""
@@ -155,8 +160,3 @@ def site_of(kind: CallKind) -> str:
 def sizes_of(kind: CallKind) -> str:
     """Return a call's sizes and type for a person."""
     return sizes_words(kind.input_sizes or kind.output_sizes, kind.input_dtypes or kind.output_dtypes)
-
-
-def state_word(state: int) -> str:
-    """Return the word of a recorded state."""
-    return State(state).name.lower()

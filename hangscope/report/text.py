@@ -5,27 +5,32 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
+from collections.abc import Iterable, Iterator
 
+from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
 from hangscope.model.rankset import counted, ranks_phrase
 from hangscope.report.reasons import (
+    accounts,
     commands,
+    confidence,
+    culprit_call,
     deciding_facts,
     other_facts,
     outlier_lines,
     read_words,
-    rival_words,
+    rivals,
     standstill,
-    user_frame,
-    weighed,
 )
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.words import below_title
-from hangscope.verdict.claims import accounts_for
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "ok": "1;32", "label": "1;36", "dim": "2", "bold": "1"}
+_STYLES = {"help": "ok", "warning": "warning", "against": "warning", "why": "bold"}
 MIN_WIDTH, MAX_WIDTH = 60, 110
-_NOTES, _AGAINST, _WARNINGS, _WEIGHED, _COLLECT, _OUTPUT = 4, 2, 3, 3, 2, 1
+_NOTES, _AGAINST, _WARNINGS, _RIVALS, _COLLECT, _OUTPUT = 4, 2, 3, 3, 2, 1
+_PLACE = "-->"
+Label = tuple[str, str]
 
 
 def render_text(
@@ -33,152 +38,112 @@ def render_text(
 ) -> str:
     """Return the report for a terminal; `width` defaults to the terminal's. `verbose` shows all evidence and warnings."""
     columns = width or shutil.get_terminal_size((100, 24)).columns
-    return _Screen(document, color, columns, verbose).render()
+    columns = max(MIN_WIDTH, min(MAX_WIDTH, columns))
 
+    def paint(text: str, style: str) -> str:
+        return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if color else text
 
-class _Screen:
-    def __init__(self, document: Document, color: bool, width: int, verbose: bool) -> None:
-        self.document, self.color, self.verbose = document, color, verbose
-        self.width = max(MIN_WIDTH, min(MAX_WIDTH, width))
-        self.lines: list[str] = []
-
-    def render(self) -> str:
-        document, verdict = self.document, self.document.verdict
-        status = document.status
-        if document.partial.is_partial:  # before any claim
-            self.put(f"{self.paint('partial data', 'warning')}: {document.partial.text}", indent="  ")
-        # the head says these words already
-        headline = document.headline.removeprefix("Inconclusive: ").removeprefix("No hang: ")
-        if verdict is not None:
-            style = "error" if status == "hang" else "warning"
-            # A job that was terminated from outside while it made progress is no hang of its own.
-            name = "external termination" if verdict.category == "external" else verdict.cause
-            head = f"{'hang' if status == 'hang' else status}[{name}]"
-            title = verdict.title or headline
-            self.put(f"{self.paint(head, style)}: {title}", indent="  ")
-            if explanation := below_title(title, verdict.explanation):
-                self.put(f"  {explanation}", indent="  ")
-            self.where(verdict)
-            for fact in deciding_facts(verdict):
-                self.fact("why", fact)
-            self.standing(verdict)
-            self.notes(verdict)
-            if document.seen_before is not None and document.seen_before.times:
-                self.labelled("seen before", document.seen_before.text)
-            for advice in verdict.advice:
-                if not _says(verdict.explanation, advice):
-                    self.labelled("help", advice)
-            for command in commands(document):
-                self.labelled("run now", command)
+    lines: list[str] = []
+    if document.partial.is_partial:  # before any claim
+        lines += _wrapped(f"{paint('partial data', 'warning')}: {document.partial.text}", columns, "  ")
+    head, style, message = _head(document)
+    lines += _wrapped(f"{paint(head, style)}: {message}", columns, "  ")
+    if document.verdict is not None and (more := below_title(message, document.verdict.explanation)):
+        lines += _wrapped(f"  {more}", columns, "  ")
+    for label, text in _labelled(document, verbose):
+        if label == _PLACE:
+            lines += _wrapped(f"  {paint(label, 'label')} {text}", columns, "      ")
         else:
-            self.put(
-                f"{self.paint(status, 'ok' if status == 'no_hang' else 'warning')}: {headline}", indent="  "
-            )
-            read = read_words(document) or "nothing"
-            self.labelled("read", f"{read}, of {counted(document.world_size, 'rank')}")
-            for text in document.missing:
-                self.labelled("missing", text)
-        self.warnings()
-        return "\n".join(self.lines) + "\n"
+            name = paint(f"{label}:", _STYLES.get(label, "label"))
+            lines += _wrapped(f"   {paint('=', 'dim')} {name} {text}", columns, "       ")
+    return "\n".join(lines) + "\n"
 
-    def where(self, verdict: VerdictPart) -> None:
-        location, waiting, call = verdict.location, verdict.waiting_call, verdict.culprit_call
-        if location is not None:
-            who = f"rank {location.rank}" if location.rank is not None else "one side"
-            places = {(frame.file, frame.line) for frame in call.frames} if call is not None else set()
-            tail = ""
-            if call is not None and call.op and (not places or (location.file, location.line) in places):
-                there = call.seq == verdict.seq or call.group is not None
-                tail = f", {'in' if there else 'last enqueued on that group:'} {call.op}"
-                tail += f" seq {call.seq}" if call.seq is not None else ""
-                tail += f" on group {call.group}" if call.group is not None else ""
-            self.place(f"{location.file}:{location.line} in {location.function}", f"{who}{tail}")
-        if waiting is not None and verdict.in_call:
-            frame = user_frame(waiting.frames)
-            ranks = ranks_phrase(verdict.in_call)
-            if frame is not None:
-                self.place(
-                    f"{frame.file}:{frame.line} in {frame.name}",
-                    f"{ranks}, blocked in {waiting.op or 'a collective'}",
-                )
-        if verdict.api:
-            self.labelled("inside", f"{verdict.api}, the library call that makes this collective")
 
-    def place(self, where: str, who: str) -> None:
-        self.put(f"  {self.paint('-->', 'label')} {where}  ({who})", indent="      ")
+def _head(document: Document) -> tuple[str, str, str]:
+    """Return the first words, their style, and the message."""
+    status, verdict = document.status, document.verdict
+    # The head says these words already.
+    headline = document.headline.removeprefix("Inconclusive: ").removeprefix("No hang: ")
+    if verdict is None:
+        return status, "ok" if status == "no_hang" else "warning", headline
+    # A job that was terminated from outside while it made progress is no hang of its own.
+    name = "external termination" if verdict.category == "external" else verdict.cause
+    return f"{status}[{name}]", "error" if status == "hang" else "warning", verdict.title or headline
 
-    def standing(self, verdict: VerdictPart) -> None:
-        explains = verdict.explains
-        if explains.ranks:
-            self.labelled("accounts for", accounts_for(explains.ranks, explains.of))
+
+def _labelled(document: Document, verbose: bool) -> Iterator[Label]:
+    """Yield what the report states, each with its label, in the order of the screen."""
+    verdict = document.verdict
+    if verdict is None:
+        yield "read", f"{read_words(document) or 'nothing'}, of {counted(document.world_size, 'rank')}"
+        yield from (("missing", text) for text in document.missing)
+    else:
+        yield from _places(verdict)
+        yield from (("why", _fact(fact)) for fact in deciding_facts(verdict))
+        if verdict.explains.ranks:
+            yield "accounts for", accounts(verdict)
         if since := standstill(verdict):
-            self.labelled("when", f"no progress since {since}")
+            yield "when", f"no progress since {since}"
+        yield from _notes(document, verdict, verbose)
+        yield from _rest(document, verdict, verbose)
+        if document.seen_before is not None and document.seen_before.times:
+            yield "seen before", document.seen_before.text
+        yield from (("help", step) for step in verdict.advice if not _says(verdict.explanation, step))
+        yield from (("run now", command) for command in commands(document))
+    yield from (
+        ("warning", (f"{w.file}: " if w.file else "") + w.message + (f" ({w.hint})" if w.hint else ""))
+        for w in (document.warnings if verbose else document.warnings[:_WARNINGS])
+    )
+    if len(document.warnings) > _WARNINGS and not verbose:
+        yield "warning", f"{len(document.warnings) - _WARNINGS} more; -v shows them"
 
-    def notes(self, verdict: VerdictPart) -> None:
-        notes = other_facts(verdict)
-        for fact in notes if self.verbose else notes[:_NOTES]:
-            self.fact("note", fact)
-        if not self.verbose and len(notes) > _NOTES:
-            self.labelled("note", f"{counted(len(notes) - _NOTES, 'more fact')}; -v shows them")
-        against = other_facts(verdict, "against")
-        for fact in against if self.verbose else against[:_AGAINST]:
-            self.fact("against", fact)
-        for fact in other_facts(verdict, "missing") if self.verbose else ():
-            self.fact("missing", fact)
-        lines = outlier_lines(self.document)
-        for line in lines if self.verbose else lines[:_OUTPUT]:
-            self.labelled("output", f"{line.note}: {line.text}  [{line.source.file}:{line.source.line}]")
-        reasons = "; ".join(self.document.confidence_why)
-        self.labelled("confidence", f"{verdict.confidence}" + (f" ({reasons})" if reasons else ""))
-        others = weighed(self.document)
-        for h in others[:_WEIGHED]:
-            self.labelled("or", f"{h.cause}{rival_words(h)}")
-        for item in verdict.alternatives if not others else ():
-            self.labelled("or", f"{item.cause}: {item.why}")
-        if verdict.suspect_ranks and verdict.suspect_ranks != verdict.culprit_ranks:
-            self.labelled("suspects", ranks_phrase(verdict.suspect_ranks))
-        for excluded in self.document.ruled_out if self.verbose else ():
-            who = f" of {ranks_phrase(excluded.ranks)}" if excluded.ranks else ""
-            self.labelled("ruled out", f"{excluded.cause}{who}: {excluded.because}")
-        for wanted in verdict.collect if self.verbose else verdict.collect[:_COLLECT]:
-            if not _says(verdict.explanation, wanted.text) and not _says(
-                " ".join(verdict.advice), wanted.text
-            ):
-                self.labelled("next", wanted.text)
 
-    def fact(self, label: str, fact: Evidence) -> None:
-        self.labelled(label, fact.text + (f"  [{fact.at}]" if fact.at else ""))
+def _places(verdict: VerdictPart) -> Iterator[Label]:
+    """Yield where the culprit is, and the others."""
+    at, call = verdict.location, verdict.culprit_call
+    if at is not None:
+        who = f"rank {at.rank}" if at.rank is not None else "one side"
+        places = {(frame.file, frame.line) for frame in call.frames} if call is not None else set()
+        did = culprit_call(verdict) if not places or (at.file, at.line) in places else ""
+        yield _PLACE, f"{at.file}:{at.line} in {at.function}  ({f'{who} {did}' if did else who})"
+    waiting = verdict.waiting_call
+    if waiting is not None and verdict.in_call and (frame := user_frame(waiting.frames)) is not None:
+        blocked = f"{ranks_phrase(verdict.in_call)}, blocked in {waiting.op or 'a collective'}"
+        yield _PLACE, f"{frame.file}:{frame.line} in {frame.name}  ({blocked})"
+    if verdict.api:
+        yield "inside", f"{verdict.api}, the library call that makes this collective"
 
-    def warnings(self) -> None:
-        warnings = self.document.warnings
-        for item in warnings if self.verbose else warnings[:_WARNINGS]:
-            at = f"{item.file}: " if item.file else ""
-            self.labelled("warning", f"{at}{item.message}" + (f" ({item.hint})" if item.hint else ""))
-        if len(warnings) > _WARNINGS and not self.verbose:
-            self.labelled("warning", f"{len(warnings) - _WARNINGS} more; -v shows them")
 
-    def labelled(self, label: str, text: str) -> None:
-        style = {"help": "ok", "warning": "warning", "against": "warning", "why": "bold"}.get(label, "label")
-        self.put(f"   {self.paint('=', 'dim')} {self.paint(label + ':', style)} {text}", indent="       ")
+def _notes(document: Document, verdict: VerdictPart, verbose: bool) -> Iterator[Label]:
+    """Yield the evidence that does not decide, and lines of the logs."""
+    notes = other_facts(verdict)
+    yield from (("note", _fact(fact)) for fact in (notes if verbose else notes[:_NOTES]))
+    if not verbose and len(notes) > _NOTES:
+        yield "note", f"{counted(len(notes) - _NOTES, 'more fact')}; -v shows them"
+    against = other_facts(verdict, "against")
+    yield from (("against", _fact(fact)) for fact in (against if verbose else against[:_AGAINST]))
+    yield from (("missing", _fact(fact)) for fact in (other_facts(verdict, "missing") if verbose else ()))
+    for line in outlier_lines(document)[: None if verbose else _OUTPUT]:
+        yield "output", f"{line.note}: {line.text}  [{line.source}]"
 
-    def put(self, text: str, *, indent: str) -> None:
-        painted = len(text) - len(_plain(text))
-        wrapped = textwrap.wrap(
-            text,
-            self.width + painted,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-            drop_whitespace=True,
-            replace_whitespace=True,
-        )
-        if wrapped and text.startswith(" "):
-            lead = text[: len(text) - len(text.lstrip(" "))]
-            wrapped[0] = lead + wrapped[0].lstrip(" ")
-        self.lines += wrapped
 
-    def paint(self, text: str, style: str) -> str:
-        return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if self.color else text
+def _rest(document: Document, verdict: VerdictPart, verbose: bool) -> Iterator[Label]:
+    """Yield how sure the verdict is, what else is possible, and what to collect."""
+    yield "confidence", confidence(document)
+    yield from (("or", f"{cause}{why}") for cause, why in rivals(document)[:_RIVALS])
+    if verdict.suspect_ranks and verdict.suspect_ranks != verdict.culprit_ranks:
+        yield "suspects", ranks_phrase(verdict.suspect_ranks)
+    for excluded in document.ruled_out if verbose else ():
+        who = f" of {ranks_phrase(excluded.ranks)}" if excluded.ranks else ""
+        yield "ruled out", f"{excluded.cause}{who}: {excluded.because}"
+    said = " ".join((verdict.explanation, *verdict.advice))
+    for wanted in verdict.collect if verbose else verdict.collect[:_COLLECT]:
+        if not _says(said, wanted.text):
+            yield "next", wanted.text
+
+
+def _fact(fact: Evidence) -> str:
+    return fact.text + (f"  [{fact.at}]" if fact.at else "")
 
 
 def _says(whole: str, part: str) -> bool:
@@ -186,5 +151,15 @@ def _says(whole: str, part: str) -> bool:
     return part.rstrip(".").lower() in whole.lower()
 
 
-def _plain(text: str) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+def _wrapped(text: str, width: int, indent: str) -> Iterable[str]:
+    """Return text in lines of a width, which colors do not count for."""
+    lead = text[: len(text) - len(text.lstrip(" "))]
+    painted = len(text) - len(re.sub(r"\x1b\[[0-9;]*m", "", text))
+    return textwrap.wrap(
+        text.lstrip(" "),
+        width + painted,
+        initial_indent=lead,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import cache
-from typing import Any
 
 from hangscope.analysis import Analysis
 from hangscope.errors import Note
@@ -22,7 +21,6 @@ from hangscope.report.pictures.stack_tree import merged
 from hangscope.report.schema.document import (
     FOLD_ABOVE,
     SCHEMA,
-    BranchPart,
     CandidatePart,
     CoveragePart,
     Document,
@@ -39,11 +37,12 @@ from hangscope.report.schema.page import PageData
 from hangscope.report.sources import SourceFolder
 from hangscope.report.subject import Subject
 from hangscope.report.verdict_view import verdict_part
-from hangscope.report.words import clean
+from hangscope.report.words import clean, folded, grouped
 from hangscope.verdict.claims import seen_of
 from hangscope.verdict.phrasing import SUMMARY, clauses, fitting, sentence_case
 from hangscope.verdict.status import ended_well, moved_on
 
+_LOGS = ("log", "error_file", "ras", "inspector")
 _WINDOWS = 200
 _BRANCHES = 1000
 _LINE = 160  # characters of a log line that sets ranks apart
@@ -60,7 +59,7 @@ def build_document(
     incident, judgement = analysis.incident, analysis.judgement
     verdict, subject = judgement.verdict, Subject(analysis)
     page = _pictures(subject, source)
-    branches = merged({rank: r.threads[0][1] for rank, r in incident.ranks.items() if r.threads})
+    branches = merged({rank: subject.stack(rank) for rank, r in incident.ranks.items() if r.threads})
     document = Document(
         schema=SCHEMA,
         status=judgement.status,
@@ -81,7 +80,7 @@ def build_document(
         inputs=_inputs(incident.inputs),
         coverage=_coverage(analysis),
         warnings=tuple(WarningPart(n.code, n.file, n.line, n.message, n.hint) for n in incident.notes),
-        stacks=tuple(BranchPart(b.depth, b.who, len(b.ranks), tuple(b.frames)) for b in branches[:_BRANCHES]),
+        stacks=branches[:_BRANCHES],
         stacks_left_out=len(branches) - _BRANCHES if len(branches) > _BRANCHES else None,
         outlier_lines=tuple(
             OutlierLine(o.ranks, o.how, o.note, o.text[:_LINE], Source(o.file, o.line))
@@ -118,53 +117,47 @@ def _fit_to_leave(document: Document, redacted: Collection[str], hosts: Collecti
 
 
 def _headline(analysis: Analysis) -> str:
-    judgement = analysis.judgement
+    judgement, case = analysis.judgement, analysis.case
     if judgement.verdict is not None:
         summary = sentence_case(judgement.verdict.summary)
-        if judgement.status == "inconclusive":
-            return fitting([f"Inconclusive: {summary}"], SUMMARY)
-        return summary
-    if judgement.status == "no_hang":
-        dumped = [record.dump_file is not None for record in analysis.incident.ranks.values()]
-        if any(dumped) and ended_well(analysis.case):
-            return "No hang: the job ended without an error after these dumps were written."
-        if (step := moved_on(analysis.case)) is not None:
-            return f"No hang: the job made further steps after these dumps were written ('{clauses(step.text, 110)}')."
-        if not dumped or not all(dumped):
-            return "No hang: the job ended without an error."
-        return "No hang: nothing is pending, and all ranks have completed the same collectives."
-    return "Inconclusive: the collected files do not show whether the job stopped, or where."
+        return (
+            fitting([f"Inconclusive: {summary}"], SUMMARY) if judgement.status == "inconclusive" else summary
+        )
+    if judgement.status != "no_hang":
+        return "Inconclusive: the collected files do not show whether the job stopped, or where."
+    dumped = [record.dump_file is not None for record in analysis.incident.ranks.values()]
+    if any(dumped) and ended_well(case):
+        return "No hang: the job ended without an error after these dumps were written."
+    if (step := moved_on(case)) is not None:
+        return f"No hang: the job made further steps after these dumps were written ('{clauses(step.text, 110)}')."
+    if not dumped or not all(dumped):
+        return "No hang: the job ended without an error."
+    return "No hang: nothing is pending, and all ranks have completed the same collectives."
 
 
 def _partial(incident: Incident) -> Partial:
-    missing = [r for r, record in sorted(incident.ranks.items()) if record.dump_file is None]
-    dumped = tuple(r for r, record in sorted(incident.ranks.items()) if record.dump_file is not None)
+    records = sorted(incident.ranks.items())
+    missing = [rank for rank, record in records if record.dump_file is None]
+    dumped = tuple(rank for rank, record in records if record.dump_file is not None)
     size = incident.world_size if incident.size_stated else None
     if not missing:
-        text = f"dumps of all {size} ranks" if size else seen_of("dumps", dumped, None)
-        return Partial(False, text)
-    if dumped:
-        aside = [r for r in missing if incident.ranks[r].absence in (Absence.UNREADABLE, Absence.STALE)]
-        none = [r for r in missing if r not in aside]
-        text = seen_of("dumps", dumped, size)
-        text += f"; none of {ranks_phrase(none)}" if none else ""
-        text += f"; unusable: {ranks_phrase(aside)}" if aside else ""
-    else:
-        seen = tuple(r for r, record in sorted(incident.ranks.items()) if record.files or record.events)
-        text = f"no dumps; {seen_of('text', seen, size)}"
+        return Partial(False, f"dumps of all {size} ranks" if size else seen_of("dumps", dumped, None))
+    if not dumped:
+        seen = tuple(rank for rank, record in records if record.files or record.events)
+        return Partial(True, f"no dumps; {seen_of('text', seen, size)}", compress(missing))
+    unusable = [r for r in missing if incident.ranks[r].absence in (Absence.UNREADABLE, Absence.STALE)]
+    none = [r for r in missing if r not in unusable]
+    text = seen_of("dumps", dumped, size)
+    text += f"; none of {ranks_phrase(none)}" if none else ""
+    text += f"; unusable: {ranks_phrase(unusable)}" if unusable else ""
     return Partial(True, text, compress(missing))
 
 
 def _sources(incident: Incident) -> dict[str, int]:
+    logs = [i for i in incident.inputs if i.kind in _LOGS and i.status == "used"]
     return {
         "dump": sum(1 for r in incident.ranks.values() if r.dump_file),
-        "log": sum(
-            1
-            for i in incident.inputs
-            if i.kind in ("log", "error_file", "ras", "inspector")
-            and i.status == "used"
-            and not is_of_the_watcher(i.file)
-        ),
+        "log": sum(1 for i in logs if not is_of_the_watcher(i.file)),
         "stack": sum(1 for r in incident.ranks.values() if r.stack_file),
     }
 
@@ -172,67 +165,45 @@ def _sources(incident: Incident) -> dict[str, int]:
 def _groups(analysis: Analysis) -> tuple[GroupPart, ...]:
     rows = []
     for view in analysis.views:
-        classes: dict[tuple[int | None, int | None], list[int]] = defaultdict(list)
-        for rank, member in view.members.items():
-            classes[(member.enqueued, view.completed(rank))].append(rank)
-        group, size = view.group, analysis.incident.world_size
-        rows.append(
-            GroupPart(
-                group.name,
-                group.desc,
-                group.role,
-                tuple(group.ranks) if size <= FOLD_ABOVE else compress(group.ranks),
-                group.members_known,
-                tuple(
-                    FrontierRow(compress(ranks), enqueued, completed)
-                    for (enqueued, completed), ranks in sorted(classes.items(), key=lambda kv: kv[1])
-                ),
-            )
-        )
+        group, known = view.group, view.group.members_known
+        classes = folded(((m.enqueued, view.completed(rank)), rank) for rank, m in view.members.items())
+        frontier = tuple(FrontierRow(compress(ranks), *counts) for counts, ranks in classes)
+        ranks = tuple(group.ranks) if analysis.incident.world_size <= FOLD_ABOVE else compress(group.ranks)
+        rows.append(GroupPart(group.name, group.desc, group.role, ranks, known, frontier))
     return tuple(rows)
 
 
 def _ranks(subject: Subject) -> tuple[RankPart, ...]:
-    rows = []
-    for rank, record in sorted(subject.incident.ranks.items()):
-        absence = record.absence.value if record.absence else None
-        rows.append(
-            RankPart(
-                rank=rank,
-                host=record.host,
-                state=subject.role(rank),
-                absence=absence,
-                last_call=_last_call(subject.incident, record),
-                files=tuple(record.files),
-            )
+    rows = [
+        RankPart(
+            rank=rank,
+            host=record.host,
+            state=subject.role(rank),
+            absence=record.absence.value if record.absence else None,
+            last_call=_last_call(subject.incident, record),
+            files=tuple(record.files),
         )
+        for rank, record in sorted(subject.incident.ranks.items())
+    ]
     if len(rows) <= FOLD_ABOVE:
         return tuple(rows)
-    classes: dict[tuple[Any, ...], list[int]] = defaultdict(list)
-    for row in rows:
-        classes[(row.state, row.absence, row.last_call)].append(row.rank or 0)
+    classes = folded(((row.state, row.absence, row.last_call), row.rank or 0) for row in rows)
     return tuple(
         RankPart(ranks=compress(ranks), count=len(ranks), state=state, absence=absence, last_call=last)
-        for (state, absence, last), ranks in sorted(classes.items(), key=lambda kv: kv[1])
+        for (state, absence, last), ranks in classes
     )
 
 
 def _last_call(incident: Incident, record: RankRecord) -> str | None:
     """Return the last call that a rank enqueued on any group, for a person."""
-    best: tuple[int, Any, int] | None = None
-    for queues in (record.queues, record.p2p):
-        for queue in queues.values():
-            if len(queue) and (best is None or int(queue.order[-1]) > best[0]):
-                best = (int(queue.order[-1]), queue, int(queue.kind[-1]))
-    if best is None:
+    queues = [queue for found in (record.queues, record.p2p) for queue in found.values() if len(queue)]
+    if not queues:
         return None
-    _, queue, index = best
-    kind = incident.kinds.without_sizes(index)
+    queue = max(queues, key=lambda queue: int(queue.order[-1]))
+    kind = incident.kinds.without_sizes(int(queue.kind[-1]))
     frame = user_frame(kind.stack)
-    group = incident.groups[queue.gid]
-    return f"{kind.op or 'a call,'} seq {int(queue.seq[-1])} on group {group.label}" + (
-        f" at {frame}" if frame else ""
-    )
+    where = f"on group {incident.groups[queue.gid].label}" + (f" at {frame}" if frame else "")
+    return f"{kind.op or 'a call,'} seq {int(queue.seq[-1])} {where}"
 
 
 def _inputs(inputs: Sequence[Input]) -> tuple[InputPart, ...]:
@@ -240,9 +211,7 @@ def _inputs(inputs: Sequence[Input]) -> tuple[InputPart, ...]:
         return tuple(
             InputPart(file=i.file, kind=i.kind, rank=i.rank, status=i.status, reason=i.reason) for i in inputs
         )
-    classes: dict[tuple[str, str, str], list[Input]] = defaultdict(list)
-    for item in inputs:
-        classes[(item.kind, item.status, item.reason)].append(item)
+    classes = grouped(((item.kind, item.status, item.reason), item) for item in inputs)
     return tuple(
         InputPart(
             file=f"{len(items)} files, {items[0].file} and others" if len(items) > 1 else items[0].file,
@@ -257,22 +226,19 @@ def _inputs(inputs: Sequence[Input]) -> tuple[InputPart, ...]:
 
 
 def _coverage(analysis: Analysis) -> CoveragePart:
-    inputs = analysis.incident.inputs
-    windows = []
-    for view in analysis.views:
-        classes: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for rank, member in view.members.items():
-            if member.first_row:
-                classes[(member.first_row, member.last_row)].append(rank)
-        windows += [
-            WindowPart(compress(r), view.group.label, a, b)
-            for (a, b), r in sorted(classes.items(), key=lambda kv: kv[1])
-        ]
+    statuses = Counter(i.status for i in analysis.incident.inputs)
+    windows = [
+        WindowPart(compress(ranks), view.group.label, *window)
+        for view in analysis.views
+        for window, ranks in folded(
+            ((m.first_row, m.last_row), rank) for rank, m in view.members.items() if m.first_row
+        )
+    ]
     return CoveragePart(
-        files=len(inputs),
-        used=sum(1 for i in inputs if i.status == "used"),
-        set_aside=sum(1 for i in inputs if i.status in ("set aside", "failed")),
-        ignored=sum(1 for i in inputs if i.status == "ignored"),
+        files=len(analysis.incident.inputs),
+        used=statuses["used"],
+        set_aside=statuses["set aside"] + statuses["failed"],
+        ignored=statuses["ignored"],
         windows=tuple(windows[:_WINDOWS]),
         windows_left_out=len(windows) - _WINDOWS if len(windows) > _WINDOWS else None,
     )

@@ -1,14 +1,18 @@
-"""The words that all outputs share: roles of ranks, names of calls, durations, and text made fit to be shown."""
+"""What all outputs share: words for roles, collectives and durations, rows that are alike grouped, and text made fit to be shown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 from hangscope.model.conclusion import CallRef
 from hangscope.model.rankset import compress
 from hangscope.model.regex import regex
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 #: What a rank is in an incident, in the order of the rank map's states.
 ROLES = ("waiting", "culprit", "idle", "unseen")
@@ -36,6 +40,19 @@ _UNPRINTABLE: dict[int, str | None] = {
     **dict.fromkeys((173, 847, 6158, *range(8203, 8206), *range(8288, 8293), *range(917504, 917632)), "�"),
     **dict.fromkeys((8232, 8233), " "),
 }
+
+
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Return the values of each key, in their order."""
+    found: dict[K, list[V]] = defaultdict(list)
+    for key, value in pairs:
+        found[key].append(value)
+    return dict(found)
+
+
+def folded(pairs: Iterable[tuple[K, int]]) -> list[tuple[K, list[int]]]:
+    """Return the ranks of each key, in the order of their first ranks."""
+    return sorted(grouped(pairs).items(), key=lambda item: item[1])
 
 
 def below_title(title: str, explanation: str) -> str:

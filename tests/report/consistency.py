@@ -17,10 +17,11 @@ from pathlib import Path
 from hangscope.api import Report
 from hangscope.causes.mismatch import ROOTED
 from hangscope.report.html.measure import text_width
-from hangscope.report.html.page import build_page
+from hangscope.report.html.page import Page
 from hangscope.report.reasons import deciding_facts, names
 from hangscope.report.schema.document import Document
 from hangscope.report.schema.pictures import WaitPicture
+from hangscope.report.words import ROLES
 
 #: Causes that say that programs differ: their rows must part where both sides' calls are known.
 DIFFERING = {
@@ -139,7 +140,7 @@ def culprit_has_a_column(document: Document) -> Iterator[str]:
 
 def nothing_overflows(document: Document) -> Iterator[str]:
     """No text is wider than its box."""
-    page = build_page(document)
+    page = Page(document)
     for node in page.waitfor.nodes if page.waitfor else ():
         for text, size, look in ((node.label, 12.5, {"bold": True}), (node.sub, 11.0, {"mono": True})):
             if text_width(text, size, **look) > node.width - 12:
@@ -177,7 +178,7 @@ def no_slot_is_empty(document: Document) -> Iterator[str]:
         texts += [line for row in document.page.detail.ranks for line in row.waits]
         texts += [side.title for side in document.page.sides]
         texts += document.page.topology.spread if document.page.topology else ()
-    first = build_page(document).first
+    first = Page(document).first
     texts += [text for text in (first.waiting, *first.reasons, *first.steps, *first.what) if text]
     if document.headline[:1].islower() and document.headline.split(" ")[0].isalpha():
         yield f"the headline begins small: {document.headline[:60]!r}"
@@ -188,7 +189,7 @@ def no_slot_is_empty(document: Document) -> Iterator[str]:
 
 def nothing_is_cut_without_a_count(document: Document) -> Iterator[str]:
     """What a table or a picture does not list is counted."""
-    page = build_page(document)
+    page = Page(document)
     diff, picture = (document.page.calls, document.page.waitfor) if document.page else (None, None)
     if diff is not None and document.world_size:
         columns = (
@@ -212,7 +213,7 @@ def nothing_is_cut_without_a_count(document: Document) -> Iterator[str]:
         listed = len(table.rows) if table is not page.ranks else _ranks_listed(document, len(table.rows))
         if listed < whole and f"{whole - listed:,} more" not in table.left_out:
             yield f"{table.title}: {whole - listed} are neither listed nor counted"
-    if page.rankmap is not None and sum(s.count for s in page.rankmap.states) != document.world_size:
+    if page.rankmap is not None and sum(s.count for s in page.rankmap.data.legend) != document.world_size:
         yield "the rank map's states do not add up to the job"
     for fold in page.data.rankmap.folds if page.data.rankmap else ():
         if sum(row.count for row in fold.rows) != document.world_size:
@@ -233,8 +234,7 @@ def states_agree(document: Document) -> Iterator[str]:
     page, verdict = document.page, document.verdict
     if page is None or page.rankmap is None:
         return
-    legend = {entry.state: entry.role for entry in page.rankmap.legend}
-    roles = [legend[state] for state, count in page.rankmap.states for _ in range(count)]
+    roles = [ROLES[state] for state, count in page.rankmap.states for _ in range(count)]
     named = set(verdict.culprit_ranks) if verdict is not None else set()
     if {rank for rank, role in enumerate(roles) if role == "culprit"} != {r for r in named if r < len(roles)}:
         yield "the map's culprits are others than the verdict's"
@@ -250,7 +250,7 @@ def states_agree(document: Document) -> Iterator[str]:
 
 def nothing_is_told_too_often(document: Document) -> Iterator[str]:
     """No advice stands on the first screen twice, and a job that has ended is given none for a living one."""
-    first = build_page(document).first
+    first = Page(document).first
     told = [*first.steps, *first.more_steps, *first.missing]
     for line in {line for line in told if told.count(line) > 1}:
         yield f"told twice: {line!r}"

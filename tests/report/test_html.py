@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from hangscope.report.html.map_svg import draw_rankmap, indexed_png
+from hangscope.report.html.map_svg import RankMap, indexed_png
 from hangscope.report.html.measure import fitted, text_width
 from hangscope.report.html.render import render_html
-from hangscope.report.html.waits_svg import draw_waitfor, way_to_root
+from hangscope.report.html.waits_svg import WaitFor, way_to_root
 from hangscope.report.json import report_data
 from hangscope.report.schema.document import Document, InputPart, Partial
-from hangscope.report.schema.pictures import RankMapData, StateLegend, WaitEdge, WaitNode, WaitPicture
+from hangscope.report.schema.pictures import RankMapData, WaitEdge, WaitNode, WaitPicture
 from hangscope.report.spans import without_spans
 from tests.report.samples import HOSTILE, MARKDOWN, SAMPLES, document
 
@@ -239,12 +239,7 @@ def test_png_holds_the_pixels_it_was_given() -> None:
 
 @pytest.mark.parametrize("world_size", [1, 8, 64, 65, 512, 4096, 16384])
 def test_rank_map_places_every_rank_once(world_size: int) -> None:
-    legend = (StateLegend(0, "waiting", "waiting"), StateLegend(1, "odd", "culprit"))
-    drawn = draw_rankmap(
-        RankMapData(world_size, 8, (), ((0, world_size - 1), (1, 1)), legend, (world_size - 1,))
-    )
-    assert drawn is not None
-    assert sum(row.count for row in drawn.states) == world_size
+    drawn = RankMap(RankMapData(world_size, 8, (), ((0, world_size - 1), (1, 1)), (), (world_size - 1,)))
     assert drawn.width <= 1160
     if world_size <= 64:
         assert [cell.rank for cell in drawn.cells] == list(range(world_size))
@@ -259,8 +254,7 @@ def test_rank_map_places_every_rank_once(world_size: int) -> None:
 def test_wait_for_graph_runs_left_to_right_and_survives_cycles() -> None:
     nodes = tuple(WaitNode(str(n), "host", str(n), "", str(n), 1, root=n > 1, cycle=n > 1) for n in range(4))
     edges = tuple(WaitEdge(a, b) for a, b in ("01", "12", "23", "32", "02"))
-    drawn = draw_waitfor(WaitPicture(nodes, edges, ()))
-    assert drawn is not None
+    drawn = WaitFor(WaitPicture(nodes, edges, ()))
     places = {node.label: node.x for node in drawn.nodes}
     assert places["0"] < places["1"] < places["2"] < places["3"]
     assert len(drawn.edges) == 5 and sum(edge.cycle for edge in drawn.edges) == 2
@@ -281,8 +275,7 @@ def test_the_wait_for_graph_opens_on_the_way_from_the_most_blocked_ranks_to_the_
 
 @pytest.mark.parametrize("label", ["rank 3", "all_reduce_coalesced seq 1234567", "W" * 80, "模" * 40])
 def test_a_label_fits_its_box(label: str) -> None:
-    drawn = draw_waitfor(WaitPicture((WaitNode("a", "call", label, "group x", "3", 1),), (), ()))
-    assert drawn is not None
+    drawn = WaitFor(WaitPicture((WaitNode("a", "call", label, "group x", "3", 1),), (), ()))
     assert text_width(drawn.nodes[0].label, 12.5, bold=True) <= drawn.nodes[0].width
     assert fitted(label, 10_000, 12) == label[:200] + ("" if len(label) <= 200 else "…")
 

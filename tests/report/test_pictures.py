@@ -5,22 +5,25 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from hangscope.api import Report
-from hangscope.report.html.page import build_page
+from hangscope.report.html.page import Page
 from hangscope.report.html.time_svg import draw_timeline
 from hangscope.report.schema.document import Document
 from hangscope.report.schema.page import PageData
 from hangscope.report.schema.pictures import CallDiff, Moment, RankMapData, StripData
-from hangscope.report.schema.stories import KnownStory, OrderStory
+from hangscope.report.schema.stories import Endings, Lines, Orders, Story
 from tests.conftest import FIXTURES, analyze
 from tests.dump_writer import Recorder, write_all
 from tests.report.samples import document
 from tests.simulator import write_incident
 from tests.small_jobs import due, loop
 from tests.verdicts import judged
+
+T = TypeVar("T")
 
 
 def simulated(folder: Path, fault: str, seed: int = 7100) -> Report:
@@ -44,6 +47,10 @@ def map_of(report: Report | Document) -> RankMapData:
     found = page_of(report).rankmap
     assert found is not None
     return found
+
+
+def part_of(story: Story, kind: type[T]) -> T:
+    return next(part for part in story.parts if isinstance(part, kind))
 
 
 def test_a_missing_send_is_seen_beside_ranks_of_the_same_stage(tmp_path: Path) -> None:
@@ -114,30 +121,31 @@ def test_what_all_say_alike_is_no_story() -> None:
 
 def test_where_no_call_is_known_the_story_is_what_is_known(tmp_path: Path) -> None:
     story = page_of(analyze(FIXTURES / "text" / "ib_port_down.txt")).story
-    assert isinstance(story, KnownStory) and "port error" in story.awaited[0]
+    assert story is not None and "port error" in part_of(story, Lines).lines[0]
     story = page_of(simulated(tmp_path, "preempted")).story
-    assert isinstance(story, KnownStory) and story.left_out == 0
-    assert "and 15 alike" in " ".join(story.awaited) and len(story.last_lines) < 16
+    assert story is not None and story.kind == "known"
+    assert "and 15 alike" in " ".join(part_of(story, Lines).lines)
+    assert len(part_of(story, Endings).endings) < 16 and story.parts[-1] is part_of(story, Endings)
 
 
 def test_who_came_late_is_told_in_the_past(tmp_path: Path) -> None:
     report = simulated(tmp_path, "slow_rank")
     assert report.status == "no_hang" and page_of(report).waitfor is None
-    first = build_page(report.document).first
+    first = Page(report.document).first
     assert first.waiting == "15 ranks were blocked: 1-15"
     assert first.why[0][0].startswith("Rank 0 arrived after the timeout")
     assert {entry.label for entry in map_of(report).legend} == {"waited", "culprit"}
 
 
 def test_who_did_not_join_is_told_in_a_sentence(tmp_path: Path) -> None:
-    first = build_page(simulated(tmp_path, "init_hang").document).first
+    first = Page(simulated(tmp_path, "init_hang").document).first
     assert first.why[0][0] == "Only 7 of 8 ranks joined; rank 5 did not"
 
 
 def test_moments_of_one_second_are_told_apart() -> None:
-    first = build_page(analyze(FIXTURES / "stuck_lock" / "dumps").document).first
+    first = Page(analyze(FIXTURES / "stuck_lock" / "dumps").document).first
     assert [at[-8:] for _, at, _, _ in first.moments] == [".223 UTC", ".224 UTC"]
-    assert next(at for _, at, _, _ in build_page(document("hang_8")).first.moments).endswith("20:00.162 UTC")
+    assert next(at for _, at, _, _ in Page(document("hang_8")).first.moments).endswith("20:00.162 UTC")
 
 
 @pytest.mark.parametrize("name", ["hang_8", "hang_512", "hang_16384"])
@@ -193,7 +201,8 @@ def test_the_lines_of_an_order_mismatch_cross_where_each_side_is_in_a_group_of_i
     tmp_path: Path,
 ) -> None:
     story = page_of(simulated(tmp_path, "other_order", 6001)).story
-    assert isinstance(story, OrderStory)
-    left, right = ([call.key for call in side] for side in (story.left, story.right))
+    assert story is not None
+    orders = part_of(story, Orders)
+    left, right = ([call.key for call in side] for side in (orders.left, orders.right))
     common = [key for key in left if key in right]
     assert len(common) >= 2 and common != sorted(common, key=right.index)

@@ -23,7 +23,7 @@ def test_who_stands_alone_is_told_first() -> None:
         "  ranks 0,2: train.py:12 in step\n"
         "  distributed_c10d.py:3252 in all_reduce\n"
     )
-    assert [(branch.depth, branch.ranks) for branch in tree] == [(0, (0, 1, 2)), (1, (1,)), (1, (0, 2))]
+    assert [(branch.depth, branch.ranks) for branch in tree] == [(0, "0-2"), (1, "1"), (1, "0,2")]
 
 
 def test_a_rank_that_stops_where_others_go_on_is_in_the_common_frame() -> None:

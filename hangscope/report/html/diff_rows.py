@@ -40,7 +40,7 @@ class DiffList:
 def diff_list(diff: CallDiff) -> DiffList:
     """Return the diff with identical rows folded, except some around each difference."""
     rows = diff.rows[-(ROWS if diff.differences <= MANY else FEW_ROWS) :]
-    matters = [bool(row.differs) or is_open(row) for row in rows]
+    matters = [bool(row.differs) or row.is_open for row in rows]
     near = [any(matters[max(0, i - CONTEXT) : i + CONTEXT + 1]) for i in range(len(rows))]
     if not any(matters):
         near = [i >= len(rows) - MIN_FOLD for i in range(len(rows))]
@@ -87,8 +87,3 @@ def _ahead(rows: Sequence[DiffRow]) -> Iterator[tuple[int, int]]:
             if i - start > 2 * AHEAD + MIN_FOLD:
                 yield start, i
             start = None
-
-
-def is_open(row: DiffRow) -> bool:
-    """Return whether a call of this row is not over."""
-    return any(cell.state not in ("", "done") for cell in row.cells)

@@ -1,173 +1,190 @@
-"""What the first screen says: heading, who, where, what, why, how sure, and when."""
+"""What the first screen says: heading, who, where, what, why, how sure, what to do next, and when."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from hangscope.model.conclusion import Evidence
-from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import counted, ranks_phrase
-from hangscope.report.reasons import read_words
+from hangscope.report.html.time_svg import draw_timeline
+from hangscope.report.reasons import commands, culprit_call, deciding_facts, read_words
 from hangscope.report.schema.document import Document, VerdictPart
-from hangscope.report.schema.pictures import Moment, StripData
-from hangscope.report.schema.stories import PageFrame, SidePart
-from hangscope.report.words import cut, cut_path, duration, sizes_words, some_ranks, utc
+from hangscope.report.schema.page import PageData
+from hangscope.report.schema.pictures import StripData
+from hangscope.report.schema.stories import Lines, PageFrame, SidePart
+from hangscope.report.words import (
+    LINE_CHARS,
+    STATUS_WORDS,
+    below_title,
+    cut,
+    cut_path,
+    duration,
+    sizes_words,
+    some_ranks,
+    utc,
+)
 from hangscope.verdict.confidence import USUAL
 
-FIRST_CULPRITS, FIRST_FRAMES = 2, 3
-HEADLINE_CHARS, FACT_CHARS, NOTE_CHARS, REASON_CHARS = 240, 190, 120, 200
-SOME = 8  # ranks that a line has room for
-STANCES = (("for", "For the verdict"), ("against", "Against it"), ("missing", "Missing"))
-#: Above this length a headline is set smaller.
-LONG_HEADLINE = 120
+_CULPRITS, _FRAMES, _STEPS = 2, 3, 3
+_HEADLINE, _FACT, _NOTE, _REASON = 240, 190, 120, 200  # characters
+_LONG = 120  # characters above which a headline is set smaller
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """One side in Where: who, in which collective, and the deciding frames, innermost first."""
+class FirstScreen:
+    """The first screen in words, from a document and its pictures."""
 
-    role: str
-    title: str
-    call: str
-    frames: tuple[PageFrame, ...]
-    stack: int
+    def __init__(self, document: Document, data: PageData) -> None:
+        verdict, undecided = document.verdict, document.status == "inconclusive"
+        steps = next_steps(document)
+        self.headline = cut(
+            f"Inconclusive: {document.title}" if verdict is not None and undecided else document.title,
+            _HEADLINE,
+        )
+        self.is_long = len(self.headline) > _LONG
+        self.title = (
+            self.headline if verdict is None else f"{STATUS_WORDS[document.status]}: {document.title}"
+        )
+        self.explanation = below_title(document.title, verdict.explanation) if verdict is not None else ""
+        self.partial = cut(document.partial.text, _FACT) if document.partial.is_partial else ""
+        self.who = _who(document)
+        self.waiting = _waiting(document)
+        self.places = _places(data.sides, verdict)
+        self.what = _what(verdict)
+        self.why = _why(document, data)
+        self.read = read_words(document)
+        self.reasons = _reasons(document)
+        self.missing = [cut(line, _NOTE) for line in document.missing[:2] if line not in steps]
+        self.next_title = "Collect next time" if undecided else "Do next"
+        self.steps = [cut(step, LINE_CHARS) for step in steps[:_STEPS]]
+        self.more_steps = [cut(step, LINE_CHARS) for step in steps[_STEPS:]]
+        self.commands = commands(document)
+        self.moments = _moments(data.strip)
+        self.timeline = draw_timeline(data.strip)
+        self.cost = _cost(data.strip)
 
 
-def who(verdict: VerdictPart | None, status: str) -> tuple[tuple[str, str], ...]:
+def next_steps(document: Document) -> list[str]:
+    """Return what to do next; for an inconclusive report, what to collect comes first."""
+    advice = list(document.verdict.advice) if document.verdict is not None else []
+    if document.status != "inconclusive":
+        return advice
+    return [*document.missing, *(a for a in advice if a not in document.missing)]
+
+
+def _who(document: Document) -> list[tuple[str, str]]:
     """Return the named ranks, each with its host and device, and how many more there are."""
+    verdict = document.verdict
     if verdict is None or not verdict.culprit_ranks:
-        if status == "no_hang":
-            return (("No rank is at fault", ""),)
-        return (("No rank is named", "– the evidence points to no single rank"),)
+        if document.status == "no_hang":
+            return [("No rank is at fault", "")]
+        return [("No rank is named", "– the evidence points to no single rank")]
     lines = []
-    for entry in verdict.culprits[:FIRST_CULPRITS]:
-        words = (("device", entry.device), ("local rank", entry.local_rank), ("pid", entry.pid))
-        parts = ([entry.host] if entry.host else []) + [f"{w} {v}" for w, v in words if v is not None]
+    for entry in verdict.culprits[:_CULPRITS]:
+        known = (("device", entry.device), ("local rank", entry.local_rank), ("pid", entry.pid))
+        parts = ([entry.host] if entry.host else []) + [f"{w} {v}" for w, v in known if v is not None]
         lines.append((f"rank {entry.rank}", cut(" · ".join(parts), 90)))
-    rest = verdict.culprit_ranks[len(lines) :]
-    if rest:
-        head = f"and {counted(len(rest), 'more')}".replace("mores", "more") if lines else ranks_phrase(rest)
-        lines.append((head, some_ranks(rest, 80) if lines else ""))
-    return tuple(lines)
+    if rest := verdict.culprit_ranks[len(lines) :]:
+        lines.append((f"and {len(rest):,} more", some_ranks(rest, 80)) if lines else (ranks_phrase(rest), ""))
+    return lines
 
 
-def waiting(verdict: VerdictPart | None, status: str) -> str:
-    """Return how many ranks wait, and which; empty where none does."""
-    if verdict is None or not verdict.waiting_ranks:
-        return ""
-    ranks = verdict.waiting_ranks
-    if len(ranks) == 1:
-        return f"rank {ranks[0]} {'was' if status == 'no_hang' else 'is'} blocked"
-    return f"{len(ranks):,} ranks {'were' if status == 'no_hang' else 'are'} blocked: {some_ranks(ranks, 70)}"
+def _waiting(document: Document) -> str:
+    """Return how many ranks are blocked, and which; empty where none is."""
+    ranks, over = (
+        document.verdict.waiting_ranks if document.verdict is not None else (),
+        document.status == "no_hang",
+    )
+    if len(ranks) < 2:
+        return f"rank {ranks[0]} {'was' if over else 'is'} blocked" if ranks else ""
+    return f"{len(ranks):,} ranks {'were' if over else 'are'} blocked: {some_ranks(ranks, 70)}"
 
 
-def places(sides: Sequence[SidePart], verdict: VerdictPart | None) -> tuple[Place, ...]:
-    """Return the sides as the first screen shows them: the frames of user code that the other side does not have."""
+def _places(sides: Sequence[SidePart], verdict: VerdictPart | None) -> list[tuple[SidePart, int]]:
+    """Return the sides with the frames that the first screen shows, user code that the other side does not have, and how many there are."""
+    at = verdict.location if verdict is not None else None
+    here = PageFrame(at.function, at.file, at.line, True) if at is not None else None
     found = []
     for side in sides:
-        frames = (
-            [f for f in side.frames if f.differs and f.user]
-            or [f for f in side.frames if f.user][:2]
-            or list(side.frames[:2])
-        )
-        location = verdict.location if verdict is not None else None
-        if side.role == "culprit" and location is not None:
-            here = (location.file, location.line)
-            if here not in [(f.file, f.line) for f in frames[:FIRST_FRAMES]]:
-                frames = [PageFrame(location.function, location.file, location.line, True), *frames]
-        found.append(
-            Place(side.role, side.title, cut(side.call, 80), tuple(frames[:FIRST_FRAMES]), len(side.frames))
-        )
-    if not found and verdict is not None and verdict.location is not None:
-        at = verdict.location
+        users = [f for f in side.frames if f.user]
+        frames = [f for f in users if f.differs] or users[:2] or list(side.frames[:2])
+        places = [(f.file, f.line) for f in frames[:_FRAMES]]
+        if side.role == "culprit" and here is not None and (here.file, here.line) not in places:
+            frames = [here, *frames]
+        shown = replace(side, call=cut(side.call, 80), frames=tuple(frames[:_FRAMES]))
+        found.append((shown, len(side.frames)))
+    if not found and at is not None and here is not None:
         title = f"Rank {at.rank}" if at.rank is not None else "One side"
-        found.append(Place("culprit", title, "", (PageFrame(at.function, at.file, at.line, True),), 1))
-    return tuple(found)
+        found.append((SidePart("culprit", title, "", at.rank, (here,)), 1))
+    return found
 
 
-def what(verdict: VerdictPart | None) -> tuple[str, ...]:
-    """Return what the waiting ranks are stuck in (without its op), then what the culprit enqueued instead."""
+def _what(verdict: VerdictPart | None) -> list[str]:
+    """Return what the waiting ranks are stuck in (without its op), then what the culprit issued instead."""
     if verdict is None:
-        return ()
-    stuck, culprit = verdict.waiting_call, verdict.culprit_call
+        return []
+    stuck, culprit, group = verdict.waiting_call, verdict.culprit_call, verdict.group
     parts = [f"seq {verdict.seq}"] if verdict.seq is not None else []
     if stuck is not None:
         parts.append(sizes_words(stuck.sizes, stuck.dtypes))
-    if verdict.group is not None:
-        members = (
-            counted(len(verdict.group.ranks), "rank") if verdict.group.members_known else "members not known"
-        )
-        parts.append(f"group {verdict.group.label}, {members}")
-    line = " · ".join(part for part in parts if part)
-    lines = [line] if line else []
+    if group is not None:
+        members = counted(len(group.ranks), "rank") if group.members_known else "members not known"
+        parts.append(f"group {group.label}, {members}")
+    lines = [line] if (line := " · ".join(filter(None, parts))) else []
     if (
         lines
         and culprit is not None
-        and (culprit.op, culprit.seq) != (verdict.op, verdict.seq)
         and culprit.op
+        and (culprit.op, culprit.seq) != (verdict.op, verdict.seq)
     ):
-        seq = f" seq {culprit.seq}" if culprit.seq is not None else ""
-        if culprit.group is not None:
-            lines.append(f"the culprit issued {culprit.op}{seq} on group {culprit.group}")
-        elif culprit.seq == verdict.seq:
-            lines.append(f"the culprit issued {culprit.op}{seq} there")
-        else:
-            lines.append(f"the culprit's last enqueued collective on that group: {culprit.op}{seq}")
-    return tuple(lines)
+        lines.append(f"the culprit {culprit_call(verdict)}")
+    return lines
 
 
-def shown_facts(facts: Sequence[Evidence]) -> tuple[tuple[str, str, bool], ...]:
-    """Return facts cut to fit: text, source, and whether it is a quoted line."""
-    return tuple((cut(f.text, FACT_CHARS), cut_path(f.at, 60), f.kind == "log") for f in facts)
+def _why(document: Document, data: PageData) -> list[tuple[str, str, bool]]:
+    """Return the deciding facts cut to fit: text, source, and whether it is a quoted line."""
+    facts = deciding_facts(document.verdict) if document.verdict is not None else ()
+    shown = [(cut(f.text, _FACT), cut_path(f.at, 60), f.kind == "log") for f in facts]
+    if (
+        document.status == "inconclusive"
+        and not shown
+        and data.story is not None
+        and data.story.kind == "known"
+    ):
+        first = data.story.parts[0]
+        return [
+            (cut(line, _FACT), "", False)
+            for line in (first.lines[:2] if isinstance(first, Lines) and not first.kind else ())
+        ]
+    return shown
 
 
-def sources(document: Document) -> str:
-    """Return what was read: `read: 7 dumps, 8 logs`."""
-    found = read_words(document)
-    return f"read: {found}" if found else ""
+def _reasons(document: Document) -> list[str]:
+    """Return why the confidence is what it is; where another explanation remains possible, which, and what would confirm it."""
+    reasons = list(document.confidence_why)
+    for rival in document.hypotheses[1:2] if reasons[:1] == [USUAL] else ():
+        reasons[0] = f"{rival.cause} remains possible; to confirm: {rival.would_decide}"
+    return [cut(line, _REASON) for line in reasons[:2]]
 
 
-def moments(strip: StripData | None) -> tuple[tuple[str, str, str, str], ...]:
+def _moments(strip: StripData | None) -> list[tuple[str, str, str, str]]:
     """Return the points of the strip: kind, wall clock, what, and how long after the one before."""
-    result = []
-    before: Moment | None = None
     shown = strip.moments if strip is not None else ()
-    seconds = [int(moment.at) // 10**9 for moment in shown]
-    for place, (moment, second) in enumerate(zip(shown, seconds, strict=True)):
-        near = any(abs(second - other) <= 1 for other in seconds[:place] + seconds[place + 1 :])
-        exact = bool(int(moment.at) % 10**9) and near
-        gap = (int(moment.at) - int(before.at)) / 1e9 if before is not None else 0.0
-        result.append(
-            (
-                moment.kind,
-                utc(int(moment.at), fine=exact),
-                cut(moment.text, 110),
-                f"+{duration(gap)}" if gap >= 1e-3 else "",
-            )
-        )
-        before = moment
-    return tuple(result)
+    times = [int(moment.at) for moment in shown]
+    seconds = [at // 10**9 for at in times]
+    result = []
+    for place, (moment, at, before) in enumerate(zip(shown, times, [*times[:1], *times], strict=False)):
+        others = seconds[:place] + seconds[place + 1 :]
+        is_close = any(abs(seconds[place] - other) <= 1 for other in others)
+        clock = utc(at, fine=bool(at % 10**9) and is_close)
+        gap = (at - before) / 1e9
+        result.append((moment.kind, clock, cut(moment.text, 110), f"+{duration(gap)}" if gap >= 1e-3 else ""))
+    return result
 
 
-def cost(strip: StripData | None) -> str:
+def _cost(strip: StripData | None) -> str:
     """Return how long the job was stalled and what that cost; empty where it is not known."""
     if strip is None or strip.stalled_s is None:
         return ""
     hours = strip.rank_hours or 0.0
     amount = f"{hours:,.0f}" if hours >= 10 else f"{hours:.1f}" if hours >= 0.1 else ""
     return f"stalled for {duration(strip.stalled_s)}" + (f", {amount} GPU-hours" if amount else "")
-
-
-def sure_reasons(document: Document) -> tuple[str, ...]:
-    """Return why the confidence is what it is; where another explanation remains possible, which, and what would confirm it."""
-    reasons = list(document.confidence_why)
-    for rival in document.hypotheses[1:2] if reasons[:1] == [USUAL] else ():
-        reasons[0] = f"{rival.cause} remains possible; to confirm: {rival.would_decide}"
-    return tuple(cut(line, REASON_CHARS) for line in reasons[:2])
-
-
-def headline(document: Document) -> str:
-    """Return the sentence of the heading; that of an inconclusive report says so."""
-    if document.verdict is not None and document.status == "inconclusive":
-        return cut(f"Inconclusive: {document.title}", HEADLINE_CHARS)
-    return cut(document.title, HEADLINE_CHARS)

@@ -13,15 +13,13 @@ import zlib
 from collections.abc import Sequence
 
 from hangscope.model.dataclass import dataclass
-from hangscope.model.rankset import compress
-from hangscope.report.schema.pictures import RankMapData, TopologyData
-from hangscope.report.words import ROLES, cut, some_ranks
+from hangscope.report.schema.pictures import RankMapData
+from hangscope.report.words import ROLES, cut
 
 CELL_LIMIT = 64
-#: More ranks than this are not drawn: one tile each would no longer be seen, and input is not trusted.
+#: More ranks than this are not drawn: one tile each would no longer be seen.
 RANK_LIMIT = 1 << 20
-RING_LIMIT = 128
-LABEL_LIMIT = 6
+RING_LIMIT, LABEL_LIMIT = 128, 6
 ASPECT = 3.2
 TARGET_WIDTH = 960
 TILE = 4
@@ -49,7 +47,7 @@ _LINE_WIDTH = 960
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One rank of a small map: its corner in pixels, its role and whether it carries a ring."""
+    """One rank of a small map: its corner in pixels, its role, whether it is a culprit, and its place in the mesh."""
 
     x: int
     y: int
@@ -68,60 +66,82 @@ class Label:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class StateRow:
-    """One state of the legend, which is also the map in words: how many ranks are in it, and which."""
-
-    role: str
-    label: str
-    count: int
-    ranks: str
-
-
-@dataclass(frozen=True, slots=True)
 class RankMap:
-    """A drawn map, in pixels: `cells` for a small job, `image` (a data: URI) with `rings` for a large one."""
+    """A drawn map, in pixels: `cells` for a small job, `image` (a data: URI) with `rings` for a large one.
 
-    world_size: int
-    width: int
-    height: int
-    states: tuple[StateRow, ...]
-    culprits: str
-    cell_width: int = _CELL_W
-    cell_height: int = _CELL_H
-    cells: tuple[Cell, ...] = ()
-    labels: tuple[Label, ...] = ()
-    image: str = ""
-    image_x: int = 0
-    image_width: int = 0
-    scale: int = 1
-    per_host: int = 0
-    hosts_per_band: int = 0
-    rings: tuple[tuple[float, float], ...] = ()
-    ring_labels: tuple[Label, ...] = ()
+    `places` are the ranks' places in the mesh, where they are known.
+    """
 
+    image_x = GUTTER
 
-def draw_rankmap(data: RankMapData, mesh: TopologyData | None = None) -> RankMap | None:
-    """Return the drawn map, with each rank's place in the mesh where that is known; None of a job too large to draw."""
-    if not 0 < data.world_size <= RANK_LIMIT:
-        return None
-    per_host = data.per_host if 0 < data.per_host <= 64 else 8
-    legend = {entry.state: entry.role if entry.role in ROLES else ROLES[-1] for entry in data.legend}
-    roles: list[str] = []
-    for run in data.states:
-        role = legend.get(run[0], ROLES[-1]) if run else ROLES[-1]
-        roles += [role] * min(run[1] if len(run) > 1 else 0, data.world_size - len(roles))
-    roles += [ROLES[-1]] * (data.world_size - len(roles))
-    culprits = sorted({r for r in data.culprits if 0 <= r < data.world_size})
-    rows = tuple(
-        StateRow(entry.role, entry.label, len(ranks), some_ranks(ranks, 120))
-        for entry in data.legend
-        if (ranks := [rank for rank, role in enumerate(roles) if role == entry.role])
-    )
-    if data.world_size <= CELL_LIMIT:
-        labels = mesh.labels if mesh is not None else ()
-        return _draw_cells(roles, culprits, per_host, data.hosts, rows, labels)
-    return _draw_image(roles, culprits, per_host, rows)
+    def __init__(self, data: RankMapData, places: Sequence[str] = ()) -> None:
+        self.data = data
+        self.cells: list[Cell] = []
+        self.labels: list[Label] = []
+        self.image, self.scale, self.image_width, self.per_band = "", 1, 0, 0
+        self.rings: list[tuple[float, float]] = []
+        self.ring_labels: list[Label] = []
+        roles = [ROLES[state] for state, count in data.states for _ in range(count)]
+        if data.world_size <= CELL_LIMIT:
+            self.cell_width, self.cell_height = _CELL_W, _CELL_H
+            if places:
+                longest = max(map(len, places))
+                self.cell_width, self.cell_height = max(_CELL_W, int(longest * _PLACE_CHAR) + 12), _PLACED_H
+            self.width, self.height = self._draw_cells(roles, places)
+        else:
+            self.width, self.height = self._draw_image(roles)
+
+    def _draw_cells(self, roles: Sequence[str], places: Sequence[str]) -> tuple[int, int]:
+        """Draw a block of cells for each host, and return the width and height of the map."""
+        per_host, hosts = self.data.per_host, self.data.hosts
+        block_width = max(min(per_host, len(roles)) * self.cell_width, 2 * _CELL_W) + _BLOCK_GAP
+        title_height = _LABEL_H if any(hosts) else 0
+        block_height = title_height + self.cell_height + _BLOCK_GAP
+        per_line = max(1, _LINE_WIDTH // block_width)
+        blocks = _parts(len(roles), per_host)
+        for rank, role in enumerate(roles):
+            block, local = divmod(rank, per_host)
+            line, column = divmod(block, per_line)
+            left, top = 4 + column * block_width, 4 + line * block_height
+            if not local and block < len(hosts):
+                self.labels.append(Label(left, top + 12, cut(hosts[block], (block_width - _BLOCK_GAP) // 8)))
+            place = places[rank] if rank < len(places) else ""
+            x, y = left + local * self.cell_width, top + title_height
+            self.cells.append(Cell(x, y, rank, role, rank in self.data.culprits, place))
+        lines = _parts(blocks, per_line)
+        return 8 + min(blocks, per_line) * block_width - _BLOCK_GAP, 8 + lines * block_height - _BLOCK_GAP
+
+    def _draw_image(self, roles: Sequence[str]) -> tuple[int, int]:
+        """Draw a tile for each rank, and return the width and height of the map."""
+        per_host, culprits = self.data.per_host, self.data.culprits
+        hosts = _parts(len(roles), per_host)
+        bands = max(1, round(hosts / (ASPECT * hosts * (per_host + 1)) ** 0.5))
+        self.per_band = in_band = _parts(hosts, bands)
+        bands = _parts(hosts, in_band)
+        # One empty tile row parts the bands.
+        pixels = [bytearray(in_band * TILE - 1) for _ in range((bands * (per_host + 1) - 1) * TILE - 1)]
+        for rank, role in enumerate(roles):
+            column, row = _tile(rank, per_host, in_band)
+            for dy, line in enumerate(_PATTERNS[role]):
+                for dx, mark in enumerate(line):
+                    if mark == "#":
+                        pixels[row * TILE + dy][column * TILE + dx] = ROLES.index(role) + 1
+        png = indexed_png([bytes(row) for row in pixels], [(0, 0, 0), *(_COLOURS[role] for role in ROLES)])
+        self.image = "data:image/png;base64," + base64.b64encode(png).decode("ascii")
+        self.scale = scale = max(1, min(4, TARGET_WIDTH // (in_band * TILE)))
+        self.image_width = len(pixels[0]) * scale
+        width = GUTTER + self.image_width + 10
+        for rank in culprits[:RING_LIMIT]:
+            column, row = _tile(rank, per_host, in_band)
+            x, y = GUTTER + (column * TILE + 1.5) * scale, 10 + (row * TILE + 1.5) * scale
+            self.rings.append((x, y))
+            if len(culprits) <= LABEL_LIMIT:
+                beside = x + 12 if x < width - 80 else x - 12 - 7 * len(str(rank))
+                self.ring_labels.append(Label(beside, y + 4, str(rank)))
+        for band in range(bands):
+            y = 10 + band * (per_host + 1) * TILE * scale + 9
+            self.labels.append(Label(GUTTER - 8, y, str(band * in_band * per_host)))
+        return width, len(pixels) * scale + 20
 
 
 def indexed_png(rows: Sequence[bytes], palette: Sequence[tuple[int, int, int]]) -> bytes:
@@ -132,114 +152,24 @@ def indexed_png(rows: Sequence[bytes], palette: Sequence[tuple[int, int, int]]) 
 
     header = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 3, 0, 0, 0)
     pixels = b"".join(b"\0" + row for row in rows)
-    return b"".join(
-        (
-            b"\x89PNG\r\n\x1a\n",
-            chunk(b"IHDR", header),
-            chunk(b"PLTE", bytes(value for colour in palette for value in colour)),
-            chunk(b"tRNS", b"\0"),
-            chunk(b"IDAT", zlib.compress(pixels, 9)),
-            chunk(b"IEND", b""),
-        )
+    colours = bytes(value for colour in palette for value in colour)
+    chunks = (
+        (b"IHDR", header),
+        (b"PLTE", colours),
+        (b"tRNS", b"\0"),
+        (b"IDAT", zlib.compress(pixels, 9)),
+        (b"IEND", b""),
     )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in chunks)
 
 
-def _draw_cells(
-    roles: Sequence[str],
-    culprits: Sequence[int],
-    per_host: int,
-    hosts: Sequence[str],
-    rows: tuple[StateRow, ...],
-    places: Sequence[str] = (),
-) -> RankMap:
-    columns = min(per_host, len(roles))
-    width, height = _CELL_W, _CELL_H
-    if places:
-        width = max(width, int(max(map(len, places)) * _PLACE_CHAR) + 12)
-        height = _PLACED_H
-    named = any(hosts)
-    block_width = max(columns * width, 2 * _CELL_W)
-    per_line = max(1, _LINE_WIDTH // (block_width + _BLOCK_GAP))
-    title_height = _LABEL_H if named else 0
-    block_height = title_height + height + _BLOCK_GAP
-    cells, labels = [], []
-    blocks = (len(roles) + per_host - 1) // per_host
-    for block in range(blocks):
-        left = 4 + (block % per_line) * (block_width + _BLOCK_GAP)
-        top = 4 + (block // per_line) * block_height
-        name = hosts[block] if block < len(hosts) else ""
-        labels.append(Label(left, top + 12, cut(name, block_width // 8)))
-        for index in range(block * per_host, min(len(roles), (block + 1) * per_host)):
-            x = left + (index - block * per_host) * width
-            place = places[index] if index < len(places) else ""
-            cells.append(Cell(x, top + title_height, index, roles[index], index in culprits, place))
-    return RankMap(
-        world_size=len(roles),
-        width=8 + min(blocks, per_line) * (block_width + _BLOCK_GAP) - _BLOCK_GAP,
-        height=8 + ((blocks + per_line - 1) // per_line) * block_height - _BLOCK_GAP,
-        states=rows,
-        culprits=compress(culprits),
-        cell_width=width,
-        cell_height=height,
-        cells=tuple(cells),
-        labels=tuple(label for label in labels if label.text),
-    )
+def _parts(number: int, size: int) -> int:
+    """Return how many parts of a size hold so many."""
+    return (number + size - 1) // size
 
 
-def _draw_image(
-    roles: Sequence[str], culprits: Sequence[int], per_host: int, rows: tuple[StateRow, ...]
-) -> RankMap:
-    hosts = (len(roles) + per_host - 1) // per_host
-    ideal = (ASPECT * hosts * (per_host + 1)) ** 0.5
-    bands = max(1, round(hosts / ideal))
-    in_band = (hosts + bands - 1) // bands
-    bands = (hosts + in_band - 1) // in_band
-    # One empty tile row parts the bands.
-    tile_rows = bands * (per_host + 1) - 1
-    pixels = [bytearray(in_band * TILE - 1) for _ in range(tile_rows * TILE - 1)]
-    index = {role: number for number, role in enumerate(ROLES, start=1)}
-    for rank, role in enumerate(roles):
-        column, row = _tile(rank, per_host, in_band)
-        for dy, line in enumerate(_PATTERNS[role]):
-            for dx, mark in enumerate(line):
-                if mark == "#":
-                    pixels[row * TILE + dy][column * TILE + dx] = index[role]
-    palette = [(0, 0, 0), *(_COLOURS[role] for role in ROLES)]
-    png = indexed_png([bytes(row) for row in pixels], palette)
-    scale = max(1, min(4, TARGET_WIDTH // (in_band * TILE)))
-    rings = []
-    for rank in culprits[:RING_LIMIT]:
-        column, row = _tile(rank, per_host, in_band)
-        rings.append((GUTTER + (column * TILE + 1.5) * scale, 10 + (row * TILE + 1.5) * scale))
-    width = GUTTER + len(pixels[0]) * scale + 10
-    ring_labels = [
-        Label(x + 12 if x < width - 80 else x - 12 - 7 * len(str(rank)), y + 4, str(rank))
-        for rank, (x, y) in zip(culprits, rings, strict=False)
-    ]
-    band_labels = [
-        Label(GUTTER - 8, 10 + (band * (per_host + 1) * TILE) * scale + 9, str(band * in_band * per_host))
-        for band in range(bands)
-    ]
-    return RankMap(
-        world_size=len(roles),
-        width=width,
-        height=len(pixels) * scale + 20,
-        states=rows,
-        culprits=compress(culprits),
-        labels=tuple(band_labels),
-        image="data:image/png;base64," + base64.b64encode(png).decode("ascii"),
-        image_x=GUTTER,
-        image_width=len(pixels[0]) * scale,
-        scale=scale,
-        per_host=per_host,
-        hosts_per_band=in_band,
-        rings=tuple(rings),
-        ring_labels=tuple(ring_labels) if len(culprits) <= LABEL_LIMIT else (),
-    )
-
-
-def _tile(rank: int, per_host: int, hosts_per_band: int) -> tuple[int, int]:
+def _tile(rank: int, per_host: int, per_band: int) -> tuple[int, int]:
     """Return the tile (column, row) of a rank."""
     host, local = divmod(rank, per_host)
-    band, column = divmod(host, hosts_per_band)
+    band, column = divmod(host, per_band)
     return column, band * (per_host + 1) + local

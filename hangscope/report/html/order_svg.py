@@ -1,10 +1,10 @@
-"""The order story drawn: two lists of calls, and a line from each call to the same call on the other side."""
+"""Two orders of collectives drawn: two lists, and a line from each collective to the same one on the other side."""
 
 from __future__ import annotations
 
 from hangscope.model.dataclass import dataclass
 from hangscope.report.html.measure import fitted
-from hangscope.report.schema.stories import OrderedCall, OrderStory
+from hangscope.report.schema.stories import OrderedCall, Orders
 
 _BOX, _GAP, _ROW, _TOP, _MID = 330, 200, 54, 34, 44
 
@@ -20,51 +20,28 @@ class OrderBox:
     state: str
 
 
-@dataclass(frozen=True, slots=True)
 class OrderDrawing:
     """The picture, sizes in pixels; `lines` are paths, each with whether it crosses another."""
 
-    width: int
-    height: int
-    boxes: tuple[OrderBox, ...]
-    lines: tuple[tuple[str, bool], ...]
-    box_width: int = _BOX
-    box_height: int = _MID
+    width = 2 * _BOX + _GAP
+    box_width, box_height = _BOX, _MID
 
-
-def draw_order(story: OrderStory) -> OrderDrawing:
-    """Return the drawing of an order story."""
-    right_x = _BOX + _GAP
-    spots = {
-        side: {call.key: row for row, call in enumerate(calls)}
-        for side, calls in (("left", story.left), ("right", story.right))
-    }
-    shared = [key for key in spots["left"] if key in spots["right"]]
-    lines = []
-    for key in shared:
-        a, b = spots["left"][key], spots["right"][key]
-        crosses = any(
-            (a - spots["left"][other]) * (b - spots["right"][other]) < 0 for other in shared if other != key
+    def __init__(self, orders: Orders) -> None:
+        left, right = (
+            {call.key: row for row, call in enumerate(calls)} for calls in (orders.left, orders.right)
         )
-        y1, y2 = _TOP + a * _ROW + _MID // 2, _TOP + b * _ROW + _MID // 2
-        lines.append(
-            (f"M{_BOX} {y1}C{_BOX + _GAP // 2} {y1} {_BOX + _GAP // 2} {y2} {right_x} {y2}", crosses)
-        )
-    boxes = [_box(call, 0, row) for row, call in enumerate(story.left)]
-    boxes += [_box(call, right_x, row) for row, call in enumerate(story.right)]
-    return OrderDrawing(
-        width=2 * _BOX + _GAP,
-        height=_TOP + max(len(story.left), len(story.right)) * _ROW,
-        boxes=tuple(boxes),
-        lines=tuple(lines),
-    )
+        self.height = _TOP + max(len(orders.left), len(orders.right)) * _ROW
+        self.boxes = [_box(call, 0, row) for row, call in enumerate(orders.left)]
+        self.boxes += [_box(call, _BOX + _GAP, row) for row, call in enumerate(orders.right)]
+        shared = [(left[key], right[key]) for key in left if key in right]
+        self.lines = []
+        for a, b in shared:
+            crosses = any((a - c) * (b - d) < 0 for c, d in shared)
+            y1, y2, middle = _TOP + a * _ROW + _MID // 2, _TOP + b * _ROW + _MID // 2, _BOX + _GAP // 2
+            self.lines.append((f"M{_BOX} {y1}C{middle} {y1} {middle} {y2} {_BOX + _GAP} {y2}", crosses))
 
 
 def _box(call: OrderedCall, x: int, row: int) -> OrderBox:
-    return OrderBox(
-        x,
-        _TOP + row * _ROW,
-        fitted(call.text, _BOX - 20, 12.5, bold=True),
-        fitted(f"{call.state}{' · ' + call.site if call.site else ''}", _BOX - 20, 11, mono=True),
-        call.state.replace(" ", "-"),
-    )
+    text = fitted(call.text, _BOX - 20, 12.5, bold=True)
+    site = fitted(f"{call.state}{' · ' + call.site if call.site else ''}", _BOX - 20, 11, mono=True)
+    return OrderBox(x, _TOP + row * _ROW, text, site, call.state.replace(" ", "-"))

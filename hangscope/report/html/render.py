@@ -17,10 +17,13 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from hangscope.model.codec import to_plain
-from hangscope.report.html.glossary import WORDS, causes, words
-from hangscope.report.html.page import build_page
+from hangscope.model.rankset import compress
+from hangscope.report.html.fold_rows import bar, stalled, states
+from hangscope.report.html.glossary import causes, glossary, words
+from hangscope.report.html.page import Page
 from hangscope.report.html.templates import page_environment
 from hangscope.report.json import report_data
+from hangscope.report.reasons import accounts
 from hangscope.report.schema.document import Document
 from hangscope.report.schema.page import DetailData
 from hangscope.report.spans import with_spans
@@ -41,7 +44,7 @@ def render_html(document: Document, *, markdown: str = "") -> str:
     report = report_data(document)
     detail = to_plain(document.page.detail if document.page is not None else DetailData())
     return environment.get_template("report.html.j2").render(
-        page=build_page(document),
+        page=Page(document),
         # Not escaped, alone on the page: two constant files of this project, rendered without any variable, so that
         # nothing of a job can be in them. To the last character, too: the policy allows what has their hashes, and
         # nothing else.
@@ -81,10 +84,16 @@ def _policy(style: str, script: str) -> str:
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = page_environment()
-    environment.globals["states"] = STATE_WORDS
-    environment.globals["words"] = WORDS
-    environment.globals["glossary"] = words
-    environment.globals["causes"] = causes
-    environment.globals["rank_words"] = rank_words
-    environment.globals["ranks"] = lambda found: rank_words(some_ranks(found))
+    environment.globals.update(
+        states=STATE_WORDS,
+        words=words(),
+        glossary=glossary,
+        causes=causes,
+        accounts=accounts,
+        compress=compress,
+        bar=bar,
+        states_of=states,
+        stalled=stalled,
+        ranks=lambda found: rank_words(some_ranks(found)),
+    )
     return environment

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import groupby
 
 from hangscope.knowledge.callsite import is_user
@@ -16,23 +16,13 @@ DEEPEST = 8  # further indents would leave no room for text
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One frame, or how many library frames are folded (`text` empty)."""
-
-    text: str
-    user: bool = False
-    folded: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class BranchRow:
-    """One branch. `role` is culprit where all its ranks are named."""
+    """One branch with its lines, each with whether it is user code. `role` is culprit where all its ranks are named."""
 
+    branch: BranchPart
     indent: int
-    ranks: str
-    count: int
     role: str
-    lines: tuple[Line, ...]
+    lines: tuple[tuple[str, bool], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,38 +41,22 @@ def stack_rows(document: Document) -> StackRows | None:
     if ranks < 2:
         return None
     named = document.verdict.culprit_ranks if document.verdict is not None else ()
-    rows = tuple(
-        BranchRow(
-            min(branch.depth, DEEPEST),
-            branch.ranks,
-            branch.count,
-            "culprit" if branch.count <= len(named) and _all_named(branch, named) else "",
-            tuple(_lines(branch, leaf=_is_leaf(branches, i))),
-        )
-        for i, branch in enumerate(branches[:BRANCHES])
-    )
-    return StackRows(rows, ranks, len(branches) - len(rows) + (document.stacks_left_out or 0))
+    rows = []
+    depths = [*(branch.depth for branch in branches[1:]), 0]
+    for branch, next_depth in zip(branches[:BRANCHES], depths, strict=False):
+        is_named = sum(mentions(f"ranks {branch.ranks}", (rank,)) for rank in named) == branch.count
+        lines = tuple(_lines(branch.frames, is_leaf=next_depth <= branch.depth))
+        rows.append(BranchRow(branch, min(branch.depth, DEEPEST), "culprit" if is_named else "", lines))
+    return StackRows(tuple(rows), ranks, len(branches) - len(rows) + (document.stacks_left_out or 0))
 
 
-def _all_named(branch: BranchPart, named: Sequence[int]) -> bool:
-    return sum(mentions(f"ranks {branch.ranks}", (rank,)) for rank in named) == branch.count
-
-
-def _is_leaf(branches: tuple[BranchPart, ...], index: int) -> bool:
-    return index + 1 == len(branches) or branches[index + 1].depth <= branches[index].depth
-
-
-def _lines(branch: BranchPart, *, leaf: bool) -> Iterator[Line]:
+def _lines(frames: tuple[Frame, ...], *, is_leaf: bool) -> Iterator[tuple[str, bool]]:
     """Yield the frames of user code, and of a leaf the innermost frame, where it is."""
-    last = branch.frames[-1:] if leaf else ()
-    for user, run in groupby(branch.frames[: len(branch.frames) - len(last)], is_user):
-        frames = list(run)
-        if user or len(frames) == 1:
-            yield from (_line(frame) for frame in frames)
+    last = frames[-1:] if is_leaf else ()
+    for user, run in groupby(frames[: len(frames) - len(last)], is_user):
+        alike = list(run)
+        if user or len(alike) == 1:
+            yield from ((str(frame), user) for frame in alike)
         else:
-            yield Line("", folded=len(frames))
-    yield from (_line(frame) for frame in last)
-
-
-def _line(frame: Frame) -> Line:
-    return Line(f"{frame.file.rsplit('/', 1)[-1]}:{frame.line} in {frame.name}", is_user(frame))
+            yield f"… {len(alike)} frames of libraries", False
+    yield from ((str(frame), is_user(frame)) for frame in last)

@@ -5,32 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import compress, counted
 from hangscope.report.schema.document import Document, FrontierRow, GroupPart, InputPart, RankPart
+from hangscope.report.schema.stories import Row, Table
 from hangscope.report.words import cut, cut_path
 
 ROWS = 40
 _FILES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One table row: its cells as text, and a word that a style may hang on."""
-
-    cells: tuple[str, ...]
-    mark: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table with how many rows were left out, in words; empty where none was."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[Row, ...]
-    mono: tuple[int, ...] = ()
-    left_out: str = ""
 
 
 def inputs(document: Document) -> Table:

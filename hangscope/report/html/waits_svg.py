@@ -6,14 +6,16 @@ column is as wide as its widest label, up to a limit at which labels are cut; th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import counted
 from hangscope.report.html.measure import fitted, text_width
+from hangscope.report.pictures.wait_edges import steps_to
 from hangscope.report.schema.pictures import WaitNode, WaitPicture
-from hangscope.report.words import cut
+from hangscope.report.words import cut, grouped
 
 _NARROW, _WIDE, _PADDING = 130, 280, 20
 _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 46, 46, 20, 6
@@ -23,18 +25,20 @@ _FOLDED = 3  # nodes at least, else nothing is folded
 _RANKS = 400  # characters of a node's ranks that the page's script is given
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One box: its corner and width in pixels, two lines of text that fit, and its tooltip."""
+Spot = tuple[int, int, int]  # the corner of a box and its width
 
-    x: int
-    y: int
-    width: int
-    node: WaitNode
-    label: str
-    sub: str
-    title: str
-    ranks: str
+
+class Node:
+    """One box: its corner and width in pixels, two lines of text that fit, its tooltip, and the ranks that the script is given."""
+
+    def __init__(self, node: WaitNode, x: int, y: int, width: int) -> None:
+        self.node, self.x, self.y, self.width = node, x, y, width
+        sub = _sub(node)
+        self.label = fitted(node.label, width - _PADDING, _NAME, bold=True)
+        self.sub = fitted(sub, width - _PADDING, _SUB, mono=True)
+        ranks = f", ranks {node.ranks}" if node.kind == "call" and node.ranks else ""
+        self.title = cut(f"{node.label[:200]}, {sub}{ranks}" if sub else node.label, 300)
+        self.ranks = node.ranks if len(node.ranks) <= _RANKS else node.ranks[:_RANKS].rsplit(",", 1)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,72 +50,47 @@ class Edge:
     cycle: bool
 
 
-@dataclass(frozen=True, slots=True)
 class WaitFor:
-    """A laid-out graph (sizes in pixels), the same as text, and how many nodes were left out."""
+    """A graph laid out, sizes in pixels."""
 
-    width: int
-    height: int
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
-    text: tuple[str, ...]
-    left_out: int
-    node_height: int = _HEIGHT
+    node_height = _HEIGHT
 
-
-def draw_waitfor(picture: WaitPicture) -> WaitFor | None:
-    """Return the drawing of a graph, or None where there is no node."""
-    given = {node.id: node for node in picture.nodes}
-    if not given:
-        return None
-    names = list(given)
-    edges = {
-        (e.source, e.target): e.assumed for e in picture.edges if e.source in given and e.target in given
-    }
-    back = _back_edges(names, list(edges))
-    chains, columns = _layers(names, [ends for ends in edges if ends not in back])
-    tallest = max(len(column) for column in columns)
-    widths = [max((_width(given[n]) for n in column if n in given), default=_NARROW) for column in columns]
-    lefts = [_MARGIN + sum(widths[:depth]) + depth * _GAP_X for depth in range(len(columns))]
-    place = {
-        name: (
-            lefts[depth],
-            _MARGIN + (tallest - len(column)) * (_HEIGHT + _GAP_Y) // 2 + row * (_HEIGHT + _GAP_Y),
-            widths[depth],
-        )
-        for depth, column in enumerate(columns)
-        for row, name in enumerate(column)
-    }
-    floor = _MARGIN + tallest * (_HEIGHT + _GAP_Y)
-    return WaitFor(
-        width=lefts[-1] + widths[-1] + _MARGIN,
-        height=floor + (8 + 12 * len(back) if back else -_GAP_Y + _MARGIN),
-        nodes=tuple(_node(given[name], *place[name]) for name in names),
-        edges=tuple(
-            Edge(
-                _under(place[a], place[b], floor + 12 * back.index((a, b)))
-                if (a, b) in back
-                else _across([place[stop] for stop in chains[a, b]]),
-                assumed,
-                given[a].cycle and given[b].cycle,
-            )
-            for (a, b), assumed in edges.items()
-        ),
-        text=tuple(cut(line, 300) for line in picture.text[:_SENTENCES]),
-        left_out=picture.left_out,
-    )
+    def __init__(self, picture: WaitPicture) -> None:
+        given = {node.id: node for node in picture.nodes}
+        edges = {(edge.source, edge.target): edge.assumed for edge in picture.edges}
+        back = _back_edges(list(given), list(edges))
+        chains, columns = _layers(list(given), [ends for ends in edges if ends not in back])
+        widths = [
+            max((_width(given[n]) for n in column if n in given), default=_NARROW) for column in columns
+        ]
+        tallest = max(map(len, columns))
+        place: dict[str, Spot] = {}
+        left = _MARGIN
+        for column, width in zip(columns, widths, strict=True):
+            top = _MARGIN + (tallest - len(column)) * (_HEIGHT + _GAP_Y) // 2
+            for row, name in enumerate(column):
+                place[name] = (left, top + row * (_HEIGHT + _GAP_Y), width)
+            left += width + _GAP_X
+        floor = _MARGIN + tallest * (_HEIGHT + _GAP_Y)
+        self.width = left - _GAP_X + _MARGIN
+        self.height = floor + (8 + 12 * len(back) if back else -_GAP_Y + _MARGIN)
+        self.nodes = [Node(node, *place[name]) for name, node in given.items()]
+        self.edges = []
+        for (a, b), assumed in edges.items():
+            if (a, b) in back:
+                path = _under(place[a], place[b], floor + 12 * back.index((a, b)))
+            else:
+                path = _across([place[stop] for stop in chains[a, b]])
+            self.edges.append(Edge(path, assumed, given[a].cycle and given[b].cycle))
+        self.text = [cut(line, 300) for line in picture.text[:_SENTENCES]]
+        self.left_out = picture.left_out
 
 
 def way_to_root(picture: WaitPicture) -> WaitPicture | None:
     """Return the graph without what is not on the way from the largest class of blocked ranks to the root; None where that is most of it."""
-    step: dict[str, str] = {}
-    work = [node.id for node in picture.nodes if node.root]
     kept = {node.id for node in picture.nodes if node.root or node.culprit or node.cycle}
-    for name in work:  # grows as it is walked: breadth first
-        for source in (edge.source for edge in picture.edges if edge.target == name):
-            if source not in step and source not in kept:
-                step[source] = name
-                work.append(source)
+    roots = [node.id for node in picture.nodes if node.root]
+    step = steps_to(roots, [(e.source, e.target) for e in picture.edges if e.source not in kept])
     blocked = [node for node in picture.nodes if node.kind == "host" and node.id in step]
     at: str | None = max(blocked, key=lambda node: node.count).id if blocked else None
     while at is not None:
@@ -142,42 +121,26 @@ def _width(node: WaitNode) -> int:
     return int(min(_WIDE, max(_NARROW, wanted + _PADDING + 1)))
 
 
-def _node(node: WaitNode, x: int, y: int, width: int) -> Node:
-    room, sub = width - _PADDING, _sub(node)
-    ranks = f", ranks {node.ranks}" if node.kind == "call" and node.ranks else ""
-    return Node(
-        x,
-        y,
-        width,
-        node,
-        fitted(node.label, room, _NAME, bold=True),
-        fitted(sub, room, _SUB, mono=True),
-        cut(f"{node.label[:200]}, {sub}{ranks}" if sub else node.label, 300),
-        node.ranks if len(node.ranks) <= _RANKS else node.ranks[:_RANKS].rsplit(",", 1)[0],
-    )
-
-
 def _back_edges(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the edges that close a cycle when walked depth-first; without them the graph has layers."""
-    follow: dict[str, list[str]] = {name: [] for name in names}
-    entered = dict.fromkeys(names, 0)
-    for a, b in edges:
-        follow[a].append(b)
-        entered[b] += 1
+    follow = grouped(edges)
+    entered = Counter(target for _, target in edges)
     back: list[tuple[str, str]] = []
-    colour = dict.fromkeys(names, 0)
+    open_names: set[str] = set()
+    done: set[str] = set()
 
     def visit(name: str) -> None:
-        colour[name] = 1
-        for to in follow[name]:
-            if colour[to] == 1:
+        open_names.add(name)
+        for to in follow.get(name, ()):
+            if to in open_names:
                 back.append((name, to))
-            elif colour[to] == 0:
+            elif to not in done:
                 visit(to)
-        colour[name] = 2
+        open_names.remove(name)
+        done.add(name)
 
     for name in sorted(names, key=lambda name: entered[name]):
-        if colour[name] == 0:
+        if name not in done:
             visit(name)
     return back
 
@@ -211,7 +174,7 @@ def _layers(
     return chains, columns
 
 
-def _across(stops: Sequence[tuple[int, int, int]]) -> str:
+def _across(stops: Sequence[Spot]) -> str:
     """Return a line from the right side of the first place to the left side of the last."""
     middle = _HEIGHT // 2
     path = f"M{stops[0][0] + stops[0][2]} {stops[0][1] + middle}"
@@ -222,7 +185,7 @@ def _across(stops: Sequence[tuple[int, int, int]]) -> str:
     return path
 
 
-def _under(start: tuple[int, int, int], end: tuple[int, int, int], floor: int) -> str:
+def _under(start: Spot, end: Spot, floor: int) -> str:
     x1, y1, x2, y2 = start[0] + start[2] // 2, start[1] + _HEIGHT, end[0] + end[2] // 2, end[1] + _HEIGHT + 3
     if x1 == x2:
         x2 -= 24

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -32,20 +32,16 @@ def _changed(value: Any, change: Callable[[str], str], kept: Container[str]) -> 
     return replace(cast(Any, value), **new)
 
 
-def texts_in(value: Any) -> Iterator[str]:
-    """Yield every string in a value but the keys of dictionaries."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from texts_in(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from texts_in(item)
-    elif is_dataclass(value):
-        kind: Any = type(value)
-        for name in _names(kind):
-            yield from texts_in(getattr(value, name))
+def texts_in(value: Any) -> list[str]:
+    """Return every string in a value but the keys of dictionaries."""
+    found: list[str] = []
+
+    def keep(text: str) -> str:
+        found.append(text)
+        return text
+
+    change_texts(value, keep)
+    return found
 
 
 @cache

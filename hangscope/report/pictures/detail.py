@@ -14,7 +14,7 @@ from hangscope.report.pictures.wait_edges import Drawn
 from hangscope.report.schema.document import FOLD_ABOVE
 from hangscope.report.schema.page import DetailData, RankDetail
 from hangscope.report.schema.pictures import RankMapData
-from hangscope.report.subject import Subject, site_of, sizes_of, state_word
+from hangscope.report.subject import Subject
 
 QUEUES = 24
 RANKS = 1024  # above it, classes
@@ -30,7 +30,7 @@ def detail(
     map_of: RankMapData | None,
 ) -> DetailData:
     """Return the detail of every rank, or of every class of ranks in a large job; `steps` lead from node to node to the root."""
-    queues = tuple(_queue(subject, b) for b in classes[:QUEUES])
+    queues = tuple(_queue(b) for b in classes[:QUEUES])
     if subject.incident.world_size <= FOLD_ABOVE:
         placed = {rank: (number, b) for number, b in enumerate(classes) for rank in b.ranks}
         parts = [([rank], *placed[rank]) for rank in sorted(placed)]
@@ -52,7 +52,6 @@ def _rank(subject: Subject, steps: dict[Drawn, Drawn], ranks: Sequence[int], lab
     """Return what is known of one rank, or what all ranks of a class have in common."""
     rank, alone = ranks[0], len(ranks) == 1
     record = subject.incident.ranks[rank]
-    stack = record.threads[0][1] if record.threads else ()
     return RankDetail(
         ranks=compress(ranks),
         host=record.host if alone else None,
@@ -64,7 +63,7 @@ def _rank(subject: Subject, steps: dict[Drawn, Drawn], ranks: Sequence[int], lab
             *_way(subject, steps, rank),
         ),
         queue=None,
-        stack=tuple(f"{f.file}:{f.line} in {f.name}" for f in stack[:_FRAMES]),
+        stack=tuple(f"{f.file}:{f.line} in {f.name}" for f in subject.stack(rank)[:_FRAMES]),
         events=tuple(f"{t.text}  [{t.source}]" for t in quotes.last_words(subject, rank)),
         log=tuple(line for file, lines in record.log_tails[-_LOGS:] for line in (f"[{file}]", *lines)),
         files=tuple(record.files[:_FILES]) if alone else (),
@@ -90,13 +89,11 @@ def _way(subject: Subject, steps: dict[Drawn, Drawn], rank: int) -> tuple[str, .
     return (*lines[:_STEPS], f"and {len(lines) - _STEPS} more steps") if len(lines) > _STEPS else tuple(lines)
 
 
-def _queue(subject: Subject, behaviour: Behaviour) -> tuple[tuple[str, ...], ...]:
+def _queue(behaviour: Behaviour) -> tuple[tuple[str, ...], ...]:
     """Return the calls of a class: op, sizes, seq, the number of the group among the class's purposes, state and site."""
-    program, purposes = behaviour.program, sorted(behaviour.purposes)
-    lines = []
-    for row in range(len(program)):
-        kind = subject.incident.kinds[int(program.kind[row])]
-        group = purposes.index(int(program.purpose[row]))
-        state = state_word(int(program.state[row]))
-        lines.append((kind.op, sizes_of(kind), str(int(program.seq[row])), str(group), state, site_of(kind)))
-    return tuple(lines)
+    purposes = sorted(behaviour.purposes)
+    calls = behaviour.program.last(len(behaviour.program))
+    return tuple(
+        (call.kind.op, call.sizes, str(call.seq), str(purposes.index(call.purpose)), call.state, call.site)
+        for call in calls
+    )

@@ -13,7 +13,7 @@ from hangscope.report.pictures.topology import mesh_of, topology
 from hangscope.report.pictures.wait_edges import steps_to_root, wait_graph
 from hangscope.report.pictures.waits import wait_picture
 from hangscope.report.schema.page import PageData
-from hangscope.report.schema.stories import EndStory
+from hangscope.report.schema.stories import Frames
 from hangscope.report.sources import SourceFolder, snippets
 from hangscope.report.story.tell import tell
 from hangscope.report.subject import Subject
@@ -29,8 +29,9 @@ def page_data(subject: Subject, source: SourceFolder | None = None) -> PageData:
     after = steps_to_root(edges, roots)
     steps = steps_from_root(subject, after)
     story = tell(subject, classes)
-    # The story of an end already shows the line that a traceback quotes.
-    quoted = {frame.code for frame in story.trace} if isinstance(story, EndStory) else set()
+    # A story with a traceback already shows the line that it quotes.
+    stacks = [part.frames for part in story.parts if isinstance(part, Frames)] if story is not None else []
+    quoted = {frame.code for frames in stacks for frame in frames}
     code = tuple(
         s for s in snippets(both, source) if not (len(s.lines) == 1 and quoted & {x.text for x in s.lines})
     )

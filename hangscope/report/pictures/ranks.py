@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from itertools import groupby
 
-from hangscope.report.schema.pictures import MapFold, RankMapData, StateLegend
+from hangscope.report.schema.pictures import MapFold, RankMapData, StateRow
 from hangscope.report.subject import Subject
-from hangscope.report.words import ROLE_WORDS, ROLES
+from hangscope.report.words import ROLE_WORDS, ROLES, grouped, some_ranks
 
 
 def rank_map(subject: Subject, folded: tuple[MapFold, ...]) -> RankMapData | None:
     """Return the state of every rank and the map's folds, or None of a job without ranks."""
-    incident = subject.incident
-    if not incident.world_size:
+    size, records = subject.incident.world_size, sorted(subject.incident.ranks.items())
+    if not size:
         return None
-    runs: list[list[int]] = []
-    for rank in range(incident.world_size):
-        state = ROLES.index(subject.role(rank))
-        if runs and runs[-1][0] == state:
-            runs[-1][1] += 1
-        else:
-            runs.append([state, 1])
-    present = {state for state, _ in runs}
-    hosts = list(dict.fromkeys(r.host for _, r in sorted(incident.ranks.items()) if r.host))
-    ranks_on = Counter(r.host for r in incident.ranks.values())
-    counts = [ranks_on[h] for h in hosts]
-    even = (
-        bool(counts)
-        and len(set(counts)) == 1
-        and sum(counts) == incident.world_size
-        and all(record.host == hosts[rank // counts[0]] for rank, record in incident.ranks.items())
+    roles = [subject.role(rank) for rank in range(size)]
+    by_role = grouped((role, rank) for rank, role in enumerate(roles))
+    labels = {**ROLE_WORDS, "waiting": "waited"} if subject.over else ROLE_WORDS
+    by_host = grouped((record.host, rank) for rank, record in records if record.host)
+    per_host = max(map(len, by_host.values()), default=0)
+    is_even = [rank for ranks in by_host.values() for rank in ranks] == list(range(size)) and all(
+        len(ranks) == per_host for ranks in by_host.values()
     )
     return RankMapData(
-        world_size=incident.world_size,
-        per_host=counts[0] if even else min(8, incident.world_size),
-        hosts=tuple(hosts) if even else (),
-        states=tuple((state, count) for state, count in runs),
+        world_size=size,
+        per_host=per_host if is_even else min(8, size),
+        hosts=tuple(by_host) if is_even else (),
+        states=tuple((ROLES.index(role), len(list(run))) for role, run in groupby(roles)),
         legend=tuple(
-            StateLegend(i, "waited" if subject.over and role == "waiting" else ROLE_WORDS[role], role)
-            for i, role in enumerate(ROLES)
-            if i in present
+            StateRow(role, labels[role], len(ranks), some_ranks(ranks, 120))
+            for role in ROLES
+            if (ranks := by_role.get(role))
         ),
         culprits=tuple(sorted(subject.culprits)),
         folds=folded,

@@ -1,7 +1,6 @@
 """The stacks of all ranks as one tree of common beginnings, as MPI's STAT draws it.
 
-A branch is a run of frames, outermost first, and the ranks (global) that are in all of them, so that a thousand ranks fold to as many branches as there are different places. Branches are listed depth first; time is linear in the frames of
-the stacks that differ.
+A branch is a run of frames, outermost first, and the ranks (global) that are in all of them, so that a thousand ranks fold to as many branches as there are different places. Branches are listed depth first; time is linear in the frames of the stacks that differ.
 """
 
 from __future__ import annotations
@@ -11,21 +10,9 @@ from dataclasses import field
 
 from hangscope.model.dataclass import dataclass
 from hangscope.model.frames import Frame, Stack
-from hangscope.model.rankset import compress, ranks_phrase
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """Frames that all of `ranks` (ascending) are in; `depth` counts the forks above it."""
-
-    depth: int
-    ranks: tuple[int, ...]
-    frames: Stack
-
-    @property
-    def who(self) -> str:
-        """Return its ranks as text: `0-2,5`."""
-        return compress(self.ranks)
+from hangscope.model.rankset import compress
+from hangscope.report.schema.document import BranchPart
+from hangscope.report.words import rank_words
 
 
 @dataclass(slots=True)
@@ -35,7 +22,7 @@ class _Node:
     calls: dict[Frame, _Node] = field(default_factory=dict)
 
 
-def merged(stacks: Mapping[int, Stack]) -> tuple[Branch, ...]:
+def merged(stacks: Mapping[int, Stack]) -> tuple[BranchPart, ...]:
     """Return the branches of each rank's stack; stacks are innermost first, as everywhere.
 
     Of two branches that fork, that of fewer ranks comes first: a rank that is somewhere alone is the likely culprit.
@@ -53,7 +40,7 @@ def merged(stacks: Mapping[int, Stack]) -> tuple[Branch, ...]:
     return tuple(_branches(root))
 
 
-def _branches(root: _Node) -> Iterator[Branch]:
+def _branches(root: _Node) -> Iterator[BranchPart]:
     work = [(node, 0) for node in _forks(root)]
     while work:
         node, depth = work.pop()
@@ -65,7 +52,7 @@ def _branches(root: _Node) -> Iterator[Branch]:
             if len(inner) != 1 or len(inner[0].ranks) != len(node.ranks):
                 break
             node = inner[0]
-        yield Branch(depth, tuple(sorted(node.ranks)), tuple(frames))
+        yield BranchPart(depth, compress(node.ranks), len(node.ranks), tuple(frames))
         work += [(fork, depth + 1) for fork in _forks(node)]
 
 
@@ -74,12 +61,12 @@ def _forks(node: _Node) -> list[_Node]:
     return sorted(node.calls.values(), key=lambda fork: (len(fork.ranks), sorted(fork.ranks)), reverse=True)
 
 
-def tree_text(branches: Sequence[Branch]) -> str:
+def tree_text(branches: Sequence[BranchPart]) -> str:
     """Return the tree as lines: frames of the same ranks are below each other, forks are indented."""
     lines = []
     for branch in branches:
         indent = "  " * branch.depth
         first, *rest = branch.frames
-        lines.append(f"{indent}{ranks_phrase(branch.ranks)}: {first}")
+        lines.append(f"{indent}{rank_words(branch.ranks)}: {first}")
         lines += [f"{indent}{frame}" for frame in rest]
     return "\n".join(lines) + "\n" if lines else ""

@@ -13,52 +13,46 @@ from hangscope.report.schema.stories import PageFrame, SidePart
 from hangscope.report.subject import Subject
 from hangscope.report.words import call_words, sizes_words
 
+_NAMED = 4  # waiting ranks that a title lists
+
 
 def sides(subject: Subject) -> tuple[SidePart, ...]:
-    """Return the culprit's side and the waiting side, without a side of which nothing is known. For the culprit, its own traceback is preferred, then its stack, then its collective."""
-    verdict = subject.verdict
-    if verdict is None:
-        return ()
-    waiting = verdict.waiting_call
-    left, right = _culprit(subject), None
-    if waiting is not None and (waiting.frames or waiting.op):
-        rank = verdict.in_call[0] if verdict.in_call else None
-        who = (
-            ranks_phrase(verdict.in_call)
-            if 0 < len(verdict.in_call) <= 4
-            else f"rank {rank}"
-            if rank is not None
-            else "waiting"
-        )
-        behind = "" if subject.inside(verdict.in_call) else " indirectly"
-        right = SidePart(
-            "waiting",
-            f"{who}, waiting{behind}".capitalize(),
-            _call(waiting),
-            rank,
-            page_frames(waiting.frames),
-        )
+    """Return the culprit's side and the waiting side, without a side of which nothing is known."""
+    left, right = _culprit(subject), _waiting(subject)
     return tuple(_marked(side, other) for side, other in ((left, right), (right, left)) if side is not None)
 
 
 def _culprit(subject: Subject) -> SidePart | None:
+    """Return the culprit's side: its own traceback, else its stack, else its collective."""
     verdict = subject.verdict
-    assert verdict is not None
-    rank = verdict.culprit_ranks[0] if verdict.culprit_ranks else None
-    call = verdict.culprit_call
+    if verdict is None:
+        return None
+    rank, call = verdict.culprit_ranks[0] if verdict.culprit_ranks else None, verdict.culprit_call
     if rank is not None:
-        trace = quotes.traceback_of(subject, rank)
-        if trace:
+        if trace := quotes.traceback_of(subject, rank):
             return SidePart("culprit", f"Rank {rank}, its traceback", "", rank, trace)
-        record = subject.incident.ranks.get(rank)
-        if record is not None and record.threads and record.threads[0][1]:
-            return SidePart("culprit", f"Rank {rank}, its stack", "", rank, page_frames(record.threads[0][1]))
+        if stack := subject.stack(rank):
+            return SidePart("culprit", f"Rank {rank}, its stack", "", rank, page_frames(stack))
     if call is None:
         return None
     who = f"Rank {rank}" if rank is not None else "The other side"
-    there = call.seq == verdict.seq or call.group is not None
-    word = "its collective" if there else "last enqueued on that group:"
-    return SidePart("culprit", f"{who}, {word}", _call(call), rank, page_frames(call.frames))
+    is_there = call.seq == verdict.seq or call.group is not None
+    title = f"{who}, {'its collective' if is_there else 'last enqueued on that group:'}"
+    return SidePart("culprit", title, _call(call), rank, page_frames(call.frames))
+
+
+def _waiting(subject: Subject) -> SidePart | None:
+    """Return the side of the ranks that are in the verdict's collective, or wait for them."""
+    verdict = subject.verdict
+    call = verdict.waiting_call if verdict is not None else None
+    if verdict is None or call is None or not (call.frames or call.op):
+        return None
+    ranks = verdict.in_call
+    rank = ranks[0] if ranks else None
+    who = ranks_phrase(ranks if len(ranks) <= _NAMED else ranks[:1]) if ranks else "waiting"
+    how = "" if subject.inside(ranks) else " indirectly"
+    title = f"{who}, waiting{how}".capitalize()
+    return SidePart("waiting", title, _call(call), rank, page_frames(call.frames))
 
 
 def _call(call: CallRef) -> str:

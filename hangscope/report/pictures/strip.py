@@ -5,6 +5,8 @@ Times are wall-clock nanoseconds. Dumps and logs may come from different clocks;
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hangscope.model.incident import State
 from hangscope.model.regex import regex
 from hangscope.report import quotes
@@ -13,7 +15,7 @@ from hangscope.report.subject import Subject
 from hangscope.report.words import cut, duration
 
 _SECOND = 10**9  # logs count whole ones
-_YEAR = 31_557_600 * 10**9
+_YEAR = 31_557_600 * _SECOND
 _ORDER = ("progress", "stall", "watchdog", "dump", "end", "termination", "until")
 _PREFIX = regex(r"^(?:\[[^\]]{1,90}\]:?\s*)+")  # who prints a line, and where in torch
 _ASKED = 64  # ranks whose collectives are looked through
@@ -23,7 +25,6 @@ _EARLIEST = 30 * _YEAR  # 2000: what lies before is no wall clock
 def strip(subject: Subject) -> StripData | None:
     """Return the strip, or None where no time is known."""
     verdict = subject.verdict
-    moments: list[Moment] = []
     stalls = sorted(
         call.created
         for rank in subject.graph.waiting
@@ -31,69 +32,73 @@ def strip(subject: Subject) -> StripData | None:
         and (call := subject.first_open(rank)) is not None
         and call.created > _EARLIEST
     )
-    since = verdict.since if verdict is not None else None
-    if since is not None and since > _EARLIEST and since < min(stalls, default=since + 1):
-        moments.append(Moment("progress", str(since), "last progress"))
-    elif stalls and (last := _last_completed(subject, stalls[0])):
-        moments.append(
-            Moment("progress", str(last), "last progress: the last completed collective was enqueued")
-        )
-    year = quotes.new_year(subject, stalls[0] / 1e9) if stalls else None
-    if stalls:
-        spread = (stalls[-1] - stalls[0]) / 1e9
-        tail = f", the last {duration(spread)} later" if len(stalls) > 1 and spread >= 1e-3 else ""
-        moments.append(
-            Moment(
-                "stall",
-                str(stalls[0]),
-                f"first rank blocked{tail}" if len(stalls) > 1 else "the rank is blocked",
-            )
-        )
-    outside = quotes.terminations(subject)
-    deaths = [end for end in quotes.ends(subject) if end not in outside]
-    for kind, found in (
-        ("watchdog", quotes.watchdogs(subject)),
-        ("dump", quotes.dump_signals(subject)),
-        ("end", deaths),
-        ("termination", outside),
-    ):
-        placed = (
-            (t.time or (year + t.stamp if year is not None and t.stamp is not None else 0.0), t)
-            for t in found
-        )
-        timed = sorted(
-            (item for item in placed if item[0]),
-            key=lambda item: (item[0], item[1].rank not in subject.culprits, item[1].source),
-        )
-        if timed:
-            at, first = timed[0]
-            who = f"rank {first.rank}: " if first.rank is not None else ""
-            text = cut(_PREFIX.sub("", first.text), 120)
-            moments.append(Moment(kind, str(round(at * 1000) * 10**6), who + text, first.source))
-    if subject.incident.captured > _EARLIEST / _SECOND:
-        moments.append(
-            Moment("dump", str(round(subject.incident.captured * 1000) * 10**6), "stacks and dumps captured")
-        )
-    if verdict is not None and verdict.until is not None and verdict.until > _EARLIEST:
-        moments.append(Moment("until", str(verdict.until), "end of the job"))
+    moments = [*_stall(subject, stalls), *_logged(subject, stalls), *_end(subject)]
     if not moments:
         return None
     moments.sort(key=lambda m: (_latest(int(m.at)), _ORDER.index(m.kind)))
-    begin = next((int(m.at) for m in moments if m.kind in ("progress", "stall")), None)
+    begins = [int(m.at) for m in moments if m.kind in ("progress", "stall")]
     # Only a moment after the stall shows how long it lasted: a watchdog timeout, or the end.
-    finish = max((int(m.at) for m in moments if m.kind not in ("progress", "stall")), default=None)
-    stalled = (
-        (finish - begin) / 1e9
-        if begin is not None and finish is not None and _SECOND <= finish - begin < _YEAR
-        else None
-    )
+    later = [int(m.at) for m in moments if m.kind not in ("progress", "stall")]
+    lasted = max(later) - begins[0] if begins and later else 0
+    stalled = lasted / _SECOND if _SECOND <= lasted < _YEAR else None
+    has_ended = quotes.has_ended(subject) or (verdict is not None and verdict.until)
     return StripData(
         moments=tuple(moments),
         stalled_s=stalled,
         rank_hours=stalled * subject.incident.world_size / 3600 if stalled is not None else None,
         one_clock=subject.one_clock,
-        life="ended" if quotes.has_ended(subject) or (verdict is not None and verdict.until) else "unknown",
+        life="ended" if has_ended else "unknown",
     )
+
+
+def _stall(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
+    """Yield the last progress and the stall."""
+    since = subject.verdict.since if subject.verdict is not None else None
+    if since is not None and _EARLIEST < since < min(stalls, default=since + 1):
+        yield Moment("progress", str(since), "last progress")
+    elif stalls and (last := _last_completed(subject, stalls[0])):
+        yield Moment("progress", str(last), "last progress: the last completed collective was enqueued")
+    if len(stalls) == 1:
+        yield Moment("stall", str(stalls[0]), "the rank is blocked")
+    elif stalls:
+        spread = (stalls[-1] - stalls[0]) / _SECOND
+        tail = f", the last {duration(spread)} later" if spread >= 1e-3 else ""
+        yield Moment("stall", str(stalls[0]), f"first rank blocked{tail}")
+
+
+def _logged(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
+    """Yield the first line of each kind that has a time, or can be placed after the stall; a culprit's first."""
+    new_year = quotes.new_year(subject, stalls[0] / _SECOND) if stalls else None
+    outside = quotes.terminations(subject)
+    for kind, found in (
+        ("watchdog", quotes.watchdogs(subject)),
+        ("dump", quotes.dump_signals(subject)),
+        ("end", [end for end in quotes.ends(subject) if end not in outside]),
+        ("termination", outside),
+    ):
+        timed = [
+            (at, quote.rank not in subject.culprits, quote.source, quote)
+            for quote in found
+            if (at := quote.at(new_year))
+        ]
+        if timed:
+            at, _, source, first = min(timed, key=lambda item: item[:3])
+            who = f"rank {first.rank}: " if first.rank is not None else ""
+            yield Moment(kind, _ns(at), who + cut(_PREFIX.sub("", first.text), 120), source)
+
+
+def _end(subject: Subject) -> Iterator[Moment]:
+    """Yield when stacks were captured, and the end of the job."""
+    verdict, captured = subject.verdict, subject.incident.captured
+    if captured > _EARLIEST / _SECOND:
+        yield Moment("dump", _ns(captured), "stacks and dumps captured")
+    if verdict is not None and verdict.until is not None and verdict.until > _EARLIEST:
+        yield Moment("until", str(verdict.until), "end of the job")
+
+
+def _ns(seconds: float) -> str:
+    """Return seconds as nanoseconds, of which logs show milliseconds."""
+    return str(round(seconds * 1000) * 10**6)
 
 
 def _latest(at: int) -> int:

@@ -5,11 +5,15 @@ The root is what the headline says it is: the named ranks as a node of their own
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Hashable, Iterable
+from typing import TypeVar
 
 from hangscope.align.waitgraph import Host, Node, Unnamed, Untold
 from hangscope.model.dataclass import dataclass
 from hangscope.report.subject import Subject
+from hangscope.report.words import grouped
+
+N = TypeVar("N", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +39,20 @@ def wait_graph(subject: Subject) -> tuple[Edges, frozenset[Drawn]]:
 
 def steps_to_root(edges: Edges, roots: frozenset[Drawn]) -> dict[Drawn, Drawn]:
     """Return for each node that leads to a root the next node on a shortest way there."""
-    back: dict[Drawn, list[Drawn]] = defaultdict(list)
-    for node, targets in edges.items():
-        for target in targets:
-            back[target].append(node)
-    step: dict[Drawn, Drawn] = {}
-    work = sorted(roots, key=str)
+    pairs = [(node, target) for node, targets in edges.items() for target in targets]
+    return steps_to(sorted(roots, key=str), pairs)
+
+
+def steps_to(ends: Iterable[N], edges: Iterable[tuple[N, N]]) -> dict[N, N]:
+    """Return for each node that leads to one of these the next node on a shortest way there."""
+    back = grouped((target, node) for node, target in edges)
+    step: dict[N, N] = {}
+    work = list(ends)
+    known = set(work)
     for node in work:  # grows as it is walked: breadth first
-        for before in back[node]:
-            if before not in step and before not in roots:
+        for before in back.get(node, ()):
+            if before not in known:
+                known.add(before)
                 step[before] = node
                 work.append(before)
     return step

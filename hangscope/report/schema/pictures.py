@@ -33,6 +33,11 @@ class DiffRow:
     cells: tuple[DiffCell, ...]
     differs: int | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Return whether a call of this row is not over."""
+        return any(cell.state not in ("", "done") for cell in self.cells)
+
 
 @dataclass(frozen=True, slots=True)
 class DiffClass:
@@ -111,12 +116,13 @@ class WaitPicture:
 
 
 @dataclass(frozen=True, slots=True)
-class StateLegend:
-    """One state of the rank map: its index in `ROLES` order, what it is called and its role."""
+class StateRow:
+    """One state of the rank map: its role, what it is called, and which ranks are in it."""
 
-    state: int
-    label: str
     role: str
+    label: str
+    count: int
+    ranks: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +152,13 @@ class MapFold:
 
 @dataclass(frozen=True, slots=True)
 class RankMapData:
-    """One state per rank as run-length pairs (state, count). `hosts` is empty where ranks do not fill host after host."""
+    """One state per rank as run-length pairs (index in `ROLES`, count). `hosts` is empty where ranks do not fill host after host."""
 
     world_size: int
     per_host: int
     hosts: tuple[str, ...]
     states: tuple[tuple[int, ...], ...]
-    legend: tuple[StateLegend, ...]
+    legend: tuple[StateRow, ...]
     culprits: tuple[int, ...]
     folds: tuple[MapFold, ...] = ()
 

@@ -1,9 +1,11 @@
-"""What the page shows of one cause: a story for each kind of fault, the sides of a divergence, and lines of source.
+"""What the page shows of one cause: the sides of a divergence, lines of source, and a story made of a few kinds of parts.
 
 Ranks are global; where they are text they are written `0-2,5`. Frames are innermost first.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 from hangscope.model.dataclass import dataclass
 
@@ -52,110 +54,66 @@ class Snippet:
 
 
 @dataclass(frozen=True, slots=True)
-class OrderedCall:
-    """One call of an order story: equal `key`s are the same call on both sides."""
+class Frames:
+    """A stack or traceback."""
 
-    key: str
-    text: str
-    site: str
-    state: str
-
-
-@dataclass(frozen=True, slots=True)
-class OrderStory:
-    """Calls of two groups in different orders, side by side."""
-
-    left_title: str
-    right_title: str
-    left: tuple[OrderedCall, ...]
-    right: tuple[OrderedCall, ...]
+    form: ClassVar[str] = "frames"
+    label: str
+    frames: tuple[PageFrame, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class HalfPart:
-    """A send, or its matching recv."""
+class Lines:
+    """Lines of text; `kind` is quote for printed ones, mono for code, note for a remark of the page."""
 
-    rank: int
-    verb: str
-    present: bool
-    text: str
-    site: str
-
-
-@dataclass(frozen=True, slots=True)
-class PairStory:
-    """A send and its matching recv, one of which is missing or different."""
-
-    pair: str
-    send: HalfPart
-    receive: HalfPart
-    instead: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ProgressRow:
-    """How far ranks are on one group (seqs; None: not known)."""
-
-    ranks: str
-    role: str
-    enqueued: int | None
-    started: int | None
-    completed: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceStory:
-    """Enqueued, started and completed per rank on the group of the verdict."""
-
-    group: str
-    progress: tuple[ProgressRow, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class EndStory:
-    """How a process ended: what its log or launcher says, with the frames of its traceback innermost first."""
-
-    who: str
-    ended: str
-    trace: tuple[PageFrame, ...]
+    form: ClassVar[str] = "lines"
     lines: tuple[str, ...]
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class JoinStory:
-    """Who joined a group or rendezvous and who did not."""
+class Row:
+    """One row of a table: its cells as text, and a word that a style may hang on, such as a role."""
 
-    joined: str
-    missing: str
-    lines: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """One argument of two calls that should be alike."""
-
-    name: str
-    left: str
-    right: str
-
-    @property
-    def differs(self) -> bool:
-        """Return whether the two differ."""
-        return self.left != self.right
+    cells: tuple[str, ...]
+    mark: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class MismatchStory:
-    """Two calls that cannot match, argument by argument."""
+class Table:
+    """A table; `mono` and `numbers` are columns with code and numbers. `left_out` says in words how many rows were left out."""
 
-    left_title: str
-    right_title: str
-    arguments: tuple[Argument, ...]
+    form: ClassVar[str] = "table"
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[Row, ...]
+    mono: tuple[int, ...] = ()
+    left_out: str = ""
+    numbers: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One of two things that belong together, such as a send and its recv; `is_there`: it was seen."""
+
+    is_there: bool
+    title: str
+    text: str
+    site: str = ""
+    rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """Two boxes side by side."""
+
+    form: ClassVar[str] = "boxes"
+    boxes: tuple[Box, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LastLine:
-    """What ranks said or did last."""
+    """What ranks printed last."""
 
     ranks: str
     role: str
@@ -164,38 +122,42 @@ class LastLine:
 
 
 @dataclass(frozen=True, slots=True)
-class LoopStory:
-    """The ends of what two sides printed."""
+class Endings:
+    """The ends of what ranks printed."""
 
+    form: ClassVar[str] = "endings"
     endings: tuple[LastLine, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class StackStory:
-    """Where the process is that issues no collective."""
+class OrderedCall:
+    """One collective of an order: equal `key`s are the same collective on both sides."""
 
-    who: str
-    since: str
-    stack: tuple[PageFrame, ...]
+    key: str
+    text: str
+    site: str
+    state: str
 
 
 @dataclass(frozen=True, slots=True)
-class KnownStory:
-    """What is known where no cause is: what was waited for, the exits, and what each rank said last."""
+class Orders:
+    """The last collectives of two sides, which issued them in different orders."""
 
-    awaited: tuple[str, ...]
-    last_lines: tuple[LastLine, ...]
-    left_out: int = 0
+    form: ClassVar[str] = "orders"
+    titles: tuple[str, ...]
+    left: tuple[OrderedCall, ...]
+    right: tuple[OrderedCall, ...]
 
 
-Story = (
-    OrderStory
-    | PairStory
-    | DeviceStory
-    | EndStory
-    | JoinStory
-    | MismatchStory
-    | LoopStory
-    | StackStory
-    | KnownStory
-)
+Part = Frames | Lines | Table | Boxes | Endings | Orders
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What happened, for one kind of cause. `text` introduces it; `quote` is a printed line after it."""
+
+    kind: str
+    title: str
+    text: str
+    parts: tuple[Part, ...]
+    quote: str = ""

@@ -16,8 +16,8 @@ import numpy as np
 from hangscope.align.matching import match_keys
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
-from hangscope.model.incident import Queue, RankRecord, State
-from hangscope.report.subject import Subject
+from hangscope.model.incident import CallKind, Kinds, Queue, RankRecord, State
+from hangscope.report.subject import Subject, site_of, sizes_of
 
 LAST = 200
 _OFFSETS = 1 << 20  # more members than any group has
@@ -25,10 +25,36 @@ _PURPOSES = 1 << 42
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """One rank's last calls in the order of their enqueue, as parallel columns; `purpose` numbers what a group is for."""
+class Call:
+    """One call of a program: what it is, its group, which `purpose` numbers by what it is for, and the word of its state."""
 
-    rank: int
+    kind: CallKind
+    gid: int
+    purpose: int
+    seq: int
+    state: str
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether the call is over."""
+        return self.state == "done"
+
+    @property
+    def sizes(self) -> str:
+        """Return its sizes and type for a person."""
+        return sizes_of(self.kind)
+
+    @property
+    def site(self) -> str:
+        """Return which line of the user's code issued it; empty where no frame was kept."""
+        return site_of(self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One rank's last calls in the order of their enqueue, as parallel columns."""
+
+    kinds: Kinds
     gid: Any
     purpose: Any
     seq: Any
@@ -39,6 +65,16 @@ class Program:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def call(self, row: int) -> Call:
+        """Return one call; rows below 0 count from the last."""
+        state = State(int(self.state[row])).name.lower()
+        kind = self.kinds[int(self.kind[row])]
+        return Call(kind, int(self.gid[row]), int(self.purpose[row]), int(self.seq[row]), state)
+
+    def last(self, most: int) -> list[Call]:
+        """Return the last calls, at most so many."""
+        return [self.call(row) for row in range(max(0, len(self) - most), len(self))]
 
 
 @dataclass(slots=True)
@@ -145,11 +181,11 @@ class Folding:
                 columns["token"].append(self._tokens(kind, purposes[gid], gid, is_p2p))
         if not columns:
             none = np.empty(0, np.int64)
-            return Program(record.rank, none, none, none, none, none, none.astype(bool), ())
+            return Program(self.subject.incident.kinds, none, none, none, none, none, none.astype(bool), ())
         order = np.concatenate(columns.pop("order"))
         last = np.argsort(order, kind="stable")[-LAST:]
         merged = {name: np.concatenate(parts)[last] for name, parts in columns.items()}
-        return Program(record.rank, tokens=tuple(merged.pop("token").tolist()), **merged)
+        return Program(self.subject.incident.kinds, tokens=tuple(merged.pop("token").tolist()), **merged)
 
     def _tokens(self, kind: Any, purpose: int, gid: int, is_p2p: bool) -> Any:
         tokens = self._token[self._plain[kind]] * _OFFSETS + purpose * _PURPOSES

@@ -1,0 +1,164 @@
+"""Values of names that say that they are secrets: `password=XXXX`, `"token": {"value": "XXXX"}`, `--api-key XXXX`, `| password | XXXX |`."""
+
+from __future__ import annotations
+
+import re
+
+from hangscope.model.regex import regex
+from hangscope.report.masking.names import MAX_NAME, Strength, is_secret, strength
+from hangscope.report.masking.tables import compiled, table
+from hangscope.report.masking.values import is_placeholder
+
+#: What stands in place of a value and may hold a name of its own: `<your-api-key>`, `${{ secrets.HF_TOKEN }}`; or goes on in prose.
+_REFERENCE = regex(
+    r"\$\{\{[^{}\n]{0,200}\}\}|<[A-Za-z][\w .-]{0,40}>|\$\{?[A-Za-z_]\w{0,80}\}?(?=[\s\"',;]|$)|"
+    r"(?i:password|passphrase|secret|token|key) (?:is|was|has|for|must|[a-z]{2,12}ed)(?![\w:=])"
+)
+_ITEM = regex(r"\\{0,8}[\"'`]\s{0,4},\s{0,4}[bruf]?(\\{0,8}[\"'`])")  # from one item of a list to the next
+_LIST = regex(r"[\[(]\s{0,4}[bruf]?\\{0,8}[\"'`]$")
+# What follows `token:` where its value is nested.
+_NESTED = regex(
+    r"\{(?!\{|[^{}\s:=\"']{1,128}\})|(?:value|secret|data|content|raw|plain|name)[\"']?\s{0,4}[:=]\s"
+)
+_HEAD = regex(r"[A-Za-z_]{1,20}:")  # the first name of a nested block
+_INNER = frozenset(
+    ("value", "secret", "data", "content", "raw", "plain", "default")
+)  # keys within `"token": {...}`
+_REFERRING = ("name", "key")  # keys whose value is a name: `name: DB_PASSWORD, value: XXXX`
+# What says that an object holds a secret, and under which keys it does: `"sensitive": true`, a private key as a JWK.
+_MARKED = (
+    (
+        regex(
+            r"(?i)(?<![\w-])(?:is_?)?(?:sensitive|secret|masked|confidential)\\*[\"']?\s{0,4}[:=]\s{0,4}\\*[\"']?true(?!\w)"
+        ),
+        _INNER,
+    ),
+    (regex(r"(?<![\w-])kty\\*[\"']?\s{0,4}[:=]"), frozenset(("d", "p", "q", "dp", "dq", "qi", "k"))),
+)
+_OBJECT = regex(r"\{[^{}]+")
+_NEARBY = 400  # characters in which the value of another name is looked for
+_SCHEME = regex(
+    r"(?i)(?:basic|bearer|token|digest|negotiate|ntlm|aws4-hmac-sha256|[a-z][a-z0-9-]{2,30}(?=\s{1,4}[^\s,;]{8}))\s{1,4}"
+)
+_BARE = regex(r"[^\s\"'`]*(?:[\"'`](?=\w)[^\s\"'`]*)*")
+_NEXT = regex(r"[,;&<](?=[\w./-]{1,60}[=:>]|$)")
+_JUDGED = 128  # so many characters of a value decide whether it is a secret
+
+
+def hide_pairs(text: str) -> str:
+    """Return text without the values of names that say that they are secrets. Linear in the text's length."""
+    low = text.lower()
+    text = _OBJECT.sub(_without_marked, text) if "{" in low else text
+    for row in table("rules")["pair"]:
+        if "when" not in row or compiled(row["when"]).search(low):
+            text = _Pairs(text, compiled(row["pattern"])).hidden()
+    return text
+
+
+def _without_marked(match: re.Match[str]) -> str:
+    text = match.group()
+    for mark, names in _MARKED:
+        text = (
+            _Pairs(text, compiled(table("rules")["pair"][1]["pattern"]), names).hidden()
+            if mark.search(text)
+            else text
+        )
+    return text
+
+
+class _Pairs:
+    """A text whose pairs are hidden one after another; the values of `names` in any case."""
+
+    def __init__(self, text: str, pattern: re.Pattern[str], names: frozenset[str] = frozenset()) -> None:
+        self.text, self.pattern, self.names = text, pattern, names
+        self.parts: list[str] = []
+        self.done = 0
+        # What an earlier name says of the values up to `until`: `name: DB_PASSWORD, value: XXXX`, `"token": {"value": "XXXX"}`.
+        self.outer, self.until = Strength.NOTHING, 0
+
+    def hidden(self) -> str:
+        """Return the text without its secrets."""
+        at = 0
+        while pair := self.pattern.search(self.text, at):
+            at = self._after(pair)
+        return "".join([*self.parts, self.text[self.done :]]) if self.parts else self.text
+
+    def _after(self, pair: re.Match[str]) -> int:
+        """Hide the value of a pair if it is a secret, and return where the next pair is looked for."""
+        text, at = self.text, pair.end()
+        name, quote = pair.group(1)[-MAX_NAME:], pair.group(pair.lastindex or 1)
+        how, refers = self._strength(name, pair.start()), name.lower() in _REFERRING
+        if how is Strength.NOTHING and not refers:
+            return at
+        if how and not quote and _NESTED.match(text, at):
+            self.outer, self.until = how, at + _NEARBY
+            return at
+        if how and not quote and text.startswith("//", at):  # the scheme of a URL
+            return at
+        if how and (reference := _REFERENCE.match(text, at)):
+            return reference.end()
+        end = _end(text, at, quote, name, at + _JUDGED)
+        value = text[at:end]
+        if how and not quote and _HEAD.fullmatch(value):
+            self.outer, self.until = how, at + _NEARBY
+            return at
+        if is_secret(value, how) and not is_placeholder(value, name):
+            end = _end(text, at, quote, name, len(text)) if end == at + _JUDGED else end
+            return self._hide(at, end, pair)
+        if refers and strength(value[-MAX_NAME:]) is Strength.SECRET:
+            self.outer, self.until = Strength.SECRET, end + _NEARBY
+            return end
+        return at
+
+    def _strength(self, name: str, begin: int) -> Strength:
+        how = strength(name, in_query=begin > 0 and self.text[begin - 1] in "?&")
+        if begin < self.until and name.lower() not in _REFERRING:
+            how = max(how, self.outer if name.lower() in _INNER else min(self.outer, Strength.MAYBE))
+        return Strength.SECRET if name in self.names else how
+
+    def _hide(self, start: int, end: int, pair: re.Match[str]) -> int:
+        """Hide a value, and if it is the first of a list, the others."""
+        text = self.text
+        self.parts += [text[self.done : start], "***"]
+        self.done = end
+        is_list = _LIST.search(text, max(pair.start(), pair.end() - 24), pair.end())
+        while is_list and (item := _ITEM.match(text, self.done)):
+            self.parts += [text[self.done : item.end()], "***"]
+            self.done = _closing(text, item.end(), item.group(1), len(text))
+        return self.done
+
+
+def _end(text: str, start: int, quote: str, name: str, limit: int) -> int:
+    """Return where a value ends, `limit` at most: at its quote, or without one at a blank or at the next pair."""
+    if quote:
+        return _closing(text, start, quote, limit)
+    if text.startswith("{", start) and (end := text.find("}", start, limit)) > 0:
+        return min(end + 1, _line_end(text, start, limit))  # ODBC
+    if text.startswith("[", start) and (end := text.find("]", start, limit)) > 0:
+        return min(end, _line_end(text, start, limit))
+    if name.lower().endswith("authorization") and (scheme := _SCHEME.match(text, start)):
+        if scheme.group()[0].lower() in "ad":  # many parts: Digest, AWS4-HMAC-SHA256
+            return _line_end(text, start, limit)
+        start = scheme.end()
+    elif name.lower().endswith("cookie"):
+        return _line_end(text, start, limit)
+    end = bare.end() if (bare := _BARE.match(text, start, limit)) else start
+    if following := _NEXT.search(text, start, end):
+        end = following.start()
+    return start + len(text[start:end].rstrip(")]},;")) if end < limit else end
+
+
+def _closing(text: str, start: int, quote: str, limit: int) -> int:
+    """Return where the quoted value ends that begins at `start`; at the end of its line where the quote is cut off."""
+    at = start
+    while (found := text.find(quote, at, limit)) >= 0:
+        before = text[max(start, found - 64) : found]
+        if len(quote) > 1 or (len(before) - len(before.rstrip("\\"))) % 2 == 0:
+            return found
+        at = found + 1
+    return _line_end(text, start, limit)
+
+
+def _line_end(text: str, start: int, limit: int) -> int:
+    end = text.find("\n", start, limit)
+    return end if end >= 0 else min(limit, len(text))

@@ -1,0 +1,118 @@
+"""Forms of secrets that are data: the rules of `rules.toml`, and the options of `programs.toml` as such rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from hangscope.model.dataclass import dataclass
+from hangscope.report.masking.names import MAX_NAME, Strength, strength
+from hangscope.report.masking.tables import compiled, table
+from hangscope.report.masking.values import LOOKS, is_placeholder
+
+_MOST = 4  # secrets of one command
+_FAR = 240  # characters before a match that belong to its line
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One form in which secrets appear; the keys of `rules.toml`, with its groups `before` and `secret` in one pattern."""
+
+    pattern: re.Pattern[str]
+    when: Callable[[str], object] | None = None
+    looks: tuple[str, ...] = ()
+    least: Strength = Strength.NOTHING
+    within: re.Pattern[str] | None = None
+    unless: re.Pattern[str] | None = None
+    times: int = 1  # that it is applied
+
+    def hidden(self, text: str) -> str:
+        """Return a text without the secrets of this form."""
+        for _ in range(self.times):
+            before, text = text, self.pattern.sub(self._replaced, text)
+            if text == before:
+                break
+        return text
+
+    def _replaced(self, match: re.Match[str]) -> str:
+        start, end = match.span("secret")
+        if start < 0 or not self._is_secret(match):
+            return match.group()
+        at = match.start()
+        return f"{match.group()[: start - at]}***{match.group()[end - at :]}"
+
+    def _is_secret(self, match: re.Match[str]) -> bool:
+        groups = match.groupdict()
+        value, name = groups.get("judged") or groups["secret"], groups.get("name") or ""
+        if self.least and strength(name.replace(" ", "_")[-MAX_NAME:]) < self.least:
+            return False
+        if (self.looks and not any(LOOKS[word](value) for word in self.looks)) or is_placeholder(value, name):
+            return False
+        line = match.string[max(0, match.start() - _FAR) : match.start()].rpartition("\n")[2]
+        return self.unless is None or not self.unless.search(line)
+
+
+def hide(stage: str, text: str) -> str:
+    """Return text without the secrets that the rules of one stage find."""
+    low = text.lower()
+    for rule in _rules(stage):
+        if rule.when is not None and not rule.when(low):
+            continue
+        if rule.within is not None:
+            text = rule.within.sub(lambda match, rule=rule: rule.hidden(match.group()), text)  # type: ignore[misc]
+        else:
+            text = rule.hidden(text)
+    return text
+
+
+@cache
+def _rules(stage: str) -> tuple[Rule, ...]:
+    made = [_options()] if stage == "argument" else []
+    return (*made, *map(_rule, table("rules")[stage]))
+
+
+def _rule(data: dict[str, Any]) -> Rule:
+    pattern = f"(?:{data['before']})(?P<secret>{data['secret']})"
+    if "keep" in data:
+        pattern = f"{data['keep']}|{pattern}"
+    return Rule(
+        compiled(pattern),
+        compiled(data["when"]).search if "when" in data else None,
+        tuple(data.get("looks", ())),
+        Strength[data.get("least", "NOTHING")],
+        compiled(data["within"]) if "within" in data else None,
+        compiled(data["unless"]) if "unless" in data else None,
+    )
+
+
+def _options() -> Rule:
+    """Return the rule of the options whose argument is a secret, tried only in text that names one of the programs."""
+    rows = [
+        (programs.split(), option)
+        for programs, options in table("programs")["options"]
+        for option in options.split()
+    ]
+    programs = {program.lower() for names, _ in rows for program in names}
+
+    def names_one(low: str) -> bool:
+        return not programs.isdisjoint(low.translate(_SEPARATORS).split())
+
+    before = "|".join(f"{_program(names)}{_option(option)}" for names, option in rows)
+    return Rule(compiled(rf"(?:{before})(?P<secret>(?!-)[^\s'\"]{{3,}})"), names_one, times=_MOST)
+
+
+_SEPARATORS = str.maketrans(dict.fromkeys("/\\'\"`;|&$()[]{}<>=:,", " "))  # of the words of a command
+
+
+def _program(names: list[str]) -> str:
+    return rf"(?<![\w-])(?:{'|'.join(map(re.escape, names))}) (?:\S{{1,120}} ){{0,14}}?"
+
+
+def _option(option: str) -> str:
+    """Return what precedes the secret of an option: a blank, nothing after `/-p`, and after `%-U` a name and a percent sign."""
+    if option.startswith("%"):
+        return rf"{option[1:]} ?['\"]?[\w\\.@/-]{{1,80}}%"
+    name = re.escape(option.removeprefix("/")) + ("" if option.startswith("/") else "[ =]")
+    return rf"{name}['\"]?(?!\*{{3}})(?!\d{{1,5}}(?!\w))"

@@ -1,0 +1,184 @@
+"""What a value looks like: a key that a service issued, a password that somebody chose, or a placeholder."""
+
+from __future__ import annotations
+
+import math
+import re
+from base64 import b64decode
+from binascii import Error
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+
+from hangscope.model.regex import regex
+from hangscope.report.masking.tables import words
+
+MAX_LENGTH = 80
+_WORDS = regex(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+")
+_LONG = 12  # characters of a value whose name hardly says that it is a secret
+_SHORTEST = 6  # characters of a password
+_ISSUED = 20  # characters of a key that a service issues
+_HYPHENS = 2  # in a key that a service issues
+_TURNS = 3  # from one kind of character to another
+_LONGEST_USER = 20  # characters of a name in a URL; more may be a token
+_PLACEHOLDER = regex(
+    r"(?:(?:bearer|basic|token) {1,4})?(?:\*+|[)\]};,]+|x+|\.+|-+|<[\w .-]{0,40}>?|\[[\w .-]{0,40}\]?|\([\w .-]{0,40}\)?|\$\{?[A-Za-z_]\w*\}?|\$\{[a-z_.]{1,20}:[A-Za-z_.]{1,60}(?:,(?:null)?)?\}?|"
+    r"\$\(.*|%\(.*|%[sr]|\{\{.*|\{[A-Za-z_.]{0,40}\}?|your[_-][\w-]{1,40}|\d{0,3}|"
+    # kept elsewhere, or asked for: `op://vault/item`, `${{ secrets.X }}`, `Password for %s: `
+    r"(?:ref\+)?(?:op|vault|bao|ssm|awssm|gcpsm|azurekv|keyring|doppler|infisical|secretsmanager)://[\w./#?=& -]{1,200}|env:[A-Z_]{1,60}|=\d[\w.+-]{0,40}|"
+    r"\$\{\{.*|(?:[a-z]{2,12} ){0,4}(?:password|passphrase|key|token|secret)(?: [\w%{}'-]{1,40}){0,6}[:?] ?)",
+    re.IGNORECASE,
+)
+#: A number with its unit, a path, or words joined by underscores and points: no password that somebody chose.
+_PLAIN = regex(
+    r"[\w.]+[(\[].*|\[.*|[-+~]?\d[\d.,:e+-]*[A-Za-z%/]{0,8}|[/~\\<(].*|[A-Za-z]:\\.*|[A-Za-z0-9]+(?:[_./-][A-Za-z0-9]+)+|[A-Za-z]+"
+)
+#: An address, a path, a pair, a version, a qualified name, a UUID, an address in memory: no password.
+_NO_PASSWORD = regex(
+    r"[/\\=@:]|\*\*\*|\d\.\d|[A-Za-z_]\w{1,40}\.[A-Za-z_]\w{0,40}(?:[A-Za-z_.]|(?<!\d)\d)(?![\w.])|[a-z_]\w{0,40}\.\w{1,40}\.|[0-9a-f]{8}-[0-9a-f]{4}|0x[0-9a-fA-F]{2}|(?i:sha\d|hmac|pbkdf|argon2|25519|aes\d|md5)|[Vv]\d(?:alpha|beta)\d"
+)
+_SIZES = frozenset(("16", "32", "64", "128", "256", "384", "512", "1024"))  # in `Int64Index`, `Sha256Hasher`
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words of a name, in small letters: `clientSecret` has two."""
+    return [word.lower() for word in _WORDS.findall(name if name.isascii() else name.lower())]
+
+
+def is_placeholder(value: str, name: str = "") -> bool:
+    """Return whether a value stands for one that is not shown: `***`, `${HF_TOKEN}`, or `API_KEY` of the name `--api-key`."""
+    last = [word.upper() for word in _WORDS.findall(name)][-1:]
+    if last and value.isupper() and last[0] in value and value.replace("_", "").isalpha():
+        return True
+    return len(value) <= MAX_LENGTH and _PLACEHOLDER.fullmatch(value) is not None
+
+
+def is_random(value: str) -> bool:
+    """Return whether a value is a secret even if its name hardly says so: it looks random, typed, or made by a machine."""
+    if value.lower() in words("no_secret") or is_placeholder(value):
+        return False
+    user, _, password = value.rpartition(":")
+    if ":" in user:  # the key of a store
+        return False
+    return looks_typed(password) or _has_entropy(value) or (len(value) >= _LONG and looks_made(value))
+
+
+def looks_made(value: str) -> bool:
+    """Return whether a value is a password as machines make them: capitals, small letters and mostly digits in turn."""
+    part = value[:MAX_LENGTH]
+    digits = any(map(str.isdigit, part))
+    turns = _changes(part) >= _TURNS and {"u", "l"} <= set(map(_kind, part)) if digits else is_mixed(part)
+    return (
+        turns
+        and len(part) >= _SHORTEST
+        and "\\" not in part
+        and (not _PLAIN.fullmatch(part) or part.isalpha())
+    )
+
+
+def looks_chosen(value: str) -> bool:
+    """Return whether a value is what somebody may choose as a password: of several kinds of characters, and no number, path or words."""
+    part = value[:MAX_LENGTH]
+    if len(part) < _SHORTEST or (_PLAIN.fullmatch(part) and not (part.isalpha() and is_mixed(part))):
+        return looks_typed(part)
+    kinds = (str.islower, str.isupper, str.isdigit, lambda c: not c.isalnum())
+    return sum(any(map(kind, part)) for kind in kinds) > 1 or is_mixed(part)
+
+
+def looks_typed(value: str) -> bool:
+    """Return whether a value is letters with digits or signs as in a password, and in no identifier, version, host, path or hash."""
+    if not 8 <= len(value) <= MAX_LENGTH or _NO_PASSWORD.search(value) or value.startswith(("$", "-", "#")):
+        return False
+    letters, numbers = any(map(str.isalpha, value)), re.findall(r"\d+", value)
+    if any(c in "!#$&*?^~" for c in value):
+        return letters and (bool(numbers) or is_mixed(value))
+    if len({_kind(c) for c in value} & {"u", "l", "d"}) < 3:
+        return False
+    return len(numbers) > 1 or (len(numbers[0]) > 1 and numbers[0] not in _SIZES)
+
+
+def looks_issued(value: str) -> bool:
+    """Return whether a value is a key as services issue them: 32 hex digits or more, or letters and digits that alternate as in no word."""
+    if re.fullmatch(r"[0-9a-f]{32,128}", value):
+        return _has_entropy(value)
+    if (
+        len(value) < _ISSUED or value.count("-") > _HYPHENS or value.startswith("_Z")
+    ):  # names of models and of functions
+        return False
+    return any(map(str.isdigit, value)) and is_mixed(re.sub(r"[-_+/=]", "", value))
+
+
+def looks_joined(value: str) -> bool:
+    """Return whether a value is words that hyphens join, as people choose them: capitals, and digits next to letters."""
+    parts = value[:MAX_LENGTH].split("-")
+    return (
+        len(parts) > 1
+        and all(part.isalnum() for part in parts)
+        and any(any(map(str.isdigit, part)) and not part.isdigit() for part in parts)
+        and {"u", "l"} <= {_kind(c) for c in value[:MAX_LENGTH]}
+    )
+
+
+def is_mixed(text: str) -> bool:
+    """Return whether capitals, small letters and digits alternate as in no word, path, hash or class name."""
+    text = text[:256]
+    kinds = {_kind(c) for c in text}
+    return kinds >= {"u", "l"} and _changes(text) * 10 >= 3 * len(text)
+
+
+def _has_entropy(value: str) -> bool:
+    """Return whether a value is of no words: a long part of letters and digits that change places often."""
+    part = max(re.split(r"[^A-Za-z0-9+]", value[:256]), key=len)
+    if len(part) < 16:
+        part = re.sub(r"[-_]", "", value[:256]) if re.fullmatch(r"[0-9a-fA-F-]{32,36}", value) else part
+    if len(part) < 16 or part.isdigit() or part.isalpha():
+        return False
+    counts = Counter(part)
+    entropy = -sum(n / len(part) * math.log2(n / len(part)) for n in counts.values())
+    return entropy >= 2.8 and _changes(part) * 5 >= len(part)
+
+
+def _is_private(blob: str) -> bool:
+    """Return whether a run of base64 may be a secret: no words, and no public SSH key, which begins with the length and the name of its kind."""
+    return is_mixed(blob) and b64decode(blob[:12])[4:7] not in (b"ssh", b"ecd", b"sk-")
+
+
+def _is_account(value: str) -> bool:
+    """Return whether a part of a URL holds a token or a password."""
+    user, _, password = value.partition(":")
+    return not password or len(user) >= _LONGEST_USER or not is_placeholder(password)
+
+
+def _is_login(value: str) -> bool:
+    """Return whether base64 holds a user and a password."""
+    try:
+        plain = b64decode(value + "=" * (-len(value) % 4)).decode()
+    except (Error, ValueError):
+        return False
+    pair = re.sub(r"[\0\1]", ":", plain)
+    return ":" in pair and pair.isprintable()
+
+
+def _changes(text: str) -> int:
+    return sum(1 for one, other in pairwise(map(_kind, text)) if one != other and "-" not in one + other)
+
+
+def _kind(c: str) -> str:
+    return "d" if c.isdigit() else "u" if c.isupper() else "l" if c.isalpha() else "-"
+
+
+#: The words of `looks` in the rules.
+LOOKS: Mapping[str, Callable[[str], bool]] = {
+    "made": looks_made,
+    "chosen": looks_chosen,
+    "chosen with digits": lambda value: any(map(str.isdigit, value)) and looks_chosen(value),
+    "typed": looks_typed,
+    "issued": looks_issued,
+    "joined": looks_joined,
+    "with digits": lambda value: any(map(str.isdigit, value)),
+    "mixed": is_mixed,
+    "random": is_random,
+    "private": _is_private,
+    "account": _is_account,
+    "login": _is_login,
+}

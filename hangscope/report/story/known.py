@@ -1,0 +1,97 @@
+"""What is known where no cause is: which collectives are pending, what transport and launcher reported, and what each rank printed last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hangscope.model.rankset import compress, counted, ranks_phrase
+from hangscope.model.regex import regex
+from hangscope.report import quotes
+from hangscope.report.pictures.call_diff.behaviour import Behaviour
+from hangscope.report.schema.stories import Endings, LastLine, Lines, Part, Story
+from hangscope.report.subject import Subject
+from hangscope.report.words import cut, grouped
+from hangscope.verdict.claims import are_in
+
+LINES, WIDTH = 6, 240
+_SAID, _SIDES = 12, 4
+_NUMBER = regex(r"\d+")
+
+
+def known(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
+    """Return what is known where no cause is."""
+    del classes
+    pending = _pending(subject)
+    lines = pending or _apart(subject)
+    for found in (quotes.transport(subject), quotes.ends(subject)):
+        alike = grouped((masked(quote.text), quote) for quote in found)
+        for same in list(alike.values())[:LINES]:
+            more = f", and {len(same) - 1} alike" if len(same) > 1 else ""
+            lines.append(f"{quoted(same[0])}{more}")
+        if left_out := sum(map(len, list(alike.values())[LINES:])):
+            lines.append(f"{left_out} more lines of transport, ends and exits")
+    endings = last_lines(subject)
+    parts: list[Part] = [Lines(tuple(lines))] if lines else []
+    if endings:
+        title = Lines(("Last output of each rank, ignoring numbers:",), "note")
+        parts += [title, Endings(endings[:_SAID])]
+    if len(endings) > _SAID:
+        left_out = len(endings) - _SAID
+        parts.append(Lines((f"{left_out} more ranks printed something else; their panels show it.",), "note"))
+    return Story("known", "What is known", "", tuple(parts)) if parts else None
+
+
+def _pending(subject: Subject) -> list[str]:
+    """Return the collectives that ranks are in."""
+    calls = ((rank, subject.first_open(rank)) for rank in sorted(subject.graph.open_calls))
+    by_call = grouped(
+        ((subject.call_name(call.node, rank), subject.on_group(call.gid)), rank)
+        for rank, call in calls
+        if call is not None
+    )
+    found = list(by_call.items())
+    lines = [are_in(compress(ranks), len(ranks), *where) for where, ranks in found[:LINES]]
+    return lines + ([f"{len(found) - LINES} more collectives are pending"] if len(found) > LINES else [])
+
+
+def _apart(subject: Subject) -> list[str]:
+    """Return where ranks have different frontiers although none is seen waiting."""
+    lines = []
+    for view in subject.views.values():
+        reached = grouped((m.enqueued, rank) for rank, m in view.members.items() if m.enqueued is not None)
+        sides = [
+            f"{ranks_phrase(ranks)} issued {counted(seq, 'collective')}"
+            for seq, ranks in sorted(reached.items())
+        ]
+        if len(sides) > 1:
+            more = f" and {len(sides) - _SIDES} more" if len(sides) > _SIDES else ""
+            shown = ", ".join(sides[:_SIDES])
+            lines.append(f"No rank is seen waiting on group {view.group.label}; {shown}{more}")
+    more_groups = [f"{len(lines) - LINES} more groups are uneven as well"] if len(lines) > LINES else []
+    return lines[:LINES] + more_groups
+
+
+def last_lines(subject: Subject) -> tuple[LastLine, ...]:
+    """Return what ranks printed last, those of culprits first, equal words of several ranks once."""
+    found: dict[tuple[str, str], list[int]] = {}
+    texts: dict[tuple[str, str], tuple[str, str]] = {}
+    for rank in sorted(subject.incident.ranks, key=lambda r: (r not in subject.culprits, r)):
+        words = quotes.last_words(subject, rank, 1)
+        tails = subject.incident.ranks[rank].log_tails
+        said = [(w.text, w.source) for w in words] or [(lines[-1], file) for file, lines in tails if lines]
+        if said:
+            text, source = cut(said[-1][0], WIDTH), said[-1][1]
+            key = (subject.role(rank), masked(text))
+            found.setdefault(key, []).append(rank)
+            texts.setdefault(key, (text, source))
+    return tuple(LastLine(compress(ranks), key[0], *texts[key]) for key, ranks in found.items())
+
+
+def masked(text: str) -> str:
+    """Return a line without its numbers."""
+    return _NUMBER.sub("#", text)
+
+
+def quoted(quote: quotes.Quote) -> str:
+    """Return a line and where it is."""
+    return f"{cut(quote.text, WIDTH)}  [{quote.source}]"
