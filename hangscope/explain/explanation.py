@@ -110,6 +110,9 @@ def _proven_by_peers(mismatch: Different | None, deviation: Different | Unpaired
 
 
 def _by_calls(aligned: Aligned, found: Sequence[Finding], lagging: frozenset[int]) -> list[Weighed]:
+    if aligned.stated.deaths and any(isinstance(f, Unseen) for f in found):
+        # The peers of a rank that died abort their communicators, which completes collectives of some and not of others.
+        found = [f for f in found if not isinstance(f, Lagging)]
     if not any(isinstance(f, Lagging) for f in found):
         lagging = frozenset()
 

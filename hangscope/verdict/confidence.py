@@ -13,9 +13,11 @@ from hangscope.causes.case import Case, Match
 from hangscope.causes.ends.process import shows_a_wait
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
+from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.deaths import doubt
+from hangscope.explain.text.excerpt import not_collected
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.dataclass import dataclass
@@ -33,6 +35,8 @@ USUAL = "the most likely reading of this evidence"
 _BY_STRENGTH = ("unconfirmed", USUAL, "the evidence identifies the cause")
 #: Causes that are the fault of some of the ranks, on which the text that shows them usually says more.
 _OF_ONE_RANK = frozenset({"rank_conditional_collective", "p2p_mismatch"})
+#: Causes that a dump of an earlier moment shows as well.
+_OF_A_MOMENT = frozenset({"stuck_rank", "gpu_stall"})
 
 Doubts = Iterator[tuple[int, str]]
 
@@ -169,6 +173,30 @@ def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:
         yield MEDIUM, f"{few} ({ranks_phrase(unseen)})"
 
 
+def older_dumps(case: Case, match: Match, proof: Proof) -> Doubts:
+    """Doubt that a rank is absent or lags: its dump may be older than the hang, or it may wait for ranks of which nothing is known."""
+    finding, statements, named = case.finding, case.statements, set(match.culprits)
+    if case.from_text or not isinstance(finding, Absent | Lagging) or match.cause not in _OF_A_MOMENT:
+        return
+    died = {death.rank for death in statements.deaths} - named
+    if gone := died | (_unseen(case, match) if isinstance(finding, Lagging) else set()):
+        why = "may have died; the communicators of their peers then complete collectives unevenly"
+        yield LOW, f"{ranks_phrase(gone)} {why}"
+    if isinstance(finding, Lagging) and (early := idle(statements).intersection(named)):
+        yield LOW, f"the log of {ranks_phrase(early)} shows nothing overdue, so its dump may be older"
+    waited = case.frame_of(finding.stuck.kind)
+    seen_at = [where for rank in named if (where := statements.whereabouts.get(rank)) is not None]
+    if any(w.kind == "log" and w.op and waited is not None and waited not in w.stack for w in seen_at):
+        yield LOW, "a traceback shows another collective, so the dump of its rank may be older than the hang"
+    missing = not_collected(case.incident, statements) - named
+    placed = any(statements.of(rank, DumpObserved) for rank in named) or any(
+        item.rank in named and item.kind != "dump" for item in match.evidence
+    )
+    if not placed and len(missing) > int(isinstance(finding, Absent)):
+        why = f"nothing was collected of {ranks_phrase(missing)}, which the named rank may be waiting for"
+        yield LOW, why
+
+
 def text_alone(case: Case, match: Match, proof: Proof) -> Doubts:
     """No dump recorded a collective, and no two sources agree."""
     by_itself = CATALOG[match.cause].by_text or match.cause == "slow_rank"
@@ -211,6 +239,7 @@ DOUBTS: tuple[tuple[Callable[[Case, Match, Proof], Doubts], bool, bool], ...] = 
     (leaves_waiting, True, True),
     (guessed, True, True),
     (others_may_be, True, True),
+    (older_dumps, True, True),
     (text_alone, True, True),
     (no_history, False, True),
     (left_or_died, False, True),

@@ -44,10 +44,12 @@ def ended_from_outside(case: Case) -> Match | None:
     if event is None or statements.first_deaths or _gave_up_before(case, event):
         return None
     stalled = stood_still(case.incident, statements, event)
-    if finding.culprits and not case.from_text and (stalled or isinstance(finding, Different | Lagging)):
+    if finding.culprits and not case.from_text and isinstance(finding, Different | Lagging):
         return None
     waits = bool(case.graph.waiting) and event.reason not in _OF_A_HOST
     waits = waits or (bool(finding.waiting) and not isinstance(finding, Nothing))
+    if isinstance(finding, Absent) and len(finding.culprits) > len(case.graph.waiting) and not case.from_text:
+        waits = False  # of a job that makes progress, some ranks are in their next collective already
     if stalled and (waits or by_steps(statements, event, HOUR)):
         return None  # it was hung, whoever terminated it
     by_people = event.reason in ("cancelled", "time_limit")
@@ -56,6 +58,8 @@ def ended_from_outside(case: Case) -> Match | None:
         return None  # a start takes moments, and people watch a job for longer before they cancel it
     # When it was terminated, a job that makes progress may have been waiting as well.
     waited = stalled is not False and shows_a_wait(case)
+    if waited and _stacks_of_their_own(case, set(finding.culprits) or set(case.incident.ranks)):
+        return None
     # People cancel jobs that are hung, platforms end those that stall, and mismatched collectives stop a job by themselves.
     doubtful = stalled is not False or event.signal == "SIGINT" or statements.all(CallFingerprint)
     return answer(
@@ -85,6 +89,13 @@ def shows_a_wait(case: Case) -> bool:
     others = set(placed) - culprits
     at_work = bool(culprits) and culprits <= case.statements.busy
     return at_work and len(others) > 1 and others <= case.statements.inside
+
+
+def _stacks_of_their_own(case: Case, ranks: set[int]) -> bool:
+    """Return whether the stacks of all `ranks` are in files of their own: one in a log may be of the signal's handler."""
+    logs = {event.file for events in case.statements.kinds.values() for event in events}
+    files = {case.incident.ranks[rank].stack_file for rank in ranks}
+    return bool(ranks) and None not in files and not files & logs
 
 
 def died(case: Case) -> Match | None:

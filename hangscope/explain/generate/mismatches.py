@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from hangscope.align.divergence import Mismatch
@@ -9,12 +11,15 @@ from hangscope.align.divergence import first_mismatch as mismatch_of
 from hangscope.align.edits import edit_between
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import hard_keys
+from hangscope.align.roles import kind_of_group
 from hangscope.align.waitgraph import Instance
 from hangscope.explain.aligned import Aligned, reached_from
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall
 from hangscope.explain.generate.deviation import change_between
 from hangscope.knowledge.library import off_the_step, own_knowledge
 from hangscope.model.incident import CallKind
+
+_GROUPS = 64  # whose mismatches are compared
 
 
 def first_mismatch(aligned: Aligned) -> Different | None:
@@ -27,8 +32,26 @@ def first_mismatch(aligned: Aligned) -> Different | None:
             found.append((min(filter(None, made), default=0), gid, mismatch))
     if not found:
         return None
-    _, gid, first = min(found, key=lambda f: f[:2])
-    return _finding(aligned, aligned.views[gid], first)
+    found.sort(key=lambda f: f[:2])
+    first, *others = [_finding(aligned, aligned.views[gid], mismatch) for _, gid, mismatch in found[:_GROUPS]]
+    return _one_fault(aligned, first, others)
+
+
+def _one_fault(aligned: Aligned, first: Different, others: list[Different]) -> Different:
+    """Return a finding with the culprits of those that show the same collectives in another group of its kind: one fault of several replicas."""
+    alike = [
+        other for other in others if first.culprits and other.culprits and _calls(other) == _calls(first)
+    ]
+    named = {rank for finding in (first, *alike) for rank in finding.culprits}
+    if not alike or 2 * len(named) > len(aligned.incident.ranks):
+        return first
+    reached = first.reached.union(*(other.reached for other in alike))
+    return aligned.reached_by(replace(first, culprits=tuple(sorted(named))), reached)
+
+
+def _calls(finding: Different) -> tuple[object, ...]:
+    kind = kind_of_group(finding.stuck.view.group) if finding.stuck.view is not None else None
+    return kind, finding.own.kind, finding.stuck.kind
 
 
 def _finding(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> Different:
