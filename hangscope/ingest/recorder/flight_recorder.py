@@ -18,7 +18,7 @@ from typing import Any
 from hangscope.errors import Note
 from hangscope.ingest.recorder.calls.entries import Entries
 from hangscope.ingest.recorder.members import Members, known_members, parse_members
-from hangscope.ingest.recorder.odd_values import Oddities, look_at_top
+from hangscope.ingest.recorder.plausibility import Implausible, check_top
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.torchcomms import as_torchs, is_torchcomms
 from hangscope.ingest.recorder.values import as_desc, as_int, as_text
@@ -59,10 +59,9 @@ def reduce_dump(value: Any, *, completions: bool = False) -> Recording:
     rank = top.get("rank")
     if isinstance(rank, int) and not isinstance(rank, bool) and rank >= 0:
         recording.rank = rank
-    oddities = Oddities()
-    look_at_top(top, oddities)
-    if (odd := oddities.note()) is not None:
-        recording.notes.append(odd)
+    implausible = Implausible()
+    check_top(top, implausible)
+    recording.notes += implausible.notes()
     entries = top.get("entries")
     if entries is None:
         entries = []

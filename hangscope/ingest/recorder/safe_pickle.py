@@ -12,7 +12,11 @@ from __future__ import annotations
 
 import io
 import pickle
+import secrets
+from collections.abc import Mapping
 from typing import Any, NoReturn, cast
+
+_BELOW = secrets.token_hex(8)  # stands below the opcodes of a part; no file can contain it
 
 
 class HostilePickle(Exception):
@@ -43,10 +47,35 @@ def load(data: bytes) -> Any:
     return _unpickler(data).load()
 
 
-def load_with_memo(data: bytes) -> tuple[Any, dict[int, Any]]:
-    """Return the plain value that `data` holds, and what it memoizes by number. Raises as `load` does."""
+def load_with_memo(data: bytes) -> tuple[Any, Any]:
+    """Return the plain value that `data` holds, and what it memoizes, for `load_part`. Raises as `load` does."""
     unpickler = _unpickler(data)
-    return unpickler.load(), unpickler.memo.copy()
+    return unpickler.load(), unpickler.memo
+
+
+def load_part(data: bytes, memo: Any) -> tuple[Any, Any]:
+    """Return the one value that opcodes from within a pickle make, and the memo after them.
+
+    `memo` is what the pickle memoized before them. Raises ValueError if they make anything else than one value, or as `load` does.
+    """
+    unpickler = _unpickler(b"\x80\x02X\x10\0\0\0" + _BELOW.encode() + b"(" + data + b"t\x86.")
+    unpickler.memo = memo
+    below, made = unpickler.load()
+    if below != _BELOW or len(made) != 1:  # they left other values or marks between
+        raise ValueError("not the opcodes of one value")
+    return made[0], unpickler.memo
+
+
+def memo_of(texts: Mapping[int, str]) -> Any:
+    """Return a memo of texts, by number."""
+    puts = [
+        b"X%br%b0" % (_counted(text.encode()), number.to_bytes(4, "little")) for number, text in texts.items()
+    ]
+    return load_with_memo(b"\x80\x02" + b"".join(puts) + b"N.")[1]
+
+
+def _counted(text: bytes) -> bytes:
+    return len(text).to_bytes(4, "little") + text
 
 
 def _unpickler(data: bytes) -> _PlainUnpickler:

@@ -13,7 +13,7 @@ from hangscope.model.incident import State
 from hangscope.model.regex import regex
 
 _P2P_NAME = regex(r"^(send|recv|isend|irecv)\s+(\d{1,9}|\?)\s*(->|<-)\s*(\d{1,9}|\?)$")
-_LIMIT = 2**62
+LIMIT = 2**62  # numbers of a dump are smaller
 _T = TypeVar("_T")
 TENSORS_PER_CALL = 65_536  # an all_to_all has one of each rank
 DIMS_PER_TENSOR = 64  # torch allows no more
@@ -66,7 +66,7 @@ def as_text(value: Any) -> str:
 def as_int(value: Any, default: int = 0) -> int:
     """Return a whole number that fits a column, or the default."""
     if type(value) is int:  # all but a few values: JSON has numbers as strings, hostile files have anything
-        return value if -_LIMIT < value < _LIMIT else default
+        return value if -LIMIT < value < LIMIT else default
     if isinstance(value, str):
         try:
             return as_int(int(value), default)
@@ -74,7 +74,7 @@ def as_int(value: Any, default: int = 0) -> int:
             return default
     if not isinstance(value, float) or value != value:
         return default
-    return int(value) if abs(value) < _LIMIT else default
+    return int(value) if abs(value) < LIMIT else default
 
 
 def short_number(text: str) -> int | None:

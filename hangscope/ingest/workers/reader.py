@@ -12,20 +12,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import field
 from io import BytesIO
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from hangscope.ingest.files import sniff
 from hangscope.ingest.files.opening import CompressionUnavailable, open_plain, read_whole
 from hangscope.ingest.lines.margin import without_margin
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
+from hangscope.ingest.recorder.fast.templates import Templates
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.recorder.templates import Templates
 from hangscope.ingest.workers.answer import Part, Wire, answer, failed
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
-
-if TYPE_CHECKING:
-    from hangscope.ingest.recorder.forms.json_forms import JsonForms
 
 DEFAULT_MAX_BYTES = 2 * 2**30
 CHECKED_TOGETHER = 32  # files of a pack, of which what they have in common is kept while they are checked
@@ -40,14 +37,6 @@ class Known:
     """What helps to read a dump of those that were read before."""
 
     templates: Templates = field(default_factory=Templates)
-    json: JsonForms | None = None
-
-    def json_forms(self) -> JsonForms:
-        """Return what is known of dumps in JSON; its module is loaded with the first of them."""
-        from hangscope.ingest.recorder.forms.json_forms import JsonForms
-
-        self.json = self.json or JsonForms()
-        return self.json
 
 
 def read_file(
@@ -105,11 +94,6 @@ def _read_whole(kind: str, data: bytes, max_bytes: int, shown: str, known: Known
     if kind == "pickle":
         with _collector_off():
             return _read_pickle(data, known, completions)
-    if kind == "json" and not completions and _DUMP_SIGN.search(data, 0, sniff.HEAD_BYTES):
-        with _collector_off():
-            recording = known.json_forms().read(data)
-        if recording is not None:
-            return _recorded(recording)
     return _read_json(data, shown, completions)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, get_type_hints
 
-from hangscope.ingest.recorder.calls.own_sizes import OwnSizes, Ranks, may_differ
+from hangscope.ingest.recorder.calls.own_sizes import Dimensions, OwnSizes, may_differ
 from hangscope.ingest.recorder.members import MAX_RANKS, Interner
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers.log_reading import LogReading
@@ -101,7 +101,7 @@ def _check_own_sizes(recording: Recording, own: OwnSizes) -> None:
     _require(
         sum(differ[kind] for kind in recording.columns["kind"]) == len(own.picks), "calls with own sizes"
     )
-    _of_type(list[Ranks], own.forms, "sizes")
+    _of_type(list[Dimensions], own.forms, "sizes")
     _require(
         all(n >= 0 for both in own.forms for part in both for n in part) and own.consistent,
         "sizes",

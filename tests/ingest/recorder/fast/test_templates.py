@@ -1,8 +1,7 @@
-"""A dump is read as it would be if it were loaded, whether it is like a template, has known entries, or neither."""
+"""A dump is read as if it were loaded, whether it is like a template, has entries of known forms, or neither."""
 
 from __future__ import annotations
 
-import pickle
 import re
 import sys
 from contextlib import suppress
@@ -14,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
-from hangscope.ingest.recorder.forms.entry_parts import NotPlain
-from hangscope.ingest.recorder.templates import SIGHTINGS, SMALLEST, UNUSED, Templates
+from hangscope.ingest.recorder.fast.entry_forms import NotPlain
+from hangscope.ingest.recorder.fast.templates import SIGHTINGS, SMALLEST, UNUSED, Templates
 from hangscope.ingest.workers import reader
 
-sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
+sys.path.append(str(Path(__file__).resolve().parents[4] / "benchmarks"))
 from dump_generator import PREFIX, Job, generate
 
 RANKS = 24
@@ -97,20 +96,21 @@ def test_a_dump_is_read_as_if_it_were_loaded(layout: str, more: dict[str, bool],
         assert recording.to_wire() == loaded(data)
 
 
-def test_stacks_of_a_ranks_own_are_parsed_for_the_first_rank_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from hangscope.ingest.recorder.forms import form_reader
+def test_entries_of_a_known_form_are_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later dump loads only the entries that write texts or frames, though its buffer begins with another entry."""
+    from hangscope.ingest.recorder.fast import entry_forms
 
-    parsed = []
-    real = form_reader.parse
-    monkeypatch.setattr(form_reader, "parse", lambda *parts: parsed.append(1) or real(*parts))
-    dumps = dumps_of(tmp_path, Job(RANKS, entries=1000, layout="mesh", own_stacks=True))
-    templates = taught(dumps[:8])
-    before = len(parsed)
-    recording = templates.read(dumps[9])
-    assert recording is not None and recording.to_wire() == loaded(dumps[9])
-    assert 0 < before == len(parsed)
+    loads = []
+    real = entry_forms.safe_pickle.load_part
+    monkeypatch.setattr(
+        entry_forms.safe_pickle, "load_part", lambda *parts: loads.append(parts[0]) or real(*parts)
+    )
+    dumps = dumps_of(tmp_path, Job(RANKS, entries=1000, layout="mesh", ragged=True))
+    templates = taught(dumps[:-1])
+    loads.clear()
+    recording = templates.read(dumps[-1])
+    assert recording is not None and recording.to_wire() == loaded(dumps[-1])
+    assert len(loads) < 60
 
 
 def test_files_of_a_ranks_own_are_no_difference(compiled: tuple[bytes, Templates]) -> None:
@@ -118,29 +118,6 @@ def test_files_of_a_ranks_own_are_no_difference(compiled: tuple[bytes, Templates
     recording = by_template(templates, data)
     assert recording is not None and recording.to_wire() == loaded(data)
     assert any("rank_000007" in file for stack in recording.stacks for _, file, _ in stack)
-
-
-@pytest.mark.parametrize("known", [0, 8], ids=["in the first dump", "in a later one"])
-def test_steps_that_repeat_themselves_are_read_as_one(known: int, tmp_path: Path) -> None:
-    from hangscope.ingest.recorder.forms.form_reader import Reader
-
-    dumps = dumps_of(tmp_path, Job(RANKS, entries=1000, layout="mesh", ragged=True))
-    templates = taught(dumps[:known])
-    together = []
-
-    def read(self: Any, *where: Any) -> Any:
-        before = len(self.found.forms)
-        behind = real(self, *where)
-        together.append(len(self.found.forms) - before)
-        return behind
-
-    real, Reader._stretches = Reader._stretches, read  # type: ignore[method-assign]
-    try:
-        templates._templates.clear()
-        assert templates.read(dumps[3]) is not None
-    finally:
-        Reader._stretches = real  # type: ignore[method-assign]
-    assert sum(together) > 1000 * 3 // 5
 
 
 @pytest.mark.parametrize("timing", [False, True])
@@ -232,54 +209,33 @@ def test_whatever_changes_in_a_dump_it_is_read_like_a_load(
 
 
 def test_the_order_of_memo_numbers_in_the_head_matters() -> None:
-    """The calls refer to the head by number: where another text stands behind it, they are other calls."""
+    """The entries refer to the head by number: if it has another text there, they are other collectives."""
+    texts = ["nccl:all_reduce", "nccl:all_gather", "completed", "profiling_name", "state", "pg_id", "is_p2p"]
+    texts += ["record_id", "collective_seq_id", "p2p_seq_id", "time_created_ns"]
 
-    def dump(first: str, second: str) -> bytes:
-        texts = b"".join(
-            b"X" + len(t).to_bytes(4, "little") + t.encode() + b"q%c" % n
-            for n, t in ((0, first), (1, second))
+    def dump(texts: list[str]) -> bytes:
+        head = b"".join(
+            b"X" + len(t).to_bytes(4, "little") + t.encode() + b"q%c" % n for n, t in enumerate(texts)
         )
-        body = bytearray()
-        for i in range(1000):
-            entry = pickle.dumps(
-                {"note": "x" * 60, "pg_id": 0, "state": "completed", "record_id": 256 + i, "collective_seq_id": 256 + i,
-                 "p2p_seq_id": 0, "time_created_ns": 10**18 + i, "is_p2p": False}, protocol=2,
-            )  # fmt: skip
-            entry = _without_memo(entry)
-            body += entry[:-1] + b"X\x0e\x00\x00\x00profiling_name" + b"h\x00u"
+        entry = b"}(h\x03h\x00h\x04h\x02h\x05K\x00h\x06\x89h\x07M%bh\x08M%bh\x09K\x00h\x0a\x8a\x08%bu"
+        numbers = [(256 + i).to_bytes(2, "little") for i in range(2000)]
+        entries = [entry % (n, n, (10**18 + i).to_bytes(8, "little")) for i, n in enumerate(numbers)]
         return (
-            b"\x80\x02}(X\x05\x00\x00\x00texts]("
-            + texts
-            + b"eX\x07\x00\x00\x00version"
-            + (b"X\x04\x00\x00\x002.10X\x07\x00\x00\x00entries](" + bytes(body) + b"eu.")
+            b"\x80\x02}(X\x05\x00\x00\x00texts](" + head + b"eX\x07\x00\x00\x00versionX\x04\x00\x00\x002.10"
+            b"X\x07\x00\x00\x00entries](" + b"".join(entries) + b"eu."
         )
 
-    one, other = dump("nccl:all_reduce", "nccl:all_gather"), dump("nccl:all_gather", "nccl:all_reduce")
+    one, other = dump(texts), dump([texts[1], texts[0], *texts[2:]])
     assert len(one) == len(other) > SMALLEST
     templates = taught([one] * SIGHTINGS)
-    assert by_template(templates, one) is not None
-    assert by_template(templates, other) is None
-    recording = templates.read(other)
-    assert recording is not None and recording.to_wire() == loaded(other)
+    for data in (one, other):
+        recording = templates.read(data)
+        assert recording is not None and recording.to_wire() == loaded(data)
     assert loaded(one) != loaded(other)
 
 
-def _without_memo(data: bytes) -> bytes:
-    """Return a pickle of one dict of plain values as torch writes it: nothing memoized, and without head and end."""
-    import pickletools
-
-    operations = list(pickletools.genops(data))
-    ends = [at for _, _, at in operations[1:]] + [len(data)]
-    kept = [
-        data[at:end]
-        for (code, _, at), end in zip(operations, ends, strict=True)  # type: ignore[type-var]
-        if code.name not in ("PROTO", "STOP") and "PUT" not in code.name
-    ]
-    return b"".join(kept)
-
-
 def test_templates_that_nobody_is_like_are_not_made_for_long(tmp_path: Path, monkeypatch: Any) -> None:
-    from hangscope.ingest.recorder import templates as module
+    from hangscope.ingest.recorder.fast import templates as module
 
     made = []
     real = module._template
