@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 import hangscope
+from hangscope.ingest.nccl import warn
 from hangscope.model.regex import LazyPattern
 
 pytestmark = pytest.mark.slow
@@ -70,6 +71,7 @@ def _patterns() -> dict[str, re.Pattern[Any]]:
             for number, pattern in enumerate(_within(value)):
                 found.setdefault(f"{info.name}.{name}[{number}]", pattern)
     found |= dict(_inline())
+    found |= {f"faults/nccl.toml[{n}]": rule.pattern.compiled for n, rule in enumerate(warn.rules())}
     seen: set[Any] = set()
     return {
         n: p

@@ -25,6 +25,9 @@ from hangscope.model.regex import regex
 #: What a line must contain to be worth parsing (`CCL version` is in NCCL's and RCCL's banner).
 LITERALS: tuple[bytes, ...] = (b"NCCL INFO", b"NCCL WARN", b"NCCL ABORT", b"CCL version")
 
+#: A pointer as NCCL prints it (`%p`).
+POINTER = r"(?:0x[0-9a-fA-F]{1,16}|\(nil\))"
+
 _MARKER = regex(r"NCCL (INFO|WARN|TRACE|CALL|ABORT)(?: |$)")
 _HEAD = regex(
     r"(?:\[\d{4}-\d\d-\d\d[ T_]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]\s)?"

@@ -1,29 +1,33 @@
-"""Communicators that never became whole, told from the life lines of all processes put together.
+"""Communicators whose creation did not complete, from the life lines of all processes put together.
 
-One process's line says only that it began. Up to 2.22 START follows bootstrap, which waits for every member, so that
-those who wait print no more than the one who never came; from 2.23 START comes first and the absent show (src/init.cc).
+One process's line states only that it began. Up to 2.22 START follows bootstrap, which waits for every member, so that those
+who wait print no more than the one who never came; from 2.23 START comes first and shows who is absent (src/init.cc).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from hangscope.ingest.nccl.comm import Communicator
-from hangscope.ingest.nccl.join import Joined
+from hangscope.ingest.nccl.ranks import Member
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 
-_LAID_OUT = 3  # members at one distance from each other, by which that of another place is known
+#: The first release that prints START before bootstrap.
+START_BEFORE_BOOTSTRAP = (2, 23)
+_EQUALLY_SPACED = 3  # members that show the distance between all of them
+
+Place = tuple[Member, Communicator]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmadeCommunicator(Event, kind="nccl_unmade", calm=True, size_field="nranks"):
-    """A communicator that never became whole, made from the lines of all processes. Members are global ranks.
+    """A communicator whose creation did not complete, from the lines of all processes. Members are global ranks.
 
-    `phase`: incomplete, or fewer (whole groups of processes made one less than the others). `absent_unknown` counts the absent
-    members that nothing names.
+    `phase`: incomplete, or fewer (whole groups of processes created one less than the others). `absent` were never seen to
+    start. `starting` are in bootstrap, which waits for the absent; `connecting` are past it. `absent_unknown` counts the absent
+    members whose rank is not known.
     """
 
     phase: str
@@ -36,47 +40,47 @@ class UnmadeCommunicator(Event, kind="nccl_unmade", calm=True, size_field="nrank
     absent_unknown: int = 0
 
 
-def unmade_events(joined: Joined, communicators: Sequence[Communicator]) -> list[UnmadeCommunicator]:
-    """Return one event of phase `incomplete` per communicator that some members began and not all completed.
+def unmade(
+    name: str, part: list[Place], known: tuple[int | None, ...], after_bootstrap: bool
+) -> UnmadeCommunicator | None:
+    """Return the event of a communicator that some members began and not all completed, else None.
 
-    Members are named as far as they are known. Where no release's line tells of such a communicator, but whole groups of
-    processes made one less than the others, one event of phase `fewer` names those processes.
+    `known` are its members as far as they are known; `after_bootstrap`: this release prints START only after bootstrap.
     """
-    first: dict[str, Communicator] = {}
-    for comm in communicators:
-        first.setdefault(joined.name_of.get(comm.local_id, comm.name), comm)
-    events = []
-    for name, state in sorted(joined.inits.items()):
-        if len(state.complete) >= state.nranks or not (state.starting or state.connecting):
-            continue
-        told = joined.members_of_group.get(name, ())
-        members = _laid_out(told)
-        stages = {
-            "absent": state.absent,
-            "starting": state.starting,
-            "connecting": state.connecting,
-            "complete": state.complete,
-        }
-        fields: dict[str, Any] = {"phase": "incomplete", "name": name, "nranks": state.nranks}
-        fields["rank_assumed"] = members != told
-        for stage, numbers in stages.items():
-            known = tuple(r for n in numbers if n < len(members) and (r := members[n]) is not None)
-            fields[stage] = known
-            if stage == "absent" and len(known) < len(numbers):
-                fields["absent_unknown"] = len(numbers) - len(known)
-        on_the_way = len(state.starting) + len(state.connecting)
-        text = (
-            f"communicator {name} of {state.nranks} ranks: {len(state.complete)} complete, {on_the_way} on the way, "
-            f"{len(state.absent)} not seen"
-        )
-        events.append(_event(first[name], text, fields))
-    return events or _fewer(joined, communicators)
+    stage_of = {c.comm_rank: _stage(c, after_bootstrap) for _, c in part if c.comm_rank is not None}
+    underway = sum(stage != "complete" for stage in stage_of.values())
+    if not underway:
+        return None
+    stages: dict[str, list[int]] = {"absent": [], "starting": [], "connecting": [], "complete": []}
+    for number in range(len(known)):
+        stages[stage_of.get(number, "absent")].append(number)
+    members = _equally_spaced(known)
+    ranks: dict[str, Any] = {
+        s: tuple(r for n in numbers if (r := members[n]) is not None) for s, numbers in stages.items()
+    }
+    text = (
+        f"communicator {name} of {len(known)} ranks: {len(stages['complete'])} complete, {underway} on the way, "
+        f"{len(stages['absent'])} not seen"
+    )
+    first = part[0][1]
+    return UnmadeCommunicator(
+        first.file, first.first_line or 1, text, phase="incomplete", name=name, nranks=len(known),
+        rank_assumed=members != known, absent_unknown=len(stages["absent"]) - len(ranks["absent"]), **ranks,
+    )  # fmt: skip
 
 
-def _laid_out(members: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """Return the members (global ranks by local one) with those that nothing names, where the others stand at one distance from each other."""
+def _stage(comm: Communicator, after_bootstrap: bool) -> str:
+    """Return how far one member came. Shapes of START without an API name, or of splits with a commId, are from before 2.23."""
+    if comm.completed:
+        return "complete"
+    old = after_bootstrap or comm.api is None or (comm.split is not None and comm.comm_id is not None)
+    return "starting" if comm.phase == "start" and not old else "connecting"
+
+
+def _equally_spaced(members: tuple[int | None, ...]) -> tuple[int | None, ...]:
+    """Return the members (global ranks by local one) with the unknown ones, where the others have one distance from each other."""
     known = [(place, rank) for place, rank in enumerate(members) if rank is not None]
-    if len(known) < _LAID_OUT or len(known) == len(members):
+    if len(known) < _EQUALLY_SPACED or len(known) == len(members):
         return members
     (first, lowest), (last, highest) = known[0], known[-1]
     step = (highest - lowest) // (last - first)
@@ -84,36 +88,28 @@ def _laid_out(members: tuple[int | None, ...]) -> tuple[int | None, ...]:
     return line if step > 0 and line[0] >= 0 and all(line[p] == r for p, r in known) else members
 
 
-def _fewer(joined: Joined, communicators: Sequence[Communicator]) -> list[UnmadeCommunicator]:
+def one_less(members: list[Member]) -> list[UnmadeCommunicator]:
     """Return the event `fewer`, where the counts of completed communicators split the job into whole groups."""
-    if any(comm.calls for comm in communicators):
+    comms = [comm for member in members for comm in member.comms]
+    if any(comm.calls or not comm.completed for comm in comms):
         return []
-    made: Counter[int] = Counter()
-    last: dict[int, Communicator] = {}
-    for comm in communicators:
-        rank = joined.rank_of_process.get((comm.file, comm.host, comm.pid))
-        if rank is None or not comm.completed:
-            return []
-        made[rank] += 1
-        last[rank] = comm
-    if len(set(made.values())) != 2 or max(made.values()) - min(made.values()) != 1:
+    if any(member.rank is None for member in members):
         return []
-    fewer = sorted(r for r, count in made.items() if count == min(made.values()))
-    further = sorted(set(made) - set(fewer))
-    sizes = {last[r].nranks or 0 for r in further}
-    size = sizes.pop()
+    made = Counter({member.rank: len(member.comms) for member in members if member.rank is not None})
+    least, most = min(made.values(), default=0), max(made.values(), default=0)
+    fewer = sorted(r for r, count in made.items() if count == least)
+    further = sorted(r for r, count in made.items() if count == most)
+    sizes = {m.comms[-1].nranks or 0 for m in members if m.rank in further}
+    size = next(iter(sizes), 0)
     # Sister groups of one size cover all processes; anything else is a group that only some ranks have.
-    if sizes or size < 2 or len(further) % size or len(fewer) % size:
+    whole = len(sizes) == 1 and size > 1 and not (len(further) % size or len(fewer) % size)
+    if most - least != 1 or not whole:
         return []
+    last = next(m.comms[-1] for m in members if m.rank == further[0])
     text = f"{len(further)} processes completed one more communicator of {size} ranks than the other {len(fewer)}"
     return [
-        _event(
-            last[further[0]],
-            text,
-            {"phase": "fewer", "nranks": size, "absent": tuple(fewer), "complete": tuple(further)},
+        UnmadeCommunicator(
+            last.file, last.first_line or 1, text,
+            phase="fewer", nranks=size, absent=tuple(fewer), complete=tuple(further),
         )
-    ]
-
-
-def _event(comm: Communicator, text: str, fields: dict[str, Any]) -> UnmadeCommunicator:
-    return UnmadeCommunicator(comm.file, comm.first_line or 1, text, **fields)
+    ]  # fmt: skip

@@ -10,7 +10,7 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines import scan as scan_module
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.scan import BLOCK, EVENTS_PER_WRITER, LINE_LIMIT, scan
-from hangscope.ingest.nccl.init import NcclInit
+from hangscope.ingest.nccl.comm import NcclInit
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.model.incident import Event
 

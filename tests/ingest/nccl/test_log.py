@@ -6,7 +6,7 @@ import pytest
 
 from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import strip_prefix
-from hangscope.ingest.nccl.init import parse_life
+from hangscope.ingest.nccl.comm import parse_life
 from hangscope.ingest.nccl.log import NcclParser
 from hangscope.model.incident import Event
 from tests.nccl_writer import Comm, NcclWriter, Proc
@@ -53,7 +53,7 @@ def test_every_release_gives_its_life_cycle_and_its_calls(version: tuple[int, in
     lines += [w.end(comm, 0, PROC)]
     parser, events = read(lines)
     phases = [e.phase for e in events if e.kind == "nccl_init"]
-    starts = ["start", "bootstrap"] if version >= (2, 18, 3) else []
+    starts = ["start"] if version >= (2, 18, 3) else []
     assert phases == ["process", *starts, "complete", "destroy"]
     [known] = parser.communicators()
     assert (known.comm_rank, known.nranks, known.cuda_dev, known.completed, known.phase) == (
@@ -89,7 +89,7 @@ def test_splits_of_every_release(version: tuple[int, int, int]) -> None:
         assert names == ["comm 0xabc", "comm 0xabc/split 1 color 70", "comm 0xabc/split 2 color 70"]
     assert [c.assumed for c in parser.communicators()] == [False] + [version[:2] == (2, 23)] * 2
     assert [c.split for c in parser.communicators()] == [None, 1, 2]
-    assert Counter(e.phase for e in events) == {"start": 3, "bootstrap": 3, "complete": 3}
+    assert Counter(e.phase for e in events) == {"start": 3, "complete": 3}
 
 
 def test_two_splits_that_share_a_comm_id_stay_apart() -> None:
@@ -249,12 +249,13 @@ def test_life_lines_of_later_kinds() -> None:
         "[Rank 3] ncclCommGrow comm 0x5 rank 3 nranks 8 cudaDev 3 nvmlDev 3 busId 1e000 "
         "commId 0x77 - Init START"
     )
-    assert grow is not None and (grow.api, grow.comm_rank, grow.parent) == ("ncclCommGrow", 3, None)
+    assert grow is not None and grow.parent is None
+    assert (grow.fields["api"], grow.fields["comm_rank"]) == ("ncclCommGrow", 3)
     shrink = parse_life(
         "ncclCommShrink comm 0x5 rank 3 nranks 7 cudaDev 3 nvmlDev 3 busId 1e000 "
         "parent 0x4 splitCount 2 color 0 key 3- Init START"
     )
-    assert shrink is not None and (shrink.parent, shrink.split) == ("0x4", 2)
+    assert shrink is not None and (shrink.parent, shrink.fields["split"]) == ("0x4", 2)
     revoke = parse_life("comm 0x5 rank 3 nranks 7 cudaDev 3 busId 1e000 - Revoke COMPLETE, result 0")
     assert revoke is not None and (revoke.phase, revoke.ends) == ("abort", False)
     abort = parse_life("comm 0x5 rank 3 nRanks 7 cudaDev 3 busId 1e000 - Abort START")
