@@ -92,7 +92,7 @@ class NcclParser(CallParser):
         if call.pointer not in process.live:
             return False
         call.op_count = int(op_count, 16)
-        process.record(call, number, created, len(self._processes))
+        process.record(call, number, created, self._processes.keep)
         return True
 
     def close(self) -> Iterable[Event]:
@@ -139,7 +139,7 @@ class NcclParser(CallParser):
             if known or self._has_room(line):
                 self._made += not known
                 process.device = message.dev
-                process.record(call, line.number, _when(line), len(self._processes))
+                process.record(call, line.number, _when(line), self._processes.keep)
             return
         for owner in owners:
             owner.tear(pointer)

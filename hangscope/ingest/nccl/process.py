@@ -136,8 +136,8 @@ class Process:
         if waiting is not None:
             waiting.phase = "bootstrap"
 
-    def record(self, call: CollLine, line: int, created: int, writers: int) -> None:
-        """Add one COLL line. `created` is in ns (0: unknown), `writers` the number of processes of the input."""
+    def record(self, call: CollLine, line: int, created: int, keep: int) -> None:
+        """Add one COLL line. `created` is in ns (0: unknown), `keep` how many calls may be kept."""
         track = self.live.get(call.pointer)
         if track is None:
             fields = {"pointer": call.pointer, "nranks": call.nranks, "cuda_dev": self.device}
@@ -161,8 +161,7 @@ class Process:
         add(group=track.group, seq=seq, kind=kind, state=State.UNKNOWN, created=created, order=order)
         if call.to_peer is not None and track.exchanges_with_all(call, order):
             self._fold_exchange(track, call, created)
-        keep = most_kept(writers)
-        if len(self.recording) > 2 * keep:
+        if order > 2 * keep and len(self.recording) > 2 * keep:
             text = "only the last calls of this process were kept"
             self.recording = last_calls(self.recording, keep, Note("history_trimmed", text, self.file))
             for track in self.live.values():
@@ -231,6 +230,7 @@ class Processes:
     def __init__(self) -> None:
         self._by_head: dict[tuple[str, str, int | None, str], Process] = {}
         self._by_pid: dict[int, list[Process]] = {}
+        self.keep = most_kept(1)  # calls of each
 
     def __len__(self) -> int:
         return len(self._by_head)
@@ -253,6 +253,7 @@ class Processes:
             recording = Recording("nccl_log", rank=line.rank, pid=pid, task=line.task)
             process = Process(line.file, message.host, pid, line.origin, lane, recording)
             self._by_head[key] = process
+            self.keep = most_kept(len(self))
             if pid is not None:
                 self._by_pid.setdefault(pid, []).append(process)
         return process

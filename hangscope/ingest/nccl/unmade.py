@@ -62,7 +62,7 @@ def unmade(
         f"communicator {name} of {len(known)} ranks: {len(stages['complete'])} complete, {underway} on the way, "
         f"{len(stages['absent'])} not seen"
     )
-    first = part[0][1]
+    first = min((comm for _, comm in part), key=lambda comm: (comm.file, comm.first_line))
     return UnmadeCommunicator(
         first.file, first.first_line or 1, text, phase="incomplete", name=name, nranks=len(known),
         rank_assumed=members != known, absent_unknown=len(stages["absent"]) - len(ranks["absent"]), **ranks,

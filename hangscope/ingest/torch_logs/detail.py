@@ -34,6 +34,7 @@ from hangscope.model.regex import regex
 
 _DONE = int(State.DONE)
 _CHAINS = 64  # groups of a writer that a number is compared with; a log of leaping numbers would have no end of them
+_CHECK_EVERY = 1024  # calls
 _GAP = 64  # P2P ops take numbers too, without a line
 
 _CALL = r"Running collective: CollectiveFingerPrint\(SequenceNumber=(\d{1,18}),? ?OpType=([A-Z_]{3,60}[,)][^\r\n\x1b]{0,2000})"
@@ -56,13 +57,14 @@ class _Writer:
 
     def chain(self, group_rank: int, number: int) -> int:
         """Return which group the number continues: the one with the closest number, or a new one."""
-        following = [
-            (number - self.chains[index][1], index)
-            for index in self.recent
-            if self.chains[index][0] == group_rank and 0 < number - self.chains[index][1] <= _GAP
-        ]
-        if following:
-            _, best = min(following)
+        best, closest = -1, _GAP + 1
+        for index in self.recent:
+            rank, last = self.chains[index]
+            step = number - last
+            nearer = step < closest or (step == closest and index < best)
+            if nearer and step > 0 and rank == group_rank:
+                best, closest = index, step
+        if best >= 0:
             self.recent.remove(best)
             self.chains[best] = (group_rank, number)
         else:
@@ -74,30 +76,17 @@ class _Writer:
 
     def kind(self, text: bytes) -> int | None:
         """Return the kind of a call, from its fingerprint after the number; None where that is damaged."""
-        kind = self.kinds.get(text)
-        if kind is None:
-            found = fingerprints(f"CollectiveFingerPrint(OpType={text.decode('utf-8', 'replace')}")
-            if not found:
-                return None
-            call = found[0]
-            sizes = ((call.shape,) + ((),) * (len(call.dtypes) - 1)) if call.shape is not None else ()
-            row = (call.op, call.device or "", sizes, (), call.dtypes, (), None, None, -1, None)
-            kind = self.recording.kind(row)
-            if len(self.kinds) < MOST_REMEMBERED:
-                self.kinds[text] = kind
+        found = fingerprints(f"CollectiveFingerPrint(OpType={text.decode('utf-8', 'replace')}")
+        if not found:
+            return None
+        call = found[0]
+        sizes = ((call.shape,) + ((),) * (len(call.dtypes) - 1)) if call.shape is not None else ()
+        kind = self.recording.kind(
+            (call.op, call.device or "", sizes, (), call.dtypes, (), None, None, -1, None)
+        )
+        if len(self.kinds) < MOST_REMEMBERED:
+            self.kinds[text] = kind
         return kind
-
-    def add(self, group_rank: int, number: int, text: bytes) -> bool:
-        """Add a call; return False where its line is damaged."""
-        kind = self.kind(text)
-        if kind is None:
-            return False
-        chain = self.chain(group_rank, number)
-        first = 0 if number < RANDOM_START else self.starts.setdefault(chain, number)
-        seq = number - first + 1
-        self.recording.add(group=chain, seq=seq, kind=kind, state=_DONE, order=self.calls)
-        self.calls += 1
-        return True
 
 
 class DetailParser(CallParser):
@@ -111,12 +100,14 @@ class DetailParser(CallParser):
         super().__init__(file)
         self._writers: dict[str, _Writer] = {}
         self._attempt = 0
+        self.keep = most_kept(1)
 
     def add(self, writer: _Writer, found: re.Match[bytes], number: int) -> bool:
-        """Add a call; another line may begin within this one."""
+        """Add a call, unless another line begins within this one."""
         rank, count, text = found.groups()
-        torn = b"[" in text and b"[Rank " in text
-        return not torn and self._add(writer, int(rank), int(count), text)
+        if text not in writer.kinds and b"[Rank " in text:
+            return False
+        return self._add(writer, int(rank), int(count), text)
 
     def feed(self, line: Line) -> Iterable[Event]:
         """Add one call; returns no events. A message of the launcher's agent that its workers are gone ends the attempt."""
@@ -140,17 +131,23 @@ class DetailParser(CallParser):
             recording = Recording("detail_log", rank=line.rank, host=line.host)
             recording.local_rank, recording.task = line.local_rank, line.task
             writer = self._writers[key] = _Writer(recording, line.number, self._attempt)
+            self.keep = most_kept(len(self._writers))
         return writer
 
     def _add(self, writer: _Writer, rank: int, number: int, text: bytes) -> bool:
-        added = writer.add(rank, number, text)
-        keep = most_kept(len(self._writers))
-        if len(writer.recording) > 2 * keep:
+        kind = writer.kinds.get(text)
+        if kind is None and (kind := writer.kind(text)) is None:
+            return False
+        chain = writer.chain(rank, number)
+        seq = number + 1 if number < RANDOM_START else number + 1 - writer.starts.setdefault(chain, number)
+        writer.recording.add(group=chain, seq=seq, kind=kind, state=_DONE, order=writer.calls)
+        writer.calls += 1
+        if writer.calls % _CHECK_EVERY == 0 and len(writer.recording) > 2 * self.keep:
             what = "the first calls of this process were not kept"
             note = Note("calls_dropped", what, self._file, writer.first_line)
-            writer.recording = last_calls(writer.recording, keep, note)
+            writer.recording = last_calls(writer.recording, self.keep, note)
             writer.kinds.clear()
-        return added
+        return True
 
     def recordings(self, owned: bool = False) -> list[Recording]:
         """Return the recording of each writer; call once, at the end of the log. `owned`: its path names a rank."""
