@@ -21,6 +21,7 @@ import pytest
 
 import hangscope
 from hangscope.ingest.nccl import warn
+from hangscope.ingest.torch_logs import exception_meaning
 from hangscope.model.regex import LazyPattern
 
 pytestmark = pytest.mark.slow
@@ -71,6 +72,7 @@ def _patterns() -> dict[str, re.Pattern[Any]]:
             for number, pattern in enumerate(_within(value)):
                 found.setdefault(f"{info.name}.{name}[{number}]", pattern)
     found |= dict(_inline())
+    found["faults/symptoms.toml"] = exception_meaning.symptoms()[0]
     found |= {f"faults/nccl.toml[{n}]": rule.pattern.compiled for n, rule in enumerate(warn.rules())}
     seen: set[Any] = set()
     return {
