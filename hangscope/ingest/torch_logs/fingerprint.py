@@ -13,10 +13,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hangscope.ingest.torch_logs.c10d_names import OP_TYPES, user_op
+from hangscope.ingest.recorder.values import user_op
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 
+# torch/csrc/distributed/c10d/Types and Work.cpp (`opTypeToString`), in the order of the enum `OpType`.
+OP_TYPES = (
+    "BROADCAST", "ALLREDUCE", "ALLREDUCE_COALESCED", "REDUCE", "ALLGATHER", "_ALLGATHER_BASE", "ALLGATHER_COALESCED", "GATHER",
+    "SCATTER", "REDUCE_SCATTER", "ALLTOALL_BASE", "ALLTOALL", "SEND", "RECV", "RECVANYSOURCE", "BARRIER", "_REDUCE_SCATTER_BASE",
+    "COALESCED", "_ALLREDUCE_SPARSE",
+)  # fmt: skip
 RANDOM_START = 10_000_000  # gloo counted from a random number before 2.1; such a number joins nothing
 
 _PRINT = regex(
