@@ -12,12 +12,13 @@ line has a colon for the comma.) Its blame depends on the order of its inputs, s
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 from hangscope.ingest.lines.blocks import Found, block
-from hangscope.ingest.lines.forms import LineParser, says
-from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.forms import any_of, says
+from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -29,23 +30,16 @@ _STATE = "COLLECTIVE_STATE_MISMATCH"
 
 
 def _report(found: Found) -> Iterator[Event]:
-    """Yield the report; of what its lines say of several ranks the mismatches of calls count."""
+    """Yield the report; of what its lines state about several ranks, mismatches of collectives count."""
     fields = found.caught(AnalyzerReport)
     if op := found.last("op"):
-        fields["op"] = op.split()[0].lstrip("_").replace("all_gather_base", "all_gather_into_tensor")
-    if errors := list(found.all("culprit", "error")):
-        texts = [
-            (match["wanted"] or "", match["made"] or "")
-            for _, match in found.parts
-            if "culprit" in match.groupdict()
-        ]
-        unlike = sorted(
-            {int(r): (e, *t) for (r, e), t in zip(errors, texts, strict=True) if e != _STATE}.items()
-        )
-        fields["named"] = tuple(rank for rank, _ in unlike)
-        fields["error"] = unlike[0][1][0] if unlike else errors[0][1]
-        fields["wanted"] = unlike[0][1][1] if unlike else ""
-        fields["found"] = tuple(made for _, (_, _, made) in unlike)
+        fields["op"] = user_op(op.split()[0])
+    errors = {int(m["culprit"]): m for _, m in found.parts if "culprit" in m.groupdict()}
+    unlike = {rank: match for rank, match in sorted(errors.items()) if match["error"] != _STATE}
+    if errors:
+        first = next(iter((unlike or errors).values()))
+        wanted, made = first["wanted"] if unlike else "", tuple(m["made"] or "" for m in unlike.values())
+        fields |= {"named": tuple(unlike), "error": first["error"], "wanted": wanted or "", "found": made}
     yield found.first.event(AnalyzerReport, **fields)
 
 
@@ -99,58 +93,48 @@ class AnalyzerUndecided(Event, same_by=("unseen",), calm=True, rank_fields=("uns
     forms = (says(r"because we missed FR dumps from ranks \(\{(?P<unseen>[\d, ]{1,60000})\}\)"),)
 
 
-_ROWS_KEPT = 4096
 _CELL = regex(
-    r"([a-z]\w{2,40})\((?:[^()]{0,400}?, )?input_sizes=(\[[\[\]\d, ]{0,400}\]), (?:[^()]{0,400}?, )?state=(\w{1,20})\)"
+    r"(?P<op>[a-z]\w{2,40})\((?:[^()]{0,400}?, )?input_sizes=(?P<sizes>\[[\[\]\d, ]{0,400}\]), "
+    r"(?:[^()]{0,400}?, )?state=(?P<state>\w{1,20})\)"
 )
-_HEADER = regex(r"\bRank (\d{1,7})\b")
 _PAIRED = frozenset({"send", "recv", "coalesced"})
-_LEAST = 3  # columns of which one may be the odd one
+_LEAST = 3  # columns of which one may be the outlier
 
 
-class AnalyzerTableParser(LineParser):
-    """Gathers the rows; the first in which one column differs from all others is a report."""
-
-    literals = (b"input_sizes=", b"Rank 0 ", b"Rank 0,")
-
-    def __init__(self) -> None:
-        self._ranks: list[int] = []
-        self._rows: list[tuple[Line, list[tuple[int, str, str]]]] = []
-
-    def feed(self, line: Line) -> Iterable[Event]:
-        """Take a header or a row of the table."""
-        cells = [(m.start(), m[1], m[2]) for m in _CELL.finditer(line.text)]
-        if cells and len(self._rows) < _ROWS_KEPT:
-            self._rows.append((line, cells))
-        elif not cells and len(named := [int(rank) for rank in _HEADER.findall(line.text)]) > 1:
-            self._ranks = self._ranks or named
-        return ()
-
-    def close(self) -> Iterable[Event]:
-        """Return the report of the first row that differs, of a table whose columns are told."""
-        starts = next(
-            ([at for at, _, _ in cells] for _, cells in self._rows if len(cells) == len(self._ranks)), []
-        )
-        if len(starts) < _LEAST or len(set(self._ranks)) < len(starts):
+def _table(found: Found) -> Iterator[Event]:
+    """Yield the report of the first row in which one column differs from all others."""
+    ranks = [int(rank) for rank in re.findall(r"\bRank (\d{1,7})\b", found.first.text)]
+    rows: dict[int, dict[int, re.Match[str]]] = defaultdict(dict)  # by line, by the place of its column
+    lines = {line.number: line for line, _ in found.parts}
+    for line, cell in found.parts[1:]:
+        rows[line.number][cell.start()] = cell
+    places = next((list(cells) for cells in rows.values() if len(cells) == len(ranks)), [])
+    if len(places) < _LEAST or len(set(ranks)) < len(places):
+        return
+    for number, cells in rows.items():
+        if cells.keys() - set(places) or any(cell["op"] in _PAIRED for cell in cells.values()):
             return
-        for line, cells in self._rows:
-            if any(at not in starts for at, _, _ in cells) or any(op in _PAIRED for _, op, _ in cells):
-                return
-            sides: dict[tuple[str, str] | None, list[int]] = defaultdict(list)
-            made = {at: (op, sizes) for at, op, sizes in cells}
-            for rank, at in zip(self._ranks, starts, strict=True):
-                sides[made.get(at)].append(rank)
-            usual = max(sides, key=lambda side: len(sides[side]))
-            odd = [side for side in sides if side != usual]
-            if odd:
-                one = usual is not None and len(odd) == 1 and len(sides[odd[0]]) == 1
-                if one and usual is not None and (odd[0] is not None or "state=completed" not in line.text):
-                    yield line.event(
-                        AnalyzerReport,
-                        what="absent" if odd[0] is None else "unlike",
-                        op=usual[0],
-                        own_op=odd[0][0] if odd[0] is not None else None,
-                        named=tuple(sides[odd[0]]),
-                        expected=tuple(sorted(self._ranks)),
-                    )
-                return
+        issued = {at: cells[at].group("op", "sizes") if at in cells else None for at in places}
+        (usual, _), *others = Counter(issued.values()).most_common()
+        if others:
+            ((odd, count), *more) = others
+            late = odd is None and any(cell["state"] == "completed" for cell in cells.values())
+            if usual is not None and count == 1 and not more and not late:
+                yield lines[number].event(
+                    AnalyzerReport,
+                    what="absent" if odd is None else "unlike",
+                    op=usual[0],
+                    own_op=odd[0] if odd is not None else None,
+                    named=tuple(r for r, at in zip(ranks, places, strict=True) if issued[at] == odd),
+                    expected=tuple(sorted(ranks)),
+                )
+            return
+
+
+TABLE = block(
+    *any_of(("Rank 0 ", "Rank 0,"), r"\bRank 0\b.*\bRank \d{1,7}\b"),
+    _CELL,
+    lines=4096,
+    gap=3,
+    made=_table,
+)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
-from typing import Any
 
 from hangscope.ingest.lines.blocks import Found, block
 from hangscope.ingest.lines.forms import says
@@ -67,31 +66,20 @@ class FailedStack(GroupEvent, same_by=("frames",), prints_group_rank=True):
 
 
 def _desync(found: Found) -> Iterator[Event]:
-    """Yield the report; of the calls that ranks started those at the number of the collective that timed out count."""
-    fields: dict[str, Any] = {}
-    started_at: int | None = None
-    for _, match in found.parts:
-        caught = match.groupdict()
-        if "reporter" in caught:
-            fields |= {
-                "reporter": int(match["reporter"]),
-                "op": user_op(match["op"]),
-                "seq": int(match["seq"]),
-            }
-        elif "never_joined" in caught:
-            fields["never_joined"] = ranks_in(match["never_joined"])
-        elif "state" in caught:
-            started_at = int(match["number"]) if match["state"] == "started" else None
-        elif "op" in caught:
-            if started_at is not None and started_at == fields.get("seq"):
-                fields.setdefault("started", {})[user_op(match["op"])] = ranks_in(match["ranks"])
-        elif "at" in caught:
-            name = next(name for name in caught if name != "at")
-            fields.setdefault(name, {})[int(match["at"])] = ranks_in(match[name])
-    event = Desync.of(found.first, **fields)
-    if event.group_rank is None and "reporter" in fields:
-        event = found.first.event(Desync, fields["reporter"], **fields)
-    yield event
+    """Yield the report. Of the collectives that ranks started, those at the number of the one that timed out count."""
+    fields = found.caught(Desync)
+    for name in ("joined_not_finished", "not_joined"):
+        fields[name] = {int(seq): ranks_in(ranks) for ranks, seq in found.all(name, "at")}
+    started: dict[str, tuple[int, ...]] = {}
+    counted = False  # whether the list of ranks is of that number
+    for caught in (match.groupdict() for _, match in found.parts):
+        if "number" in caught:
+            counted = int(caught["number"]) == fields.get("seq")
+        elif "began" in caught and counted:
+            started[user_op(caught["began"])] = ranks_in(caught["ranks"])
+    if "reporter" in fields:
+        fields["group_rank"] = fields["reporter"]
+    yield Desync.of(found.first, started=started, **fields)
 
 
 def _stack(found: Found) -> Iterator[Event]:
@@ -104,8 +92,8 @@ REPORT = block(
     says(r"- \[(?P<reporter>\d{1,7})\] Timeout at collective: (?P<op>[A-Z_]{1,60}), #(?P<seq>\d{1,18})"),
     *map(says, (_NEVER, _JOINED, _MISSED)),
     *map(regex, (_NEVER, _JOINED, _MISSED)),
-    regex(r"^\s*#(?P<number>\d{1,18}) (?P<state>started|finished) ranks:"),
-    regex(r"^\s*\[(?P<ranks>[\d, ]{1,60000})\] started (?P<op>[A-Z_]{1,60})\b"),
+    regex(r"^\s*#(?P<number>\d{1,18}) (?:started|finished) ranks:"),
+    regex(r"^\s*\[(?P<ranks>[\d, ]{1,60000})\] started (?P<began>[A-Z_]{1,60})\b"),
     regex(r"^\s*(?:- (?!\[\d{1,7}\] Timeout at)|\[|#\d)"),
     lines=_LINES,
     gap=0,
