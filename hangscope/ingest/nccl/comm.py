@@ -12,9 +12,8 @@ split; for splits there are the parent, a counter (2.24.3 on) and a color; up to
 
 from __future__ import annotations
 
-from typing import Any
+import re
 
-from hangscope.ingest.lines.forms import typed
 from hangscope.ingest.nccl.line import POINTER
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
@@ -32,7 +31,8 @@ _LIFE = regex(
     r"(?: localSize \d{1,7} used \d{1,20} bytes(?: on core \d{1,7})?)?"
     r" ?- (?P<step>(?:Init|Abort|Destroy|Revoke) (?:START|COMPLETE))"
 )
-_PHASES = {
+#: The phase of a communicator after each step that counts.
+PHASES = {
     "Init START": "start",
     "Init COMPLETE": "complete",
     "Destroy COMPLETE": "destroy",
@@ -41,7 +41,6 @@ _PHASES = {
     "Revoke START": "abort",
     "Revoke COMPLETE": "abort",
 }
-_FREED = frozenset({"Destroy COMPLETE", "Abort COMPLETE"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,25 +94,15 @@ class Communicator:
     network: str | None = None  # the process's transport: IB, Socket, or a plugin's name
 
 
-@dataclass(frozen=True, slots=True)
-class LifeLine:
-    """One step in a communicator's life: `fields` are those of the communicator; `ends`: its pointer is free afterwards."""
+def parse_life(message: str) -> re.Match[str] | None:
+    """Return the match of a line that states a step of a communicator's life, or None for other messages.
 
-    phase: str
-    fields: dict[str, Any]
-    parent: str | None
-    ends: bool
-
-
-def parse_life(message: str) -> LifeLine | None:
-    """Return the step that an INIT or DESTROY line states, or None for other messages."""
+    Its groups are fields of `Communicator`, `parent_pointer` and `step`, which is one of `PHASES`.
+    """
     match = _LIFE.match(message)
-    phase = _PHASES.get(match["step"]) if match is not None else None
-    if match is None or phase is None or int(match["nranks"]) > MAX_RANKS:  # no job has so many
+    if match is None or match["step"] not in PHASES or int(match["nranks"]) > MAX_RANKS:  # no job has so many
         return None
-    parent = match["parent_pointer"]
-    known_parent = None if parent in (None, "(nil)", "0x0") else parent
-    return LifeLine(phase, dict(typed(Communicator, match)), known_parent, match["step"] in _FREED)
+    return match
 
 
 def name_communicators(communicators: list[Communicator]) -> None:

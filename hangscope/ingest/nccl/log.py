@@ -16,7 +16,7 @@ from hangscope.ingest.lines.prefixes import AnyEvent, Line
 from hangscope.ingest.nccl import calls, warn
 from hangscope.ingest.nccl.comm import Communicator, NcclInit, parse_life
 from hangscope.ingest.nccl.line import LITERALS, POINTER, NcclLine, banner_version, parse_line
-from hangscope.ingest.nccl.process import Process, Processes, joined_to_a_cut_head
+from hangscope.ingest.nccl.process import Process, Processes
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs.call_lines import MOST_REMEMBERED, CallParser
@@ -34,6 +34,28 @@ _PROGRESS = regex(
     rf"|comm (?P<laid_out>{POINTER}) rank \d{{1,7}} nRanks \d{{1,7}} nNodes \d{{1,7}} "  # 2.20.3 on, before connecting
     r"|RAS declaring peer (?P<dead>[^\s<>]{1,255})(?:<\d{0,5}>)? as DEAD"
 )
+_APART = "write NCCL logs with NCCL_DEBUG_FILE, one file per process"
+#: by code: what a note says, and what to do next time
+_NOTES = {
+    "torn_line": (
+        "an NCCL call line is torn or collapsed; the calls after it cannot be numbered for certain",
+        _APART,
+    ),
+    "contradiction": (
+        "a line states a rank that its communicator cannot have",
+        "copy the log again from where the job wrote it",
+    ),
+    "too_many_communicators": (f"more than {MAX_COMMUNICATORS:,} communicators; the rest is not read", ""),
+    "late_start": (
+        "the log begins after communicators were created; their calls are numbered from its start",
+        "",
+    ),
+    "anonymised": ("lines without host and pid; they are told apart by device only", ""),
+    "shared_output": (
+        "several processes share this output, which NCCL 2.13+ does not flush: up to 4,096 bytes may be missing at the end of each",
+        _APART,
+    ),
+}
 
 
 class NcclParser(CallParser):
@@ -73,9 +95,7 @@ class NcclParser(CallParser):
         if not self._file or len(messages) != 1 or messages[0].pid is None or messages[0].truncated:
             return None
         process = self._processes.of(messages[0], line)
-        return (
-            None if process is None or joined_to_a_cut_head(messages[0], process) else (process, _when(line))
-        )
+        return (process, _when(line)) if process is not None and process.host == messages[0].host else None
 
     def add(self, writer: tuple[Process, int], found: re.Match[bytes], number: int) -> bool:
         """Add a call on a known communicator."""
@@ -100,7 +120,13 @@ class NcclParser(CallParser):
         for process in self._processes:
             process.version = process.version or self._version
             process.finish()
-        self._closing_notes()
+        recorders = [process for process in self._processes if len(process.recording)]
+        if any(process.late for process in recorders):
+            self._note("late_start")
+        if any(process.pid is None for process in recorders):
+            self._note("anonymised")
+        if len(recorders) > 1:
+            self._note("shared_output")
         return ()
 
     def recordings(self) -> list[Recording]:
@@ -132,7 +158,7 @@ class NcclParser(CallParser):
         process = self._processes.of(message, line)
         if process is None:  # its head was cut off: whoever owns the pointer has lost a call
             owners = [owner for owner in self._processes if pointer in owner.live]
-        elif call is None or message.truncated or joined_to_a_cut_head(message, process):
+        elif call is None or message.truncated or message.host != process.host:
             owners = [process]
         else:
             known = call.pointer in process.live
@@ -143,21 +169,14 @@ class NcclParser(CallParser):
             return
         for owner in owners:
             owner.tear(pointer)
-            self._note(
-                "torn_line",
-                "an NCCL call line is torn or collapsed; the calls after it cannot be numbered for certain",
-                line,
-                "write NCCL logs with NCCL_DEBUG_FILE, one file per process",
-            )
+            self._note("torn_line", line)
 
     def _info(self, text: str, line: Line, process: Process) -> Iterator[Event]:
         life = parse_life(text)
         found = _PROGRESS.match(text) if life is None else None
         if life is not None:
-            rank, nranks = life.fields["comm_rank"], life.fields["nranks"]
-            if rank >= nranks:
-                what = f"a line states rank {rank} of {nranks}"
-                self._note("contradiction", what, line, "copy the log again from where the job wrote it")
+            if int(life["comm_rank"]) >= int(life["nranks"]):
+                self._note("contradiction", line)
             elif self._has_room(line):
                 comm = process.step(life, line.number)
                 self._made += comm.first_line == line.number
@@ -180,32 +199,14 @@ class NcclParser(CallParser):
             process.pass_bootstrap(found["laid_out"])
 
     def _has_room(self, line: Line) -> bool:
-        if self._made < MAX_COMMUNICATORS:
-            return True
-        text = f"more than {MAX_COMMUNICATORS:,} communicators; the rest is not read"
-        self._note("too_many_communicators", text, line)
-        return False
+        if self._made >= MAX_COMMUNICATORS:
+            self._note("too_many_communicators", line)
+        return self._made < MAX_COMMUNICATORS
 
-    def _note(self, code: str, message: str, line: Line | None = None, hint: str = "") -> None:
+    def _note(self, code: str, line: Line | None = None) -> None:
+        text, hint = _NOTES[code]
         place = line.number if line is not None else None
-        self._notes.setdefault(code, Note(code, message, self._file, place, hint))
-
-    def _closing_notes(self) -> None:
-        recorders = [p for p in self._processes if len(p.recording)]
-        if any(p.late for p in recorders):
-            self._note(
-                "late_start",
-                "the log begins after communicators were made; their calls are numbered from its start",
-            )
-        if any(p.pid is None for p in recorders):
-            self._note("anonymised", "lines without host and pid; they are told apart by device only")
-        if len(recorders) > 1:
-            self._note(
-                "shared_output",
-                f"{len(recorders)} processes share this output, which NCCL 2.13+ does not flush: up to "
-                "4,096 bytes may be missing at the end of each",
-                hint="write NCCL logs with NCCL_DEBUG_FILE, one file per process",
-            )
+        self._notes.setdefault(code, Note(code, text, self._file, place, hint))
 
 
 def _when(line: Line) -> int:

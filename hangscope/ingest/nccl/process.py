@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
 from hangscope.errors import Note
+from hangscope.ingest.lines.forms import typed
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.nccl.calls import CollLine
-from hangscope.ingest.nccl.comm import Communicator, LifeLine, name_communicators
+from hangscope.ingest.nccl.comm import PHASES, Communicator, name_communicators
 from hangscope.ingest.nccl.line import NcclLine
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs.call_lines import copy_calls, last_calls, most_kept, without_calls
@@ -89,22 +91,23 @@ class Process:
         track = self.live[pointer] = _Track(comm, self.recording.group(local_id, "", ""))
         return track
 
-    def step(self, life: LifeLine, line: int) -> Communicator:
+    def step(self, life: re.Match[str], line: int) -> Communicator:
         """Take one step of a communicator's life, and return that communicator."""
-        pointer = life.fields["pointer"]
+        pointer, step = life["pointer"], life["step"]
+        phase, fields = PHASES[step], dict(typed(Communicator, life))
         track = self.live.get(pointer)
         underway = track is not None and track.comm.phase in ("start", "bootstrap")
-        if track is None or life.phase == "start" or (life.phase == "complete" and not underway):
-            track = self._create(life.fields, line)
-            if life.parent is not None:
-                self._derive(track.comm, life.parent)
+        if track is None or phase == "start" or (phase == "complete" and not underway):
+            track = self._create(fields, line)
+            if life["parent_pointer"] not in (None, "(nil)", "0x0"):
+                self._derive(track.comm, life["parent_pointer"])
             # a log that begins with a communicator's end does not hold its beginning
-            track.comm.completed = life.phase in ("abort", "destroy")
+            track.comm.completed = phase in ("abort", "destroy")
         comm = track.comm
-        comm.phase, comm.last_line = life.phase, line
-        comm.completed = comm.completed or life.phase == "complete"
-        comm.comm_id = comm.comm_id or life.fields.get("comm_id")
-        if life.ends:
+        comm.phase, comm.last_line = phase, line
+        comm.completed = comm.completed or phase == "complete"
+        comm.comm_id = comm.comm_id or fields.get("comm_id")
+        if step in ("Destroy COMPLETE", "Abort COMPLETE"):
             del self.live[pointer]
             comm.intact = comm.intact and not track.suspect
         return comm
@@ -260,15 +263,11 @@ class Processes:
 
 
 def _may_be(process: Process, message: NcclLine, line: Line) -> bool:
-    """Return whether a line of the same pid is a known process's, though its prefix or host differs."""
+    """Return whether a line of the same pid is a known process's, though its prefix or host differs.
+
+    The host may begin with the rest of another line, whose head was cut: `node1:42node2:12:12 [0] NCCL INFO`.
+    """
     if process.host == message.host:
         return message.truncated or not line.origin
-    return joined_to_a_cut_head(message, process)
-
-
-def joined_to_a_cut_head(message: NcclLine, process: Process) -> bool:
-    """Return whether the host begins with the rest of another line: `node1:42node2:12:12 [0] NCCL INFO`."""
     joined = message.inner or message.before
-    return bool(
-        joined and process.host and message.host != process.host and message.host.endswith(process.host)
-    )
+    return bool(joined and process.host and message.host.endswith(process.host))

@@ -6,7 +6,7 @@ import pytest
 
 from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import strip_prefix
-from hangscope.ingest.nccl.comm import parse_life
+from hangscope.ingest.nccl.comm import PHASES, parse_life
 from hangscope.ingest.nccl.log import NcclParser
 from hangscope.model.incident import Event
 from tests.nccl_writer import Comm, NcclWriter, Proc
@@ -249,15 +249,15 @@ def test_life_lines_of_later_kinds() -> None:
         "[Rank 3] ncclCommGrow comm 0x5 rank 3 nranks 8 cudaDev 3 nvmlDev 3 busId 1e000 "
         "commId 0x77 - Init START"
     )
-    assert grow is not None and grow.parent is None
-    assert (grow.fields["api"], grow.fields["comm_rank"]) == ("ncclCommGrow", 3)
+    assert grow is not None
+    assert grow.group("api", "comm_rank", "parent_pointer") == ("ncclCommGrow", "3", None)
     shrink = parse_life(
         "ncclCommShrink comm 0x5 rank 3 nranks 7 cudaDev 3 nvmlDev 3 busId 1e000 "
         "parent 0x4 splitCount 2 color 0 key 3- Init START"
     )
-    assert shrink is not None and (shrink.parent, shrink.fields["split"]) == ("0x4", 2)
+    assert shrink is not None and shrink.group("parent_pointer", "split") == ("0x4", "2")
     revoke = parse_life("comm 0x5 rank 3 nranks 7 cudaDev 3 busId 1e000 - Revoke COMPLETE, result 0")
-    assert revoke is not None and (revoke.phase, revoke.ends) == ("abort", False)
+    assert revoke is not None and PHASES[revoke["step"]] == "abort"
     abort = parse_life("comm 0x5 rank 3 nRanks 7 cudaDev 3 busId 1e000 - Abort START")
-    assert abort is not None and (abort.phase, abort.ends) == ("abort", False)
+    assert abort is not None and PHASES[abort["step"]] == "abort"
     assert parse_life("comm 0x5 rank 3 nranks 7 cudaDev 3 busId") is None
