@@ -17,6 +17,7 @@ truncated.
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from hangscope.ingest.lines.forms import integer
 from hangscope.model.dataclass import dataclass
@@ -73,35 +74,27 @@ def parse_line(text: str) -> list[NcclLine]:
     if plain is not None and "NCCL " not in plain[4]:
         host, pid, dev, message = plain.groups()
         return [NcclLine("INFO", message.rstrip(), host, int(pid), int(dev))]
-    marker = _MARKER.search(text)
-    if marker is None:
-        return []
-    found = [(*_head(text, 0, marker), marker)]
-    for _ in range(_MARKERS - 1):
-        marker = _MARKER.search(text, marker.end())
-        if marker is None:
-            break
-        fields, start = _head(text, found[-1][2].end(), marker)
+    heads: list[tuple[dict[str, str | None], int, re.Match[str]]] = []
+    for marker in islice(_MARKER.finditer(text), _MARKERS):
+        fields, start = _head(text, heads[-1][2].end() if heads else 0, marker)
         if (
-            fields.get("pid") is not None
-        ):  # a message may quote the words; only a whole head makes a second line
-            found.append((fields, start, marker))
-    lines = []
-    for i, (fields, start, at) in enumerate(found):
-        end = found[i + 1][1] if i + 1 < len(found) else len(text)
-        lines.append(
-            NcclLine(
-                level=at.group(1),
-                message=text[at.end() : end].rstrip(),
-                host=fields.get("host") or "",
-                pid=integer(fields.get("pid")),
-                dev=integer(fields.get("dev")),
-                before=text[max(0, start - _HEAD_WINDOW) : start] if i == 0 else "",
-                truncated=len(found) > 1,
-                inner=i > 0,
-            )
+            not heads or fields.get("pid") is not None
+        ):  # a message may quote the words without a complete head
+            heads.append((fields, start, marker))
+    ends = [start for _, start, _ in heads[1:]] + [len(text)]
+    return [
+        NcclLine(
+            level=marker[1],
+            message=text[marker.end() : end].rstrip(),
+            host=fields.get("host") or "",
+            pid=integer(fields.get("pid")),
+            dev=integer(fields.get("dev")),
+            before="" if nth else text[max(0, start - _HEAD_WINDOW) : start],
+            truncated=len(heads) > 1,
+            inner=nth > 0,
         )
-    return lines
+        for nth, ((fields, start, marker), end) in enumerate(zip(heads, ends, strict=False))
+    ]
 
 
 def banner_version(text: str) -> str | None:
