@@ -90,7 +90,7 @@ class CollLine:
 
 
 def parse_coll(message: str) -> CollLine | None:
-    """Return the call in a COLL line, or None where the line is another or is not whole."""
+    """Return the call in a COLL line, or None where the line is another or is incomplete."""
     match = _COLL.match(message)
     return CollLine.of(match.groups()) if match is not None else None
 

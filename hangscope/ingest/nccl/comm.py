@@ -81,7 +81,7 @@ class Communicator:
     completed: bool = False
     intact: bool = True
     comm_id: str | None = None
-    parent: str | None = None  # local_id of the communicator it was made from, where that was seen
+    parent: str | None = None  # local_id of the communicator that it was split from, where that was seen
     split: int | None = None  # which split of the parent, counted from 1
     split_printed: bool = False
     color: int | None = None
@@ -114,7 +114,7 @@ def name_communicators(communicators: list[Communicator]) -> None:
     """
     by_id = {comm.local_id: comm for comm in communicators}
     used: dict[tuple[str, int | None], int] = {}
-    made: dict[int | None, int] = {}
+    created: dict[int | None, int] = {}
     for comm in communicators:
         if comm.comm_id:
             key = (comm.comm_id, comm.comm_rank)
@@ -127,6 +127,6 @@ def name_communicators(communicators: list[Communicator]) -> None:
             comm.name = f"{parent.name if parent else 'comm ?'}/{word} {comm.split}{color}"
             comm.assumed = parent is None or parent.assumed or not comm.split_printed
         else:
-            nth = made[comm.nranks] = made.get(comm.nranks, 0) + 1
+            nth = created[comm.nranks] = created.get(comm.nranks, 0) + 1
             size = f" of {comm.nranks} ranks" if comm.nranks is not None else ""
             comm.name, comm.assumed = f"comm#{nth}{size} {ASSUMED}", True

@@ -147,7 +147,7 @@ def _groups(members: list[Member]) -> dict[str, list[Place]]:
 
 
 def _members(part: list[Place], nranks: int, world: int | None) -> Ranks:
-    """Return the members of a group of so many ranks; one that holds the whole job counts as the job does."""
+    """Return the members of a group of so many ranks; one of the size of the job has its ranks."""
     known = [(comm.comm_rank, member.rank) for member, comm in part if comm.comm_rank is not None]
     if nranks and nranks == world and all(number == rank for number, rank in known):
         return tuple(range(world))

@@ -44,7 +44,7 @@ _BARE_HEAD = regex(
 # The shape of nearly every line; what it matches, the patterns above would read the same.
 _PLAIN = regex(r"([A-Za-z0-9_.\-]{0,255}):(\d{1,10}):\d{1,20} \[(-?\d{1,5})\] NCCL INFO ([^\n]*)$")
 _VERSION = regex(r"(?P<lib>[NR])CCL version\s{0,8}:?\s{0,8}(?P<version>\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)")
-_MARKERS = 8  # in a line; what is torn more often says nothing that is whole
+_MARKERS = 8  # in a line; nothing of one that is torn more often is complete
 _HEAD_WINDOW = 1200  # the prefix that NCCL formats is at most 1,024 bytes
 
 

@@ -50,7 +50,7 @@ _NOTES = {
         "the log begins after communicators were created; their calls are numbered from its start",
         "",
     ),
-    "anonymised": ("lines without host and pid; they are told apart by device only", ""),
+    "anonymised": ("lines without host and pid; they are distinguished by device only", ""),
     "shared_output": (
         "several processes share this output, which NCCL 2.13+ does not flush: up to 4,096 bytes may be missing at the end of each",
         _APART,

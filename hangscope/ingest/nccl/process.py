@@ -101,7 +101,7 @@ class Process:
             track = self._create(fields, line)
             if life["parent_pointer"] not in (None, "(nil)", "0x0"):
                 self._derive(track.comm, life["parent_pointer"])
-            # a log that begins with a communicator's end does not hold its beginning
+            # a log that begins with a communicator's end does not contain its creation
             track.comm.completed = phase in ("abort", "destroy")
         comm = track.comm
         comm.phase, comm.last_line = phase, line
@@ -227,7 +227,7 @@ MAX_PROCESSES = 65_536  # bounds what a hostile file can make the parser keep
 class Processes:
     """The processes of one input, in the order of their first lines.
 
-    They are told apart by host and pid, and by the launcher's prefix for containers that share both.
+    They are distinguished by host and pid, and by the launcher's prefix for containers that share both.
     """
 
     def __init__(self) -> None:

@@ -95,10 +95,10 @@ def one_less(members: list[Member]) -> list[UnmadeCommunicator]:
         return []
     if any(member.rank is None for member in members):
         return []
-    made = Counter({member.rank: len(member.comms) for member in members if member.rank is not None})
-    least, most = min(made.values(), default=0), max(made.values(), default=0)
-    fewer = sorted(r for r, count in made.items() if count == least)
-    further = sorted(r for r, count in made.items() if count == most)
+    created = Counter({member.rank: len(member.comms) for member in members if member.rank is not None})
+    least, most = min(created.values(), default=0), max(created.values(), default=0)
+    fewer = sorted(r for r, count in created.items() if count == least)
+    further = sorted(r for r, count in created.items() if count == most)
     sizes = {m.comms[-1].nranks or 0 for m in members if m.rank in further}
     size = next(iter(sizes), 0)
     # Sister groups of one size cover all processes; anything else is a group that only some ranks have.

@@ -1,16 +1,15 @@
-"""What an NCCL warning says went wrong, and whether that is a fault itself or the consequence of one.
+"""The fault that an NCCL warning reports, and whether it is a fault itself or the consequence of one.
 
 The process that prints "Connection closed by remote peer" or a retry-exceeded completion is a victim; a port
-error, a CUDA failure or a full /dev/shm is the printer's own. Wordings: src/misc/socket.cc, src/bootstrap.cc,
-src/transport/net_ib*.cc, src/misc/{ibvwrap,shmutils,cudawrap}.cc, src/include/{checks,alloc}.h of NCCL 2.4 to
-2.30. Torch quotes NCCL's last warning under an exception, which is often the only line of NCCL's in a paste:
+error, a CUDA failure or a full /dev/shm is the printer's own. The wordings and their sources are in knowledge/faults/nccl.toml.
+Torch quotes NCCL's last warning below an exception, which is often the only line of NCCL's in a paste:
 
     ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.
     Last error:
     NET/IB : Got completion from peer 192.0.2.7<40112> with status=12 opcode=0 len=0 vendor err 129 (Recv)
 
 (torch/csrc/distributed/c10d/NCCLUtils.cpp; the quote is `ncclGetLastError`, on the same line or the next.) In copies the lines may
-be reordered or the mark may be missing: what only NCCL says is read without it.
+be reordered or "Last error:" may be missing; what only NCCL prints is read without it.
 """
 
 from __future__ import annotations
@@ -38,11 +37,12 @@ TRANSPORT = frozenset(
 class NcclWarn(Event):
     """An NCCL warning that names a fault.
 
-    `fault`: port_error, catastrophic, cuda, shm, oom, ib_error, connect, closed_by_peer, bootstrap, duplicate_gpu,
-    version_mismatch, size_mismatch, collective_mismatch, set_up (a proxy could not make a connection) or other; ib_error is a failed transfer of
-    libfabric, too. `tier`: 1 a fault itself, of the process that printed it; 2 a path
-    that failed; 3 a consequence, of which the printer is a victim. `peer_host` is a name or address without port, `peer_node` the host of that address where
-    bootstrap lines tell it; `peer_rank` and `rank_a` are ranks of that communicator; `status` is an ibv_wc_status; `version` is NCCL's as a number, that of `rank_a`, who prints it, and `peer_version` that of `peer_rank`. `retrying`: it goes on trying, so that nothing failed yet.
+    `fault`: port_error, catastrophic, cuda, shm, oom, ib_error (of libfabric, too), connect, closed_by_peer, bootstrap,
+    duplicate_gpu, version_mismatch, size_mismatch, collective_mismatch, set_up (a proxy could not connect) or other. `tier`: 1 a
+    fault itself, of the process that printed it; 2 a path that failed; 3 a consequence, of which the printer is a victim.
+    `peer_host` is a name or address without port, `peer_node` the host of that address where bootstrap lines state it;
+    `peer_rank` and `rank_a` (the printer) are ranks of that communicator, `peer_version` and `version` their versions of NCCL
+    as numbers; `status` is an ibv_wc_status. `retrying`: it retries, so nothing failed yet.
     """
 
     fault: str
@@ -60,12 +60,12 @@ class NcclWarn(Event):
 
     @property
     def refuses(self) -> bool:
-        """Return whether it is NCCL's refusal of how a job was started: all whom it tells raise its error, and did nothing else."""
+        """Return whether NCCL refuses how the job was started: all ranks that get it raise its error and did nothing else."""
         return self.fault in ("duplicate_gpu", "version_mismatch")
 
     @property
     def of_transport(self) -> bool:
-        """Return whether it speaks of what carries messages between processes."""
+        """Return whether it is about what carries messages between processes."""
         return self.fault in TRANSPORT
 
 
@@ -128,7 +128,7 @@ def _fields(rule: WarnRule, match: re.Match[str], message: str) -> dict[str, Any
 
 
 def _warning(found: Found) -> Iterator[Event]:
-    """Yield the payload as if NCCL's own warning stood there."""
+    """Yield the payload like NCCL's own warning."""
     fields = classify(NcclLine("WARN", (found.last("payload") or "").strip()))
     if fields is not None and fields["fault"] != "other":
         yield found.parts[-1][0].event(NcclWarn, **fields)

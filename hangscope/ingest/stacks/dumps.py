@@ -75,7 +75,7 @@ _FRAMES = (
 )
 _SECTION = regex(r"^=== Rank (\d{1,7})(?:: (\S{1,300}))? ===\s*$")
 _BELOW_A_TITLE = 3  # lines that may stand between it and the dump, empty ones and fences apart
-#: (global rank, local rank, task, process id, what else tells the writers of lines apart) of a process, as far as they are known
+#: (global rank, local rank, task, process id, what else distinguishes the writers of lines) of a process, as far as they are known
 _Who = tuple["int | None", "int | None", "int | None", "int | None", str]
 
 _NOBODY: _Who = (None, None, None, None, "")

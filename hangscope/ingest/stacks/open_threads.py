@@ -1,4 +1,4 @@
-"""The threads of one process: as `py-spy dump --json` writes them, or as their dump is read: which is the main one, and which wrote it."""
+"""The threads of one process: as `py-spy dump --json` writes them, or as a dump is read, with the main thread and the dumper found."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _TRAINING = frozenset(
 
 @dataclass(slots=True)
 class OpenThread:
-    """A thread as it is read: what its header tells, and the frames so far."""
+    """A thread as it is read: what its header states, and the frames so far."""
 
     ident: str
     name: str

@@ -1,4 +1,4 @@
-"""What torch's own analyzer of Flight Recorder dumps printed, where somebody pasted that instead of the dumps.
+"""The output of torch's own analyzer of Flight Recorder dumps, where somebody pasted that instead of the dumps.
 
     Not all ranks joining collective, sequence number: 4
     internal record id: 3
@@ -7,7 +7,7 @@
     missing ranks: {3, 4}
 
 (torch/distributed/flight_recorder/components/types.py and utils.py; before 2.9 tools/flight_recorder. Up to 2.12 the first
-line has a colon for the comma.) Its blame depends on the order of its inputs, so what it names is a hint.
+line has a colon for the comma.) Which ranks it blames depends on the order of its inputs, so they are a hint.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
 _LINES = 24  # of one report, its stack apart
-#: what is said of calls that are at other stages, not of other calls
+#: the error of calls that are at different stages, not of different calls
 _STATE = "COLLECTIVE_STATE_MISMATCH"
 
 
@@ -49,9 +49,9 @@ class AnalyzerReport(
 ):
     """One report of torch's analyzer. `what` is absent or unlike; all ranks are global; `error` as it names the mismatch.
 
-    A row of its table has no `seq`, and tells what the one that is named made (`own_op`).
-    Of calls that are unlike, `wanted` and `found` are what it printed of the call that it took for right and of that of each
-    of the `named`, in their order: a call's name, sizes or element types.
+    A row of its table has no `seq`, and states what the named rank issued (`own_op`).
+    For calls that are unlike, `wanted` and `found` are what it printed of the call that it took for right and of that of each of the
+    `named`, in their order: a call's name, sizes or element types.
     """
 
     what: str
@@ -87,7 +87,7 @@ REPORT = block(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzerUndecided(Event, same_by=("unseen",), calm=True, rank_fields=("unseen",)):
-    """The analyzer's word that it lacks the dumps of the `unseen` ranks (global) to decide."""
+    """The analyzer's message that it cannot decide without the dumps of the `unseen` ranks (global)."""
 
     unseen: tuple[int, ...]
     forms = (says(r"because we missed FR dumps from ranks \(\{(?P<unseen>[\d, ]{1,60000})\}\)"),)
@@ -117,15 +117,15 @@ def _table(found: Found) -> Iterator[Event]:
         issued = {at: cells[at].group("op", "sizes") if at in cells else None for at in places}
         (usual, _), *others = Counter(issued.values()).most_common()
         if others:
-            ((odd, count), *more) = others
-            late = odd is None and any(cell["state"] == "completed" for cell in cells.values())
+            ((outlier, count), *more) = others
+            late = outlier is None and any(cell["state"] == "completed" for cell in cells.values())
             if usual is not None and count == 1 and not more and not late:
                 yield lines[number].event(
                     AnalyzerReport,
-                    what="absent" if odd is None else "unlike",
+                    what="absent" if outlier is None else "unlike",
                     op=usual[0],
-                    own_op=odd[0] if odd is not None else None,
-                    named=tuple(r for r, at in zip(ranks, places, strict=True) if issued[at] == odd),
+                    own_op=outlier[0] if outlier is not None else None,
+                    named=tuple(r for r, at in zip(ranks, places, strict=True) if issued[at] == outlier),
                     expected=tuple(sorted(ranks)),
                 )
             return

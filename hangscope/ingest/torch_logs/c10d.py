@@ -7,7 +7,7 @@
 
 (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp; the wordings of 1.11 to 2.13.) The rank in square brackets
 is local to its group, and on `WorkNCCL` lines it is even that of the first group of the process; only
-`[rank3]:` is global. A timeout says who waited, never who is to blame.
+`[rank3]:` is global. A timeout shows who waited, never who is to blame.
 
     [rank3]:[E1102 19:05:51.300711023 ...cpp:402] [TC][rank=3][name=0] Aborting process on rank 3 due to timeout - timeout watchdog detected operation timeout
 
@@ -140,7 +140,7 @@ class DumpObserved(GroupEvent, same_by=(), prints_group_rank=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatTimeout(GroupEvent, same_by=("what",), prints_group_rank=True):
-    """The watchdog itself stood still. `what` is watchdog_stuck or gil; `pending` counts the calls in its list, `seconds` for how long."""
+    """The watchdog itself was stuck. `what` is watchdog_stuck or gil; `pending` counts the calls in its list, `seconds` is for how long."""
 
     what: str
     pending: int | None = None
@@ -159,7 +159,7 @@ class HeartbeatTimeout(GroupEvent, same_by=("what",), prints_group_rank=True):
 class AsyncError(GroupEvent, same_by=("error",), prints_group_rank=True):
     """An asynchronous NCCL error that torch saw. `error` is remote, system, unhandled_cuda, internal, invalid_usage or other.
 
-    `op` and the numbers are those of the call that the rank was in, where the line tells it.
+    `op` and the numbers are those of the call that the rank was in, where the line states it.
     """
 
     error: str
@@ -193,7 +193,7 @@ class ProcessDown(GroupEvent, same_by=("group_name",), prints_group_rank=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nccl2Timeout(GroupEvent, same_by=(), prints_group_rank=True):
-    """nccl2's watchdog gave a collective up, which none of its lines names. `what`: who noticed, in its own words."""
+    """nccl2's watchdog gave up a collective, which none of its lines names. `what` noticed it, as printed."""
 
     what: str
     forms = (

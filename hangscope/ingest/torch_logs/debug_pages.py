@@ -1,4 +1,4 @@
-"""What torch.distributed.debug writes about all ranks, every minute one file a page: `start_debug_server(dump_dir=...)`.
+"""The pages that torch.distributed.debug writes about all ranks every minute, one file each: `start_debug_server(dump_dir=...)`.
 
     PARTIAL DATA: 3/4 workers responded
       Rank 2: TimeoutError:
@@ -33,7 +33,7 @@ _CELLS = 5  # of a row at least, from its sizes on
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoAnswer(Event, by_launcher=True, size_field="world"):
-    """The debug server of `rank` did not answer where those of `answered` of `world` ranks did. Nobody listens there, or it ran out of time."""
+    """The debug server of `rank` did not answer, where those of `answered` of `world` ranks did: it is gone or timed out."""
 
     answered: int
     world: int
@@ -49,7 +49,7 @@ def _silent(found: Found) -> Iterator[Event]:
 
 
 def _rows(found: Found) -> Iterator[Event]:
-    """Yield the report on each collective that lacks ranks, or that ranks issued otherwise."""
+    """Yield the report on each collective with missing ranks, or that ranks issued differently."""
     for line, row in found.parts[1:]:
         cells = re.split(r" {2,}", row.groupdict().get("cells", "").strip())
         if len(cells) < _CELLS:

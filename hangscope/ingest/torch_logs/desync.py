@@ -47,7 +47,7 @@ class Desync(
     prints_group_rank=True,
     rank_fields=("never_joined", "not_joined", "joined_not_finished"),
 ):
-    """The report of TORCH_NCCL_DESYNC_DEBUG. All ranks are group-local; the mappings are by seq, `started` by the call that they began at `seq`."""
+    """The report of TORCH_NCCL_DESYNC_DEBUG. All ranks are group-local; the mappings are by seq, `started` by the operation that they started at `seq`."""
 
     reporter: int | None = None
     op: str | None = None
@@ -60,7 +60,7 @@ class Desync(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedStack(GroupEvent, same_by=("frames",), prints_group_rank=True):
-    """The line "Stack trace of the failed collective": who made the call that timed out, innermost first."""
+    """The line "Stack trace of the failed collective": the code that issued the collective that timed out, innermost first."""
 
     frames: Stack
 

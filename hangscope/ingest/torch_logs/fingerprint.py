@@ -1,4 +1,4 @@
-"""What TORCH_DISTRIBUTED_DEBUG=DETAIL says of a call, and the decoding of its garbled half.
+"""How TORCH_DISTRIBUTED_DEBUG=DETAIL prints a call, and the decoding of a garbled peer.
 
     CollectiveFingerPrint(SequenceNumber=8, OpType=ALLREDUCE, TensorShape=[58], TensorDtypes=Float, TensorDeviceTypes=TensorOptions(...))
     CollectiveFingerPrint(SequenceNumber=8OpType=BARRIER)

@@ -34,7 +34,7 @@ def _params(line: Line, match: re.Match[str]) -> Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreTimeout(GroupEvent, same_by=("key", "joined", "expected"), size_field="expected"):
-    """A wait for the store or the rendezvous that ran out. `waited_rank` is the rank that a key speaks of, as its group counts."""
+    """A wait for the store or the rendezvous that ran out. `waited_rank` is the rank that a key names, local to its group."""
 
     joined: int | None = None
     expected: int | None = None

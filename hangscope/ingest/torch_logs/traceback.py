@@ -1,4 +1,4 @@
-"""Python tracebacks, one event each, told apart by who prints them where several ranks interleave.
+"""Python tracebacks, one event each, separated by writer where several ranks interleave.
 
     [rank2]: Traceback (most recent call last):
     [rank2]:   File "train.py", line 69, in train_step
@@ -6,8 +6,7 @@
     [rank2]: ValueError: bad sample
 
 (CPython Lib/traceback.py; torch prefixes each line since 2.3, torch/distributed/distributed_c10d.py.) Of
-chained exceptions the first is reported, with the rest as its chain. The launcher's own traceback is no
-rank's exception.
+chained exceptions the first is reported, with the rest as its chain. The launcher's own traceback belongs to no rank.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from hangscope.model.regex import regex
 
 _FRAMES_KEPT = 200
 _OPEN_LINES = 3000
-_LOST_AFTER = 20_000  # lines of others; who began a traceback and was silent since will not end it
+_LOST_AFTER = 20_000  # lines of others, after which a silent writer will not complete its traceback
 _LOOK_EVERY = 1000
 _CHAIN_LINES = 60
 _MESSAGE_LIMIT = 2000
@@ -95,7 +94,7 @@ class _Traceback:
     original: bool = False
     rank: int | None = None  # as the header names it
     rows: list[tuple[Frame, str]] = field(default_factory=list)  # outermost first, each with its source text
-    woven: int = 1  # tracebacks of writers without prefixes, line by line
+    interleaved: int = 1  # tracebacks of writers without prefixes, line by line
     left: int = _OPEN_LINES
     kind: str = ""
     message: str = ""
@@ -104,9 +103,9 @@ class _Traceback:
     linked: bool = False
 
     def add(self, frame: re.Match[str]) -> None:
-        """Add a frame; woven tracebacks show each of them several times."""
+        """Add a frame; interleaved tracebacks show each of them several times."""
         row = Frame(frame[4] or "<module>", frame[2], int(frame[3]))
-        if self.woven == 1 or all(row != known for known, _ in self.rows):
+        if self.interleaved == 1 or all(row != known for known, _ in self.rows):
             self.rows.append((row, ""))
         if len(self.rows) > _FRAMES_KEPT:
             del self.rows[20]
@@ -178,7 +177,7 @@ class TracebackParser(LineParser):
     def _begin(self, key: str, line: Line, header: re.Match[str]) -> Iterator[Event]:
         opened = self._open.get(key)
         if opened is not None and not opened.rows:
-            opened.woven += 1
+            opened.interleaved += 1
             return
         if opened is not None:
             yield from self._give_up(key)
@@ -191,7 +190,7 @@ class TracebackParser(LineParser):
         self._open[key] = _Traceback(line, self._fed, chained=chained, original=original, rank=rank)
 
     def _continues(self, key: str, text: str) -> bool:
-        """Add an indented line to a message that ends in a colon: what follows it is what the error is about."""
+        """Add an indented line to a message that ends in a colon: the rest of the message follows."""
         done = self._done.get(key)
         if done is None or text[:1] not in " \t" or not text.strip() or _FRAME.match(text):
             return False
@@ -226,13 +225,13 @@ class TracebackParser(LineParser):
         self, key: str, opened: _Traceback, line: Line, kind: str, message: str
     ) -> Iterator[Event]:
         finished = replace(opened, where=line, kind=kind, message=message, left=_CHAIN_LINES)
-        if opened.woven > 1:
-            opened.woven -= 1
+        if opened.interleaved > 1:
+            opened.interleaved -= 1
             yield from finished.event()
             return
         del self._open[key]
         done = self._done.get(key)
-        # A worker's exception is quoted in the one that was raised for it; who is interrupted had survived what it was handling.
+        # A worker's exception is quoted in the one raised for it; a rank that is interrupted survived what it was handling.
         interrupted = (
             done is not None and kind == "KeyboardInterrupt" and not is_symptom(done.kind, done.message)
         )

@@ -5,7 +5,7 @@
     [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 8000 ms
 
 (torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp, ProcessGroupGloo.cpp; gloo/transport/tcp.) All ranks are
-local to their group. Only a rank's *own* half of a mismatch is taken as fact. gloo's timeouts and closed
+local to their group. Of a mismatch only a rank's *own* call is taken as fact. gloo's timeouts and closed
 connections are symptoms.
 """
 
@@ -57,10 +57,10 @@ class CallFingerprint(
     prints_group_rank=True,
     rank_fields=("peer_group_rank",),
 ):
-    """One rank's *own half* of a DETAIL mismatch, or of "encountered error running collective" (`context` mismatch or barrier_error).
+    """A rank's *own call* in a DETAIL mismatch, or in "encountered error running collective" (`context` mismatch or barrier_error).
 
-    `seq` is the recorder's number, `sequence_number` the printed one. `peer_op` is what the peer's length tells, in words, where it is
-    `garbled`; `aspects` are what the message says differs, of sequence number, op, shapes, dtypes, devices.
+    `seq` is the recorder's number, `sequence_number` the printed one. Where it is `garbled`, `peer_op` is what the
+    peer's length means, in words; `aspects` are what the message says differs, of sequence number, op, shapes, dtypes, devices.
     """
 
     op: str

@@ -1,4 +1,4 @@
-"""What NCCL's RAS client (`ncclras`, 2.24 on) says of a running job: ranks missing, dead, behind or in error.
+"""What NCCL's RAS client (`ncclras`, 2.24 on) reports about a running job: ranks missing, dead, behind or in error.
 
 RAS counts the collectives that each rank *launched* on each communicator, five operations only and none of a
 captured CUDA graph; ranks of a communicator are group-local. One snapshot with different counts is normal. Formats:

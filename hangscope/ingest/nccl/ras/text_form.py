@@ -143,7 +143,7 @@ class _Block:
             return
         if any((event.comm_rank or 0) >= total for event in self.listed):
             self.garbled = sum((event.comm_rank or 0) >= total for event in self.listed)
-            return  # 2.27 printed what stood in memory: neither these ranks nor the counts can be believed
+            return  # 2.27 printed uninitialized memory: neither these ranks nor the counts are reliable
         most = max(*counts, *(event.count or 0 for event in self.listed), 0)
         for event in self.listed:
             ahead = event.count == most
