@@ -158,7 +158,7 @@ def _incomplete(case: Case, event: UnmadeCommunicator, unproved: bool) -> Match:
 
     `unproved`: of some of the absent nothing shows that their lines should be here, so nobody is named.
     """
-    absent, unknown, stuck = event.absent, event.absent_unknown, event.starting + event.connecting
+    absent, unknown, stuck = event.absent, event.absent_unknown, event.blocked
     why = f"a communicator of {event.nranks} ranks was never completed"
     if absent or unknown:
         absentees = f"{unknown + len(absent)} of its members" if unknown else who(absent)

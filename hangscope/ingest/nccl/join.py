@@ -11,15 +11,8 @@ from dataclasses import field, replace
 
 from hangscope.errors import Note
 from hangscope.ingest.nccl.comm import Communicator
-from hangscope.ingest.nccl.line import version_tuple
 from hangscope.ingest.nccl.ranks import Member, rank_members
-from hangscope.ingest.nccl.unmade import (
-    START_BEFORE_BOOTSTRAP,
-    Place,
-    UnmadeCommunicator,
-    one_less,
-    unmade,
-)
+from hangscope.ingest.nccl.unmade import Place, UnmadeCommunicator, one_less, unmade
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.model.dataclass import dataclass
 
@@ -104,9 +97,7 @@ def _group(members: list[Member], world: int | None, joined: Joined) -> None:
         joined.members_of_group[name] = _members(part, nranks, world)
         _note_duplicates(name, part, joined.notes)
     _fill_splits(groups, joined)
-    versions = [version_tuple(m.recording.version) for m in members if m.recording.version]
-    after_bootstrap = bool(versions) and max(versions) < START_BEFORE_BOOTSTRAP
-    events = (unmade(n, part, joined.members_of_group[n], after_bootstrap) for n, part in groups.items())
+    events = (unmade(name, part, joined.members_of_group[name]) for name, part in groups.items())
     joined.unmade = [event for event in events if event is not None]
     if too_many:
         text = f"{too_many} communicators claim more ranks than all jobs have; their members are left out"

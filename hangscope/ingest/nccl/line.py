@@ -105,12 +105,6 @@ def banner_version(text: str) -> str | None:
     return ("rccl " if match["lib"] == "R" else "") + match["version"]
 
 
-def version_tuple(version: str) -> tuple[int, ...]:
-    """Return `(2, 21, 5)` for `2.21.5` or `rccl 2.21.5`, and `()` for an unknown version."""
-    digits = version.rsplit(" ", 1)[-1]
-    return tuple(int(part) for part in digits.split(".")) if digits else ()
-
-
 def _head(text: str, floor: int, marker: re.Match[str]) -> tuple[dict[str, str | None], int]:
     """Return the fields of the head that ends at a marker, and where it begins, not before `floor`."""
     begin = max(floor, marker.start() - _HEAD_WINDOW)

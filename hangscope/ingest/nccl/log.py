@@ -15,7 +15,7 @@ from hangscope.errors import Note
 from hangscope.ingest.lines.prefixes import AnyEvent, Line
 from hangscope.ingest.nccl import calls, warn
 from hangscope.ingest.nccl.comm import Communicator, NcclInit, parse_life
-from hangscope.ingest.nccl.line import LITERALS, POINTER, NcclLine, banner_version, parse_line
+from hangscope.ingest.nccl.line import LITERALS, NcclLine, banner_version, parse_line
 from hangscope.ingest.nccl.process import Process, Processes
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.recorder.recording import Recording
@@ -25,13 +25,11 @@ from hangscope.model.regex import regex
 
 MAX_COMMUNICATORS = 262_144  # bounds what a hostile file can make the parser keep
 _NS = 1_000_000_000
-#: What a process states on its way to a communicator: its address and network, a split that it does not join, progress.
+#: What a process states outside of the life of a communicator: its address and network, a split that it does not join, a dead peer.
 _PROGRESS = regex(
     r"Bootstrap ?: Using (?:[\w.@\-]{1,64}:)?(?P<ip>[0-9a-fA-F.:%\w]{2,64}?)<\d{1,5}>"
     r"|Using network (?P<network>[\w .\-]{1,64})"
     r"|Rank (?P<uncolored>\d{1,7}) has color with NCCL_SPLIT_NOCOLOR"
-    r"|(?P<bootstrapped>Bootstrap timings total )"  # 2.23.4 on; it names no communicator
-    rf"|comm (?P<laid_out>{POINTER}) rank \d{{1,7}} nRanks \d{{1,7}} nNodes \d{{1,7}} "  # 2.20.3 on, before connecting
     r"|RAS declaring peer (?P<dead>[^\s<>]{1,255})(?:<\d{0,5}>)? as DEAD"
 )
 _APART = "write NCCL logs with NCCL_DEBUG_FILE, one file per process"
@@ -193,10 +191,8 @@ class NcclParser(CallParser):
             process.network = found["network"]
         elif found["dead"]:
             yield _event(line, process, NcclRas, what="dead", peer_host=found["dead"])
-        elif found["uncolored"]:
-            process.skip_split(int(found["uncolored"]))
         else:
-            process.pass_bootstrap(found["laid_out"])
+            process.skip_split(int(found["uncolored"]))
 
     def _has_room(self, line: Line) -> bool:
         if self._made >= MAX_COMMUNICATORS:

@@ -19,7 +19,6 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import State
 
 _STEADY_CALLS = 3  # so many calls that opCount numbered one by one show that it does
-_RECENT = 64  # communicators of which one may be in its bootstrap
 
 
 @dataclass(slots=True)
@@ -96,8 +95,7 @@ class Process:
         pointer, step = life["pointer"], life["step"]
         phase, fields = PHASES[step], dict(typed(Communicator, life))
         track = self.live.get(pointer)
-        underway = track is not None and track.comm.phase in ("start", "bootstrap")
-        if track is None or phase == "start" or (phase == "complete" and not underway):
+        if track is None or phase == "start" or (phase == "complete" and track.comm.phase != "start"):
             track = self._create(fields, line)
             if life["parent_pointer"] not in (None, "(nil)", "0x0"):
                 self._derive(track.comm, life["parent_pointer"])
@@ -128,16 +126,6 @@ class Process:
         comms = [t.comm for t in self.live.values() if t.comm.comm_rank == rank and t.comm.split is None]
         if comms:
             max(comms, key=lambda comm: comm.nranks or 0).children += 1
-
-    def pass_bootstrap(self, pointer: str | None) -> None:
-        """Note that a communicator is past its bootstrap: that of a pointer, else the last one that began."""
-        track = self.live.get(pointer or "")
-        candidates = (
-            [track.comm] if track is not None else [] if pointer else self.communicators[:-_RECENT:-1]
-        )
-        waiting = next((comm for comm in candidates if comm.phase == "start"), None)
-        if waiting is not None:
-            waiting.phase = "bootstrap"
 
     def record(self, call: CollLine, line: int, created: int, keep: int) -> None:
         """Add one COLL line. `created` is in ns (0: unknown), `keep` how many calls may be kept."""

@@ -7,15 +7,12 @@ who wait print no more than the one who never came; from 2.23 START comes first 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.ranks import Member
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 
-#: The first release that prints START before bootstrap.
-START_BEFORE_BOOTSTRAP = (2, 23)
 _EQUALLY_SPACED = 3  # members that show the distance between all of them
 
 Place = tuple[Member, Communicator]
@@ -25,56 +22,51 @@ Place = tuple[Member, Communicator]
 class UnmadeCommunicator(Event, kind="nccl_unmade", calm=True, size_field="nranks"):
     """A communicator whose creation did not complete, from the lines of all processes. Members are global ranks.
 
-    `phase`: incomplete, or fewer (whole groups of processes created one less than the others). `absent` were never seen to
-    start. `starting` are in bootstrap, which waits for the absent; `connecting` are past it. `absent_unknown` counts the absent
-    members whose rank is not known.
+    `phase`: incomplete, or fewer (complete groups of processes created one less than the others). `absent` were never seen to
+    start, the `blocked` did and did not complete. `absent_unknown` counts the absent members whose rank is not known.
     """
 
     phase: str
     nranks: int
     name: str | None = None
     absent: tuple[int, ...] = ()
-    starting: tuple[int, ...] = ()
-    connecting: tuple[int, ...] = ()
+    blocked: tuple[int, ...] = ()
     complete: tuple[int, ...] = ()
     absent_unknown: int = 0
 
 
-def unmade(
-    name: str, part: list[Place], known: tuple[int | None, ...], after_bootstrap: bool
-) -> UnmadeCommunicator | None:
+def unmade(name: str, part: list[Place], known: tuple[int | None, ...]) -> UnmadeCommunicator | None:
     """Return the event of a communicator that some members began and not all completed, else None.
 
-    `known` are its members as far as they are known; `after_bootstrap`: this release prints START only after bootstrap.
+    `known` are its members as far as they are known.
     """
-    stage_of = {c.comm_rank: _stage(c, after_bootstrap) for _, c in part if c.comm_rank is not None}
-    underway = sum(stage != "complete" for stage in stage_of.values())
-    if not underway:
+    completed = {comm.comm_rank: comm.completed for _, comm in part if comm.comm_rank is not None}
+    blocked, places = sum(not whole for whole in completed.values()), range(len(known))
+    if not blocked:
         return None
-    stages: dict[str, list[int]] = {"absent": [], "starting": [], "connecting": [], "complete": []}
-    for number in range(len(known)):
-        stages[stage_of.get(number, "absent")].append(number)
     members = _equally_spaced(known)
-    ranks: dict[str, Any] = {
-        s: tuple(r for n in numbers if (r := members[n]) is not None) for s, numbers in stages.items()
-    }
-    text = (
-        f"communicator {name} of {len(known)} ranks: {len(stages['complete'])} complete, {underway} on the way, "
-        f"{len(stages['absent'])} not seen"
+    absent, began, complete = (
+        tuple(
+            rank for place in places if completed.get(place) is state and (rank := members[place]) is not None
+        )
+        for state in (None, False, True)
     )
+    missing = sum(place not in completed for place in places)
+    text = f"communicator {name} of {len(known)} ranks: {sum(completed.values())} complete, {blocked} on the way, {missing} not seen"
     first = min((comm for _, comm in part), key=lambda comm: (comm.file, comm.first_line))
     return UnmadeCommunicator(
-        first.file, first.first_line or 1, text, phase="incomplete", name=name, nranks=len(known),
-        rank_assumed=members != known, absent_unknown=len(stages["absent"]) - len(ranks["absent"]), **ranks,
-    )  # fmt: skip
-
-
-def _stage(comm: Communicator, after_bootstrap: bool) -> str:
-    """Return how far one member came. Shapes of START without an API name, or of splits with a commId, are from before 2.23."""
-    if comm.completed:
-        return "complete"
-    old = after_bootstrap or comm.api is None or (comm.split is not None and comm.comm_id is not None)
-    return "starting" if comm.phase == "start" and not old else "connecting"
+        first.file,
+        first.first_line or 1,
+        text,
+        phase="incomplete",
+        name=name,
+        nranks=len(known),
+        rank_assumed=members != known,
+        absent=absent,
+        blocked=began,
+        complete=complete,
+        absent_unknown=missing - len(absent),
+    )
 
 
 def _equally_spaced(members: tuple[int | None, ...]) -> tuple[int | None, ...]:
