@@ -49,7 +49,6 @@ class Desync(
 ):
     """The report of TORCH_NCCL_DESYNC_DEBUG. All ranks are group-local; the mappings are by seq, `started` by the operation that they started at `seq`."""
 
-    reporter: int | None = None
     op: str | None = None
     seq: int | None = None
     never_joined: tuple[int, ...] = ()
@@ -77,8 +76,6 @@ def _desync(found: Found) -> Iterator[Event]:
             counted = int(caught["number"]) == fields.get("seq")
         elif "began" in caught and counted:
             started[user_op(caught["began"])] = ranks_in(caught["ranks"])
-    if "reporter" in fields:
-        fields["group_rank"] = fields["reporter"]
     yield Desync.of(found.first, started=started, **fields)
 
 
@@ -89,7 +86,7 @@ def _stack(found: Found) -> Iterator[Event]:
 
 
 REPORT = block(
-    says(r"- \[(?P<reporter>\d{1,7})\] Timeout at collective: (?P<op>[A-Z_]{1,60}), #(?P<seq>\d{1,18})"),
+    says(r"- \[(?P<group_rank>\d{1,7})\] Timeout at collective: (?P<op>[A-Z_]{1,60}), #(?P<seq>\d{1,18})"),
     *map(says, (_NEVER, _JOINED, _MISSED)),
     *map(regex, (_NEVER, _JOINED, _MISSED)),
     regex(r"^\s*#(?P<number>\d{1,18}) (?:started|finished) ranks:"),

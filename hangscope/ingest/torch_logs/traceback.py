@@ -6,7 +6,7 @@
     [rank2]: ValueError: bad sample
 
 (CPython Lib/traceback.py; torch prefixes each line since 2.3, torch/distributed/distributed_c10d.py.) Of
-chained exceptions the first is reported, with the rest as its chain. The launcher's own traceback belongs to no rank.
+chained exceptions the first is reported. The launcher's own traceback belongs to no rank.
 """
 
 from __future__ import annotations
@@ -68,9 +68,8 @@ class RankException(Event, kind="exception", same_by=("type", "message", "frames
     """A Python traceback, at its last line; of chained ones the first, except one that an interrupt ended.
 
     `type` is empty where the last line is missing (`truncated`). `code` is the source text of the deepest user frame; `symptom`:
-    the communication layer noticed a peer's failure or a mismatch of calls, so that it is no cause of its own; `chain`:
-    (type, message) of the exceptions raised because of this one; `torn`: the header or all frames are missing, so that the last
-    line may belong to another exception, or to one that was caught.
+    the communication layer noticed a peer's failure or a mismatch of calls, so that it is no cause of its own; `torn`: the header
+    or all frames are missing, so that the last line may belong to another exception, or to one that was caught.
     """
 
     type: str
@@ -78,7 +77,6 @@ class RankException(Event, kind="exception", same_by=("type", "message", "frames
     frames: Stack = ()
     code: str | None = None
     symptom: bool = False
-    chain: tuple[tuple[str, str], ...] = ()
     truncated: bool = False
     torn: bool = False
 
@@ -99,7 +97,6 @@ class _Traceback:
     kind: str = ""
     message: str = ""
     more: int = 0  # further lines of its message
-    chain: list[tuple[str, str]] = field(default_factory=list)
     linked: bool = False
 
     def add(self, frame: re.Match[str]) -> None:
@@ -126,7 +123,6 @@ class _Traceback:
             frames=tuple(frame for frame, _ in reversed(self.rows)),
             code=quote(code, 300) if code else None,
             symptom=is_symptom(self.kind, self.message),
-            chain=tuple(self.chain),
             truncated=truncated,
             torn=not (self.headed and self.rows),
         )
@@ -235,13 +231,10 @@ class TracebackParser(LineParser):
         interrupted = (
             done is not None and kind == "KeyboardInterrupt" and not is_symptom(done.kind, done.message)
         )
-        if done is not None and (opened.original or interrupted):
-            finished.chain = [(done.kind, quote(done.message)), *done.chain]
-        elif done is not None and opened.chained:
-            done.chain.append((kind, quote(message)))
+        if opened.chained and not (opened.original or interrupted) and done is not None:
             done.linked, done.left = False, _CHAIN_LINES
             return
-        else:
+        if not (opened.original or interrupted):
             yield from self._emit(key)
         self._done[key] = finished
 
