@@ -29,28 +29,18 @@ _LIFE = regex(
     rf"(?: parent (?P<parent_pointer>{POINTER}))?(?: (?:splitCount|childCount) (?P<split>\d{{1,9}}))?"
     r"(?: color (?P<color>-?\d{1,20}) key -?\d{1,20})?(?: commId (?P<comm_id>0x[0-9a-f]{1,16}))?"
     r"(?: localSize \d{1,7} used \d{1,20} bytes(?: on core \d{1,7})?)?"
-    r" ?- (?P<step>(?:Init|Abort|Destroy|Revoke) (?:START|COMPLETE))"
+    r" ?- (?P<step>(?:Init|Abort|Revoke) (?:START|COMPLETE)|Destroy COMPLETE)"
 )
-#: The phase of a communicator after each step that counts.
-PHASES = {
-    "Init START": "start",
-    "Init COMPLETE": "complete",
-    "Destroy COMPLETE": "destroy",
-    "Abort START": "abort",
-    "Abort COMPLETE": "abort",
-    "Revoke START": "abort",
-    "Revoke COMPLETE": "abort",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcclInit(Event, calm=True, size_field="nranks"):
-    """One step in a communicator's life as one process prints it, or (`phase` process) that process's first line.
+    """One step in a communicator's life as one process prints it, or (without a `step`) that process's first line.
 
-    `phase`: process, start, complete, abort or destroy; `bus_id` is that of the process's GPU.
+    `step` is Init START, Init COMPLETE, Abort START, ...; `bus_id` is that of the process's GPU.
     """
 
-    phase: str
+    step: str = ""
     nranks: int | None = None
     bus_id: str | None = None
 
@@ -61,8 +51,8 @@ class Communicator:
 
     `local_id` is unique over all inputs and is the local group id in the process's Recording. `name` is the identity across
     ranks; `assumed`: it rests on the number of ranks and the order of creation, or on no printed counter. `comm_rank` and
-    `nranks` are group-local. `phase` is start, bootstrap (passed; connecting), complete, abort, destroy, or unseen where only
-    calls on it were logged; `completed` stays True when it ends later. `intact` is False where a torn line hides how many calls
+    `nranks` are group-local. `step` is the last one of its life, empty where only calls on it were logged; `completed` stays True
+    when it ends later. `intact` is False where a torn line hides how many calls
     follow the last recorded one: its silence proves nothing.
     """
 
@@ -76,7 +66,7 @@ class Communicator:
     nranks: int | None = None
     bus_id: str | None = None
     cuda_dev: int | None = None
-    phase: str = "unseen"
+    step: str = ""
     assumed: bool = False
     completed: bool = False
     intact: bool = True
@@ -97,12 +87,10 @@ class Communicator:
 def parse_life(message: str) -> re.Match[str] | None:
     """Return the match of a line that states a step of a communicator's life, or None for other messages.
 
-    Its groups are fields of `Communicator`, `parent_pointer` and `step`, which is one of `PHASES`.
+    Its groups are fields of `Communicator` and `parent_pointer`.
     """
     match = _LIFE.match(message)
-    if match is None or match["step"] not in PHASES or int(match["nranks"]) > MAX_RANKS:  # no job has so many
-        return None
-    return match
+    return match if match is not None and int(match["nranks"]) <= MAX_RANKS else None  # no job has more
 
 
 def name_communicators(communicators: list[Communicator]) -> None:

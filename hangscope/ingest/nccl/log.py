@@ -178,14 +178,14 @@ class NcclParser(CallParser):
             elif self._has_room(line):
                 comm = process.step(life, line.number)
                 self._made += comm.first_line == line.number
-                fields = {"phase": comm.phase, "nranks": comm.nranks, "bus_id": comm.bus_id}
+                fields = {"step": comm.step, "nranks": comm.nranks, "bus_id": comm.bus_id}
                 yield _event(line, process, NcclInit, comm.comm_rank, **fields)
         elif found is None:
             if (version := banner_version(text)) is not None:
                 process.version = self._version = version
         elif found["ip"]:
             if process.ip is None:
-                yield _event(line, process, NcclInit, phase="process")
+                yield _event(line, process, NcclInit)
             process.ip = found["ip"]
         elif found["network"]:
             process.network = found["network"]

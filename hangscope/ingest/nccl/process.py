@@ -11,7 +11,7 @@ from hangscope.errors import Note
 from hangscope.ingest.lines.forms import typed
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.nccl.calls import CollLine
-from hangscope.ingest.nccl.comm import PHASES, Communicator, name_communicators
+from hangscope.ingest.nccl.comm import Communicator, name_communicators
 from hangscope.ingest.nccl.line import NcclLine
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs.call_lines import copy_calls, last_calls, most_kept, without_calls
@@ -92,18 +92,20 @@ class Process:
 
     def step(self, life: re.Match[str], line: int) -> Communicator:
         """Take one step of a communicator's life, and return that communicator."""
-        pointer, step = life["pointer"], life["step"]
-        phase, fields = PHASES[step], dict(typed(Communicator, life))
+        pointer, step, fields = life["pointer"], life["step"], dict(typed(Communicator, life))
         track = self.live.get(pointer)
-        if track is None or phase == "start" or (phase == "complete" and track.comm.phase != "start"):
+        first = step == "Init START" or (
+            step == "Init COMPLETE" and track and track.comm.step != "Init START"
+        )
+        if track is None or first:
             track = self._create(fields, line)
             if life["parent_pointer"] not in (None, "(nil)", "0x0"):
                 self._derive(track.comm, life["parent_pointer"])
             # a log that begins with a communicator's end does not contain its creation
-            track.comm.completed = phase in ("abort", "destroy")
+            track.comm.completed = not step.startswith("Init")
         comm = track.comm
-        comm.phase, comm.last_line = phase, line
-        comm.completed = comm.completed or phase == "complete"
+        comm.step, comm.last_line = step, line
+        comm.completed = comm.completed or step == "Init COMPLETE"
         comm.comm_id = comm.comm_id or fields.get("comm_id")
         if step in ("Destroy COMPLETE", "Abort COMPLETE"):
             del self.live[pointer]

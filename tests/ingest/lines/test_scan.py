@@ -128,7 +128,7 @@ def test_the_start_of_a_large_job_leaves_room_for_its_failure(monkeypatch: pytes
     monkeypatch.setattr(scan_module, "EVENTS_IN_ALL", 50)
     store = scan_module.EventStore()
     line = Line("a.log", 1, "x", "x")
-    store.extend(line.event(NcclInit, n, phase="start") for n in range(80))
+    store.extend(line.event(NcclInit, n, step="Init START") for n in range(80))
     store.extend([line.event(RankException, type="E", message="m")])
     assert [e.kind for e in store.events()].count("exception") == 1
     assert len(store.events()) == 51

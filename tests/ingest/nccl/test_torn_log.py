@@ -73,7 +73,7 @@ def test_a_log_that_starts_late() -> None:
     w = NcclWriter((2, 21, 5))
     parser, _ = read([w.coll(world(), 0, PROC, "AllReduce", 1)])
     [comm] = parser.communicators()
-    assert (comm.phase, comm.comm_rank, comm.nranks, comm.assumed) == ("unseen", None, 2, True)
+    assert (comm.step, comm.comm_rank, comm.nranks, comm.assumed) == ("", None, 2, True)
     assert [n.code for n in parser.notes] == ["late_start"]
 
 
