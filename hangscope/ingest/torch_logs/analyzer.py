@@ -115,20 +115,21 @@ def _table(found: Found) -> Iterator[Event]:
         if cells.keys() - set(places) or any(cell["op"] in _PAIRED for cell in cells.values()):
             return
         issued = {at: cells[at].group("op", "sizes") if at in cells else None for at in places}
-        (usual, _), *others = Counter(issued.values()).most_common()
-        if others:
-            ((outlier, count), *more) = others
-            late = outlier is None and any(cell["state"] == "completed" for cell in cells.values())
-            if usual is not None and count == 1 and not more and not late:
-                yield lines[number].event(
-                    AnalyzerReport,
-                    what="absent" if outlier is None else "unlike",
-                    op=usual[0],
-                    own_op=outlier[0] if outlier is not None else None,
-                    named=tuple(r for r, at in zip(ranks, places, strict=True) if issued[at] == outlier),
-                    expected=tuple(sorted(ranks)),
-                )
-            return
+        (usual, most), *others = Counter(issued.values()).most_common()
+        if not others:
+            continue
+        outlier = others[0][0]
+        late = outlier is None and any(cell["state"] == "completed" for cell in cells.values())
+        if usual is not None and most == len(places) - 1 and not late:
+            yield lines[number].event(
+                AnalyzerReport,
+                what="absent" if outlier is None else "unlike",
+                op=usual[0],
+                own_op=outlier[0] if outlier is not None else None,
+                named=tuple(r for r, at in zip(ranks, places, strict=True) if issued[at] == outlier),
+                expected=tuple(sorted(ranks)),
+            )
+        return
 
 
 TABLE = block(

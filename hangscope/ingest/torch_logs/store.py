@@ -175,10 +175,8 @@ class DdpUnused(Event, same_by=("indices", "names")):
     names: tuple[str, ...] = ()
     forms = (
         says(
-            r"Parameters which did not receive grad for rank (?P<group_rank>\d{1,7}): ?(?P<names>.*)",
-        ),
-        says(
-            r"Parameter indices which did not receive grad for rank (?P<group_rank>\d{1,7}): ?(?P<indices>[\d ,]*)",
+            r"Parameter(?:s| indices) which did not receive grad for rank (?P<group_rank>\d{1,7}): ?"
+            r"(?:(?P<indices>[\d ,]{1,8000})$|(?P<names>.*))"
         ),
     )
 
