@@ -197,18 +197,17 @@ class Process:
             ranks.setdefault(comm.comm_id, set()).add(comm.comm_rank)
         parts = {"": whole}
         if any(len(seen) > 1 for comm_id, seen in ranks.items() if comm_id):
-            lanes = [comm.bus_id or f"dev{comm.cuda_dev}" for comm in comms]
-            parts = {lane: without_calls(whole) for lane in sorted(lanes)}
-            places = [
-                parts[lane].group(comm.local_id, "", "") for lane, comm in zip(lanes, comms, strict=True)
-            ]
-            copy_calls(whole, [(parts[lane], place) for lane, place in zip(lanes, places, strict=True)])
+            parts, places = {}, []
+            for comm in comms:
+                part = parts.setdefault(comm.bus_id or f"dev{comm.cuda_dev}", without_calls(whole))
+                places.append((part, part.group(comm.local_id, "", "")))
+            copy_calls(whole, places)
         names = {comm.local_id: comm.name for comm in comms}
         for part in parts.values():
             part.groups = [(local_id, names[local_id], "") for local_id, _, _ in part.groups]
             part.config = {name: ("", None) for _, name, _ in part.groups}
             part.notes = whole.notes
-        return list(parts.values()) if comms else []
+        return [part for _, part in sorted(parts.items())] if comms else []
 
 
 MAX_PROCESSES = 65_536  # bounds what a hostile file can make the parser keep

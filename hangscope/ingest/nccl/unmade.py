@@ -101,7 +101,12 @@ def one_less(members: list[Member]) -> list[UnmadeCommunicator]:
     text = f"{len(further)} processes completed one more communicator of {size} ranks than the other {len(fewer)}"
     return [
         UnmadeCommunicator(
-            last.file, last.first_line or 1, text,
-            phase="fewer", nranks=size, absent=tuple(fewer), complete=tuple(further),
+            last.file,
+            last.first_line or 1,
+            text,
+            phase="fewer",
+            nranks=size,
+            absent=tuple(fewer),
+            complete=tuple(further),
         )
-    ]  # fmt: skip
+    ]
