@@ -6,7 +6,7 @@ who wait print no more than the one who never came; from 2.23 START comes first 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.ranks import Member
@@ -82,31 +82,22 @@ def _equally_spaced(members: tuple[int | None, ...]) -> tuple[int | None, ...]:
 
 def one_less(members: list[Member]) -> list[UnmadeCommunicator]:
     """Return the event `fewer`, where the counts of completed communicators split the job into whole groups."""
-    comms = [comm for member in members for comm in member.comms]
-    if any(comm.calls or not comm.completed for comm in comms):
+    by_count: dict[int, list[Member]] = defaultdict(list)
+    for member in members:
+        if member.rank is None or any(comm.calls or not comm.completed for comm in member.comms):
+            return []
+        by_count[len(member.comms)].append(member)
+    least, *more = sorted(by_count) or [0]
+    if more != [least + 1]:
         return []
-    if any(member.rank is None for member in members):
-        return []
-    created = Counter({member.rank: len(member.comms) for member in members if member.rank is not None})
-    least, most = min(created.values(), default=0), max(created.values(), default=0)
-    fewer = sorted(r for r, count in created.items() if count == least)
-    further = sorted(r for r, count in created.items() if count == most)
-    sizes = {m.comms[-1].nranks or 0 for m in members if m.rank in further}
-    size = next(iter(sizes), 0)
+    fewer, further = ([m.rank for m in by_count[count] if m.rank is not None] for count in (least, *more))
+    lasts = [member.comms[-1] for member in by_count[least + 1]]
+    sizes = {comm.nranks or 0 for comm in lasts}
+    size = min(sizes)
     # Sister groups of one size cover all processes; anything else is a group that only some ranks have.
-    whole = len(sizes) == 1 and size > 1 and not (len(further) % size or len(fewer) % size)
-    if most - least != 1 or not whole:
+    if len(sizes) > 1 or size < 2 or len(further) % size or len(fewer) % size:
         return []
-    last = next(m.comms[-1] for m in members if m.rank == further[0])
     text = f"{len(further)} processes completed one more communicator of {size} ranks than the other {len(fewer)}"
-    return [
-        UnmadeCommunicator(
-            last.file,
-            last.first_line or 1,
-            text,
-            phase="fewer",
-            nranks=size,
-            absent=tuple(fewer),
-            complete=tuple(further),
-        )
-    ]
+    place = (lasts[0].file, lasts[0].first_line or 1)
+    absent, complete = tuple(sorted(fewer)), tuple(sorted(further))
+    return [UnmadeCommunicator(*place, text, phase="fewer", nranks=size, absent=absent, complete=complete)]
