@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 
 import hangscope
+from hangscope.ingest.nccl import warn
+from hangscope.ingest.torch_logs import exception_meaning
 from hangscope.model.regex import LazyPattern
 
 pytestmark = pytest.mark.slow
@@ -70,6 +72,8 @@ def _patterns() -> dict[str, re.Pattern[Any]]:
             for number, pattern in enumerate(_within(value)):
                 found.setdefault(f"{info.name}.{name}[{number}]", pattern)
     found |= dict(_inline())
+    found["faults/symptoms.toml"] = exception_meaning.symptoms()[0]
+    found |= {f"faults/nccl.toml[{n}]": rule.pattern.compiled for n, rule in enumerate(warn.rules())}
     seen: set[Any] = set()
     return {
         n: p
@@ -110,7 +114,7 @@ def _inline() -> Iterator[tuple[str, re.Pattern[Any]]]:
 
 def test_patterns_where_they_are_used_are_found() -> None:
     places = [place.split(":")[0] for place, _ in _inline()]
-    assert "ingest/torch_logs/store.py" in places and len(places) > 25
+    assert "ingest/torch_logs/c10d.py" in places and len(places) > 25
 
 
 def _char(items: Any) -> str:

@@ -109,7 +109,7 @@ def _communicator(case: Case) -> Match | None:
         unproved = beyond_the_text(case.incident, case.statements) & set(absent)
         if unproved and find_stop(case.statements) is None:
             continue  # the text may end, or begin, in the middle of a start that went well
-        stuck = event.starting + event.connecting
+        stuck = event.blocked
         why = f"a communicator of {event.nranks} ranks was never completed"
         if not (absent or unknown):
             culprits = stuck if event.complete and len(stuck) <= len(event.complete) else ()

@@ -115,7 +115,7 @@ def _dumps(readings: Sequence[Reading], notes: list[Note]) -> list[Claim]:
 def _libraries(readings: Sequence[Reading]) -> tuple[str, ...]:
     """Return the versions of NCCL that dumps and NCCL's own lines tell."""
     told = {recording.library for reading in readings for recording in reading.recordings}
-    told |= {comm.version for reading in readings for comm in reading.communicators}
+    told |= {recording.version for reading in readings for recording in reading.nccl_recordings}
     return tuple(f"NCCL {version}" for version in sorted(told) if version and version[0].isdigit())
 
 

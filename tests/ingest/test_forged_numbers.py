@@ -11,8 +11,7 @@ import pytest
 
 from hangscope import UsageError
 from hangscope.ingest.nccl.calls import parse_coll
-from hangscope.ingest.nccl.comm import Communicator
-from hangscope.ingest.nccl.init import parse_life
+from hangscope.ingest.nccl.comm import Communicator, parse_life
 from hangscope.ingest.nccl.join import join_processes
 from hangscope.ingest.recorder.flight_recorder import reduce_dump
 from hangscope.ingest.recorder.members import MAX_RANKS, Members

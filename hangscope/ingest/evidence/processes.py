@@ -20,7 +20,7 @@ from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import Xid
 from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.job_logs.text.named_processes import Named
-from hangscope.ingest.nccl.init import NcclInit
+from hangscope.ingest.nccl.comm import NcclInit
 from hangscope.ingest.nccl.join import Joined
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.workers.reading import Reading, Thread

@@ -21,7 +21,6 @@ from hangscope.ingest.files.naming import rank_of_log
 from hangscope.ingest.job_logs.endings import CleanupSignal
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.join import Joined, join_processes
-from hangscope.ingest.nccl.unmade import unmade_events
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
@@ -190,7 +189,7 @@ def _joined(readings: Sequence[Reading]) -> Joined | None:
     communicators = [c for r in readings for c in r.communicators]
     recordings = [rec for r in readings for rec in r.nccl_recordings]
     hints = {r.file: r.log.rank for r in readings if r.log is not None and r.log.rank is not None}
-    return join_processes(recordings, communicators, rank_hints=hints) if communicators else None
+    return join_processes(recordings, communicators, hints) if communicators else None
 
 
 def _take_nccl(readings: Sequence[Reading], joined: Joined, text: TextEvidence, notes: list[Note]) -> None:
@@ -212,7 +211,7 @@ def _take_nccl(readings: Sequence[Reading], joined: Joined, text: TextEvidence, 
         return replace(event, peer_node=host) if isinstance(event, NcclWarn) and host else event
 
     text.events = [peers_of(e) for e in text.events]
-    text.events += unmade_events(joined, communicators)
+    text.events += joined.unmade
 
 
 def _file_of(recording: Recording, communicators: Sequence[Communicator]) -> str:

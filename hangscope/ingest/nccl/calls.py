@@ -6,7 +6,7 @@ the same from 2.3 to 2.30 (RCCL adds ` task N globalrank N`)::
     AllReduce: opCount 1f sendbuff 0x.. recvbuff 0x.. count 1024 datatype 7 op 0 root 0 comm 0x..
         [nranks=16] stream 0x..                                        (one line)
 
-The line is printed when the CPU makes the call, before the launch, and never when it ends, so every state is
+The line is printed when the CPU issues the call, before the launch, and never when it completes, so every state is
 UNKNOWN. A call's number is its position among the COLL lines of its communicator in its process: `opCount`
 counts kernel launches or groups, stays 0 on one node since 2.27, and differs between the ranks of one call.
 """
@@ -14,53 +14,32 @@ counts kernel launches or groups, stays 0 on one node since 2.27, and differs be
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 
-from hangscope.ingest.nccl.comm import Communicator
+from hangscope.ingest.nccl.line import POINTER
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import KindRow
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 
-#: How many calls all processes of one input may keep; the oldest of each process go first.
-CALL_BUDGET = 1_000_000
-LEAST_KEPT = 2_048
-
-_POINTER = r"(?:0x[0-9a-fA-F]{1,16}|\(nil\))"
-_COLL = regex(
-    rf"([A-Z][A-Za-z]{{2,23}}): opCount ([0-9a-f]{{1,16}}) sendbuff {_POINTER} recvbuff {_POINTER} "
+_FORM = (
+    rf"([A-Z][A-Za-z]{{2,23}}): opCount ([0-9a-f]{{1,16}}) sendbuff {POINTER} recvbuff {POINTER} "
     rf"(count (\d{{1,20}}) datatype (\d{{1,3}}) op \d{{1,10}} root (-?\d{{1,10}})) "
-    rf"comm ({_POINTER}) \[nranks=(\d{{1,7}})\] stream {_POINTER}"
-    r"(?: task -?\d{1,10} globalrank -?\d{1,7})?$"
+    rf"comm ({POINTER}) \[nranks=(\d{{1,7}})\] stream {POINTER}(?: task -?\d{{1,10}} globalrank -?\d{{1,7}})?"
 )
-#: The same as bytes, to its line feed: (operation, opCount, count to root, comm and nranks).
-WHOLE_LINE = regex(
-    (
-        rf"([A-Z][A-Za-z]{{2,23}}): opCount ([0-9a-f]{{1,16}}) sendbuff {_POINTER} recvbuff {_POINTER} "
-        rf"(count \d{{1,20}} datatype \d{{1,3}} op \d{{1,10}} root -?\d{{1,10}}) "
-        rf"(comm {_POINTER} \[nranks=\d{{1,7}}\]) stream {_POINTER}(?: task -?\d{{1,10}} globalrank -?\d{{1,7}})?\n"
-    ).encode()
-)
-_COLL_START = regex(r"[A-Z][A-Za-z]{2,23}: opCount ")
-_COLL_COMM = regex(rf" comm ({_POINTER}) \[")
+_COLL = regex(f"{_FORM}$")
+INFO = b" NCCL INFO "
+#: The same as bytes, from `INFO` to its line feed.
+WHOLE_LINE = regex(INFO + _FORM.encode() + rb"\n")
+_START = regex(rf"[A-Z][A-Za-z]{{2,23}}: opCount (?:.{{0,1000}}? comm ({POINTER}) \[)?")
 
+#: The names that are not torch's name in camel case.
 _OPS = {
-    "AllReduce": "all_reduce",
-    "AllGather": "all_gather",
     "AllGatherV": "all_gather",
-    "ReduceScatter": "reduce_scatter",
-    "Broadcast": "broadcast",
-    "Reduce": "reduce",
-    "Send": "send",
-    "Recv": "recv",
     "AlltoAll": "all_to_all",
-    "AllToAll": "all_to_all",
     "AllToAllv": "all_to_all",
     "AllToAllV": "all_to_all",
-    "Gather": "gather",
-    "Scatter": "scatter",
-    "PutSignal": "put_signal",
-    "Signal": "signal",
-    "WaitSignal": "wait_signal",
 }
 _ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
 _TO_PEER = frozenset({"send", "put_signal", "signal"})
@@ -74,7 +53,7 @@ _DTYPES = (
 
 @dataclass(slots=True)
 class CollLine:
-    """One COLL line. `key` is its text from count to root; `root` is the peer of a send or recv."""
+    """One COLL line. `key` is its text from count to root; `root` is the peer of a P2P op, and `to_peer` is None for others."""
 
     op: str
     op_count: int
@@ -84,61 +63,44 @@ class CollLine:
     root: int
     pointer: str
     nranks: int
+    to_peer: bool | None = None
 
-    @property
-    def is_p2p(self) -> bool:
-        """Whether it goes to or comes from one peer."""
-        return self.to_peer or self.op in _FROM_PEER
+    @classmethod
+    def of(cls, groups: Sequence[str]) -> CollLine | None:
+        """Return the call that the groups of a line's pattern state; None where no job has so many ranks."""
+        name, op_count, key, count, datatype, root, pointer, nranks = groups
+        if int(nranks) > MAX_RANKS:
+            return None
+        code, op = int(datatype), user_op(name)
+        dtype = _DTYPES[code] if code < len(_DTYPES) else f"datatype {code}"
+        to_peer = True if op in _TO_PEER else False if op in _FROM_PEER else None
+        return cls(op, int(op_count, 16), key, int(count), dtype, int(root), pointer, int(nranks), to_peer)
 
-    @property
-    def to_peer(self) -> bool:
-        """Whether it goes to one peer."""
-        return self.op in _TO_PEER
+    def kind(self, rank: int | None) -> KindRow:
+        """Return what the call of a rank is. AllGather prints what each rank sends, ReduceScatter what each rank receives."""
+        sent = received = (self.count,)
+        if self.op in ("all_gather", "gather", "all_to_all"):
+            received = (self.count * self.nranks,)
+        if self.op in ("reduce_scatter", "scatter", "all_to_all"):
+            sent = (self.count * self.nranks,)
+        me = -1 if rank is None else rank
+        peers = (None, None) if self.to_peer is None else (me, self.root) if self.to_peer else (self.root, me)
+        root = self.root if self.op in _ROOTED else None
+        return (self.op, "nccl", (sent,), (received,), (self.dtype,), (self.dtype,), *peers, -1, root)
 
 
 def parse_coll(message: str) -> CollLine | None:
-    """Return the call in a COLL line, or None where the line is another or is not whole."""
+    """Return the call in a COLL line, or None where the line is another or is incomplete."""
     match = _COLL.match(message)
-    if match is None:
-        return None
-    name, op_count, key, count, datatype, root, pointer, nranks = match.groups()
-    if int(nranks) > MAX_RANKS:
-        return None
-    code = int(datatype)
-    dtype = _DTYPES[code] if code < len(_DTYPES) else f"datatype {code}"
-    return CollLine(user_op(name), int(op_count, 16), key, int(count), dtype, int(root), pointer, int(nranks))
+    return CollLine.of(match.groups()) if match is not None else None
 
 
+@lru_cache(256)
 def user_op(name: str) -> str:
     """Return the name that torch's users know for NCCL's name of an operation: all_reduce for AllReduce."""
     return _OPS.get(name) or re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
-def is_coll(message: str) -> bool:
-    """Return whether a message begins like a COLL line, whole or not."""
-    return _COLL_START.match(message) is not None
-
-
-def torn_pointer(message: str) -> str | None:
-    """Return the communicator pointer of a COLL line that is not whole, where it is still readable."""
-    match = _COLL_COMM.search(message)
-    return match.group(1) if match else None
-
-
-def kind_of(call: CollLine, comm: Communicator) -> KindRow:
-    """Return what a call is. AllGather prints what each rank sends, ReduceScatter what each rank receives."""
-    here, there = (call.count,), (call.count * call.nranks,)
-    received, sent = here, here
-    if call.op in ("all_gather", "gather"):
-        received = there
-    elif call.op in ("reduce_scatter", "scatter", "all_to_all"):
-        sent = there
-        received = there if call.op == "all_to_all" else here
-    src = dst = None
-    me = -1 if comm.comm_rank is None else comm.comm_rank
-    if call.to_peer:
-        src, dst = me, call.root
-    elif call.op in _FROM_PEER:
-        src, dst = call.root, me
-    root = call.root if call.op in _ROOTED else None
-    return (call.op, "nccl", (sent,), (received,), (call.dtype,), (call.dtype,), src, dst, -1, root)
+def damaged_coll(message: str) -> re.Match[str] | None:
+    """Return the match of a message that begins like a COLL line, with the communicator's pointer where it is readable."""
+    return _START.match(message)

@@ -1,26 +1,59 @@
-"""A communicator as one process knows it, and its identity across ranks.
+"""A communicator as one process knows it, the lines of its life, and its identity across ranks.
 
-NCCL prints no name that holds in every release: `commId` for all communicators from 2.16 to 2.22 and from
-2.23 on only for those that were not split; for splits the parent, a counter (2.24.3 on) and a color; up to
-2.15 nothing at all.
+    ncclCommInitRank comm 0x5566 rank 3 nranks 16 cudaDev 3 nvmlDev 3 busId 1e000 commId 0x9f21ab - Init COMPLETE
+
+Shapes of src/init.cc by release: 2.4 without busId; 2.5 to 2.15 without commId and without START; commId from 2.16.2; START
+from 2.18.3, printed *after* bootstrap up to 2.22 and *before* it from 2.23.4; the API's name from 2.21.5 (2.23.4 for all), with
+parent, color and key for splits; splitCount from 2.24.3, called childCount from 2.29.2.
+
+So no release prints a name of every communicator: `commId` names all from 2.16 to 2.22 and from 2.23 on only those that were not
+split; for splits there are the parent, a counter (2.24.3 on) and a color; up to 2.15 nothing at all.
 """
 
 from __future__ import annotations
 
+import re
+
+from hangscope.ingest.nccl.line import POINTER
+from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
 from hangscope.model.incident import ASSUMED
+from hangscope.model.regex import regex
+
+#: One step in a communicator's life; the groups are named after the fields of `Communicator`.
+_LIFE = regex(
+    rf"(?:\[Rank \d{{1,7}}\] )?(?:(?P<api>ncclComm\w{{1,40}}) )?comm (?P<pointer>{POINTER}) "
+    r"rank (?P<comm_rank>\d{1,7}) n[rR]anks (?P<nranks>\d{1,7}) cudaDev (?P<cuda_dev>-?\d{1,5})(?: nvmlDev -?\d{1,5})?"
+    r"(?: busId (?P<bus_id>[0-9a-f]{1,16}))?"
+    rf"(?: parent (?P<parent_pointer>{POINTER}))?(?: (?:splitCount|childCount) (?P<split>\d{{1,9}}))?"
+    r"(?: color (?P<color>-?\d{1,20}) key -?\d{1,20})?(?: commId (?P<comm_id>0x[0-9a-f]{1,16}))?"
+    r"(?: localSize \d{1,7} used \d{1,20} bytes(?: on core \d{1,7})?)?"
+    r" ?- (?P<step>(?:Init|Abort|Revoke) (?:START|COMPLETE)|Destroy COMPLETE)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclInit(Event, calm=True, size_field="nranks"):
+    """One step in a communicator's life as one process prints it, or (without a `step`) that process's first line.
+
+    `step` is Init START, Init COMPLETE, Abort START, ...; `bus_id` is that of the process's GPU.
+    """
+
+    step: str = ""
+    nranks: int | None = None
+    bus_id: str | None = None
 
 
 @dataclass(slots=True)
 class Communicator:
     """One communicator of one process, from its creation to the reuse of its pointer. Plain builtins only.
 
-    `local_id` is unique over all inputs and is the local group id in the process's Recording. `name` is the
-    identity across ranks; `assumed` says that it rests on the number of ranks and the order of creation, or
-    on no printed counter. `comm_rank` and `nranks` are group-local. `phase` is start, bootstrap (passed;
-    connecting), complete, abort, destroy, or unseen where only calls on it were logged; `completed` stays
-    True when it ends later. `intact` is False where a torn line hides how many calls follow the last recorded
-    one: its silence proves nothing.
+    `local_id` is unique over all inputs and is the local group id in the process's Recording. `name` is the identity across
+    ranks; `assumed`: it rests on the number of ranks and the order of creation, or on no printed counter. `comm_rank` and
+    `nranks` are group-local. `step` is the last one of its life, empty where only calls on it were logged; `completed` stays True
+    when it ends later. `intact` is False where a torn line hides how many calls
+    follow the last recorded one: its silence proves nothing.
     """
 
     file: str
@@ -33,12 +66,12 @@ class Communicator:
     nranks: int | None = None
     bus_id: str | None = None
     cuda_dev: int | None = None
-    phase: str = "unseen"
+    step: str = ""
     assumed: bool = False
     completed: bool = False
     intact: bool = True
     comm_id: str | None = None
-    parent: str | None = None  # local_id of the communicator it was made from, where that was seen
+    parent: str | None = None  # local_id of the communicator that it was split from, where that was seen
     split: int | None = None  # which split of the parent, counted from 1
     split_printed: bool = False
     color: int | None = None
@@ -47,15 +80,17 @@ class Communicator:
     calls: int = 0  # collectives
     first_line: int = 0
     last_line: int = 0
-    version: str = ""
     ip: str | None = None  # the process's bootstrap address
     network: str | None = None  # the process's transport: IB, Socket, or a plugin's name
-    task: int | None = None  # srun's or mpirun's number, the global rank only where one task is one rank
 
-    @property
-    def is_split(self) -> bool:
-        """Whether it was made from another communicator."""
-        return self.split is not None
+
+def parse_life(message: str) -> re.Match[str] | None:
+    """Return the match of a line that states a step of a communicator's life, or None for other messages.
+
+    Its groups are fields of `Communicator` and `parent_pointer`.
+    """
+    match = _LIFE.match(message)
+    return match if match is not None and int(match["nranks"]) <= MAX_RANKS else None  # no job has more
 
 
 def name_communicators(communicators: list[Communicator]) -> None:
@@ -67,19 +102,19 @@ def name_communicators(communicators: list[Communicator]) -> None:
     """
     by_id = {comm.local_id: comm for comm in communicators}
     used: dict[tuple[str, int | None], int] = {}
-    made: dict[int | None, int] = {}
+    created: dict[int | None, int] = {}
     for comm in communicators:
         if comm.comm_id:
             key = (comm.comm_id, comm.comm_rank)
             used[key] = used.get(key, 0) + 1
             comm.name = f"comm {comm.comm_id}" + (f" #{used[key]}" if used[key] > 1 else "")
-        elif comm.is_split:
+        elif comm.split is not None:
             parent = by_id.get(comm.parent) if comm.parent else None
             word = "shrink" if comm.api == "ncclCommShrink" else "split"
             color = f" color {comm.color}" if comm.color is not None else ""
             comm.name = f"{parent.name if parent else 'comm ?'}/{word} {comm.split}{color}"
             comm.assumed = parent is None or parent.assumed or not comm.split_printed
         else:
-            nth = made[comm.nranks] = made.get(comm.nranks, 0) + 1
+            nth = created[comm.nranks] = created.get(comm.nranks, 0) + 1
             size = f" of {comm.nranks} ranks" if comm.nranks is not None else ""
             comm.name, comm.assumed = f"comm#{nth}{size} {ASSUMED}", True

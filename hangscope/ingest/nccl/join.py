@@ -1,7 +1,6 @@
 """The NCCL processes of a job put together: which ranks each communicator joins, how far its creation came.
 
-Ranks come from `nccl_ranks`, identities from `nccl_comm`. Everything that rests on an assumption leaves a
-note.
+Ranks come from `ranks`, identities from `comm`. Everything that rests on an assumption leaves a note.
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ from dataclasses import field, replace
 
 from hangscope.errors import Note
 from hangscope.ingest.nccl.comm import Communicator
-from hangscope.ingest.nccl.init import START_BEFORE_BOOTSTRAP
-from hangscope.ingest.nccl.line import version_tuple
 from hangscope.ingest.nccl.ranks import Member, rank_members
+from hangscope.ingest.nccl.unmade import Place, UnmadeCommunicator, one_less, unmade
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.model.dataclass import dataclass
 
@@ -23,22 +21,7 @@ _MEMBERS_IN_ALL = 2**22
 
 #: (file, host, pid)
 ProcessKey = tuple[str, str, "int | None"]
-Place = tuple[Member, Communicator]
-
-
-@dataclass(slots=True)
-class InitState:
-    """How far a communicator's members came when it was made; numbers are ranks in that communicator.
-
-    `absent` were never seen to start. `starting` are in bootstrap, which waits for the absent; `connecting`
-    are past it.
-    """
-
-    nranks: int
-    absent: tuple[int, ...]
-    starting: tuple[int, ...]
-    connecting: tuple[int, ...]
-    complete: tuple[int, ...]
+Ranks = tuple["int | None", ...]
 
 
 @dataclass(slots=True)
@@ -48,14 +31,14 @@ class Joined:
     `recordings`: copies with `rank`, `groups` and `config` (name -> members, None where not all are known)
     filled in. `rank_of_process` leaves out processes that drive several ranks. `members_of_group`: global
     ranks in the order of their rank in that communicator, None where a member is not known. `name_of`:
-    local_id -> group name.
+    local_id -> group name. `unmade`: communicators whose creation did not complete.
     """
 
     recordings: list[Recording] = field(default_factory=list)
     rank_of_process: dict[ProcessKey, int | None] = field(default_factory=dict)
-    members_of_group: dict[str, tuple[int | None, ...]] = field(default_factory=dict)
+    members_of_group: dict[str, Ranks] = field(default_factory=dict)
     name_of: dict[str, str] = field(default_factory=dict)
-    inits: dict[str, InitState] = field(default_factory=dict)
+    unmade: list[UnmadeCommunicator] = field(default_factory=list)
     host_of_ip: dict[str, str] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
 
@@ -63,15 +46,13 @@ class Joined:
 def join_processes(
     recordings: Sequence[Recording],
     communicators: Sequence[Communicator],
-    *,
     rank_hints: Mapping[str, int] | None = None,
-    world_size: int | None = None,
 ) -> Joined:
     """Return the processes with their global ranks and the communicators with their members.
 
     `recordings` and `communicators` are those of any number of parsers; inputs are not changed. `rank_hints`
-    maps a file to the global rank that its name or its torch lines tell; `world_size` is what the launcher
-    says, if known. Processes of one restart attempt are expected; of several in one input the last is taken.
+    maps a file to the global rank that its name or its torch lines indicate. Processes of one restart attempt are
+    expected; of several in one input the last is taken.
     """
     by_id = {comm.local_id: comm for comm in communicators}
     members = []
@@ -81,7 +62,7 @@ def join_processes(
             members.append(Member(recording, comms))
     members.sort(key=lambda m: (m.key, m.comms[0].bus_id or ""))
     joined = Joined()
-    world = rank_members(members, rank_hints or {}, world_size, joined.notes)
+    world = rank_members(members, rank_hints or {}, joined.notes)
     _group(members, world, joined)
     processes: dict[ProcessKey, set[int | None]] = defaultdict(set)
     for member in members:
@@ -90,145 +71,107 @@ def join_processes(
         if first.ip:
             joined.host_of_ip.setdefault(first.ip, first.host)
         groups = [(g[0], joined.name_of.get(g[0], g[1]), g[2]) for g in member.recording.groups]
-        config = {name: ("", _whole(joined.members_of_group.get(name, ()))) for _, name, _ in groups}
+        config = {name: ("", _complete(joined.members_of_group.get(name, ()))) for _, name, _ in groups}
         joined.recordings.append(replace(member.recording, rank=member.rank, groups=groups, config=config))
     joined.rank_of_process = {key: next(iter(ranks)) for key, ranks in processes.items() if len(ranks) == 1}
-    _network_notes(members, joined.notes)
+    joined.unmade = joined.unmade or one_less(members)
+    _note_networks(members, joined.notes)
     return joined
 
 
-def _whole(members: tuple[int | None, ...]) -> tuple[int, ...] | None:
+def _complete(members: Ranks) -> tuple[int, ...] | None:
     known = tuple(rank for rank in members if rank is not None)
     return known if known and len(known) == len(members) else None
 
 
 def _group(members: list[Member], world: int | None, joined: Joined) -> None:
-    """Name the groups, list their members, and tell how far their creation came."""
-    places: dict[str, list[Place]] = defaultdict(list)
-    for member in members:
-        for comm in member.comms:
-            places[comm.name].append((member, comm))
-    final: dict[str, list[Place]] = {}
-    for name in sorted(places):
-        parts = _separate(places[name])
-        for number, part in enumerate(parts, start=1):
-            final[name if len(parts) == 1 else f"{name}, set {number}"] = part
-    versions = {version_tuple(comm.version) for part in final.values() for _, comm in part if comm.version}
-    after_bootstrap = bool(versions) and max(versions) < START_BEFORE_BOOTSTRAP
+    """Name the groups, list their members, and find those whose creation did not complete."""
+    groups = _groups(members)
+    joined.name_of = {comm.local_id: name for name, part in groups.items() for _, comm in part}
     room, too_many = _MEMBERS_IN_ALL, 0
-    for name, part in final.items():
-        for _, comm in part:
-            joined.name_of[comm.local_id] = name
+    for name, part in groups.items():
         nranks = max((c.nranks for _, c in part if c.nranks is not None), default=0)
-        if nranks > room:
-            joined.members_of_group[name] = ()
-            too_many += 1
-            continue
+        too_many += nranks > room
+        nranks = 0 if nranks > room else nranks
         room -= nranks
         joined.members_of_group[name] = _members(part, nranks, world)
-        _init_state(name, part, nranks, after_bootstrap, joined)
-        _group_notes(name, part, joined.notes)
+        _note_duplicates(name, part, joined.notes)
+    _fill_splits(groups, joined)
+    events = (unmade(name, part, joined.members_of_group[name]) for name, part in groups.items())
+    joined.unmade = [event for event in events if event is not None]
     if too_many:
         text = f"{too_many} communicators claim more ranks than all jobs have; their members are left out"
         joined.notes.append(Note("too_many_communicators", text))
-    _splits(final, joined)
-    _assumed_note(final, joined.notes)
-
-
-def _separate(part: list[Place]) -> list[list[Place]]:
-    """Return the groups that share one assumed identity: the i-th process with a rank is in the i-th.
-
-    Processes are taken by ascending global rank, which is right for every grid of ranks whose groups list
-    their ranks in ascending order.
-    """
-    if not any(comm.assumed for _, comm in part):
-        return [part]
-    parts: list[list[Place]] = []
-    seen: dict[int | None, int] = defaultdict(int)
-    for member, comm in sorted(part, key=lambda p: (p[0].rank is None, p[0].rank or 0, p[0].key)):
-        number = seen[comm.comm_rank] if comm.comm_rank is not None else 0
-        seen[comm.comm_rank] += 1
-        while len(parts) <= number:
-            parts.append([])
-        parts[number].append((member, comm))
-    return parts
-
-
-def _members(part: list[Place], nranks: int, world: int | None) -> tuple[int | None, ...]:
-    if (
-        world is not None
-        and nranks == world
-        and all(m.rank == c.comm_rank for m, c in part if c.comm_rank is not None)
-    ):
-        return tuple(range(world))
-    slots: list[int | None] = [None] * nranks
-    for member, comm in part:
-        if comm.comm_rank is not None and comm.comm_rank < nranks:
-            slots[comm.comm_rank] = member.rank
-    return tuple(slots)
-
-
-def _init_state(name: str, part: list[Place], nranks: int, after_bootstrap: bool, joined: Joined) -> None:
-    ranked = {c.comm_rank: c for _, c in part if c.comm_rank is not None}
-    if not ranked:
-        return
-    complete = {rank for rank, c in ranked.items() if c.completed}
-    # Up to 2.22 START says that bootstrap has passed; a file without a banner does not know its version.
-    starting = set() if after_bootstrap else {rank for rank, c in ranked.items() if c.phase == "start"}
-    joined.inits[name] = InitState(
-        nranks,
-        absent=tuple(rank for rank in range(nranks) if rank not in ranked),
-        starting=tuple(sorted(starting)),
-        connecting=tuple(sorted(set(ranked) - complete - starting)),
-        complete=tuple(sorted(complete)),
-    )
-
-
-def _splits(final: dict[str, list[Place]], joined: Joined) -> None:
-    """Fill the one empty place of a split where one process alone was not seen in it."""
-    parts: dict[tuple[str, int], list[str]] = defaultdict(list)
-    took_part: dict[str, dict[int | None, int]] = defaultdict(dict)
-    for name, part in final.items():
-        comm = part[0][1]
-        parent = joined.name_of.get(comm.parent or "")
-        if parent is not None and comm.split is not None:
-            parts[(parent, comm.split)].append(name)
-        for member, known in part:
-            took_part[name][member.rank] = known.children
-    for (parent, split), names in sorted(parts.items()):
-        members = [rank for rank in joined.members_of_group[parent] if rank is not None]
-        missing = [rank for rank in members if took_part[parent].get(rank, 0) < split]
-        holes = [
-            (name, i)
-            for name in names
-            for i, rank in enumerate(joined.members_of_group[name])
-            if rank is None
-        ]
-        if len(holes) != 1 or len(missing) != 1:
-            continue
-        name, place = holes[0]
-        slots = list(joined.members_of_group[name])
-        slots[place] = missing[0]
-        joined.members_of_group[name] = tuple(slots)
-        text = (
-            f"rank {missing[0]} is taken for unseen member {place} of {name}: it alone was not in the split"
-        )
-        joined.notes.append(Note("assumed_member", text))
-
-
-def _assumed_note(final: dict[str, list[Place]], notes: list[Note]) -> None:
-    assumed = [name for name, part in final.items() if any(comm.assumed for _, comm in part)]
-    if assumed:
-        first = final[assumed[0]][0][1]
+    if assumed := [name for name, part in groups.items() if any(comm.assumed for _, comm in part)]:
+        first = groups[assumed[0]][0][1]
         text = (
             f"{len(assumed)} communicators were joined across ranks by size, order of creation and rank: "
             f"NCCL printed no id for them; the first is {assumed[0]}"
         )
-        notes.append(Note("assumed_communicator", text, first.file, first.first_line or None))
+        joined.notes.append(Note("assumed_communicator", text, first.file, first.first_line or None))
 
 
-def _group_notes(name: str, part: list[Place], notes: list[Note]) -> None:
-    first = part[0][1]
+def _groups(members: list[Member]) -> dict[str, list[Place]]:
+    """Return the communicators by their names, with those apart that share one assumed identity.
+
+    Of these the i-th process with a rank is in the i-th. Processes are taken by ascending global rank, which is right for every
+    grid of ranks whose groups list their ranks in ascending order.
+    """
+    named: dict[str, list[Place]] = defaultdict(list)
+    for member in members:
+        for comm in member.comms:
+            named[comm.name].append((member, comm))
+    groups: dict[str, list[Place]] = {}
+    for name, places in sorted(named.items()):
+        parts: dict[int, list[Place]] = defaultdict(list)
+        seen: dict[int, int] = defaultdict(int)
+        assumed = any(comm.assumed for _, comm in places)
+        for member, comm in sorted(places, key=lambda p: (p[0].rank is None, p[0].rank or 0, p[0].key)):
+            number = 0
+            if assumed and comm.comm_rank is not None:
+                number = seen[comm.comm_rank]
+                seen[comm.comm_rank] += 1
+            parts[number].append((member, comm))
+        for number, part in sorted(parts.items()):
+            groups[name if len(parts) == 1 else f"{name}, set {number + 1}"] = part
+    return groups
+
+
+def _members(part: list[Place], nranks: int, world: int | None) -> Ranks:
+    """Return the members of a group of so many ranks; one of the size of the job has its ranks."""
+    known = [(comm.comm_rank, member.rank) for member, comm in part if comm.comm_rank is not None]
+    if nranks and nranks == world and all(number == rank for number, rank in known):
+        return tuple(range(world))
+    slots: list[int | None] = [None] * nranks
+    for number, rank in known:
+        if number < nranks:
+            slots[number] = rank
+    return tuple(slots)
+
+
+def _fill_splits(groups: Mapping[str, list[Place]], joined: Joined) -> None:
+    """Fill the one empty place of a split where one process alone was not seen in it."""
+    splits: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for name, part in groups.items():
+        parent, split = joined.name_of.get(part[0][1].parent or ""), part[0][1].split
+        if parent is not None and split is not None:
+            splits[(parent, split)].append(name)
+    for (parent, split), names in sorted(splits.items()):
+        seen = {member.rank for member, comm in groups[parent] if comm.children >= split}
+        missing = [r for r in joined.members_of_group[parent] if r is not None and r not in seen]
+        holes = [(n, i) for n in names for i, rank in enumerate(joined.members_of_group[n]) if rank is None]
+        if len(holes) == len(missing) == 1:
+            ((name, place),) = holes
+            slots = list(joined.members_of_group[name])
+            slots[place] = missing[0]
+            joined.members_of_group[name] = tuple(slots)
+            text = f"rank {missing[0]} is taken for unseen member {place} of {name}: it alone was not in the split"
+            joined.notes.append(Note("assumed_member", text))
+
+
+def _note_duplicates(name: str, part: list[Place], notes: list[Note]) -> None:
+    """Note ranks of a group that several processes claim, and GPUs that several of its ranks use."""
+    file = part[0][1].file
     by_rank: dict[int, set[tuple[str, str, int]]] = defaultdict(set)
     by_bus: dict[tuple[str, str], set[int]] = defaultdict(set)
     for member, comm in part:
@@ -239,30 +182,21 @@ def _group_notes(name: str, part: list[Place], notes: list[Note]) -> None:
     for rank, keys in sorted(by_rank.items()):
         if len(keys) > 1:
             who = ", ".join(f"{host}:{pid}" for _, host, pid in sorted(keys))
-            notes.append(
-                Note("duplicate_rank", f"{len(keys)} processes are rank {rank} of {name}: {who}", first.file)
-            )
+            text = f"{len(keys)} processes are rank {rank} of {name}: {who}"
+            notes.append(Note("duplicate_rank", text, file))
     for (host, bus), ranks in sorted(by_bus.items()):
         if len(ranks) > 1:
-            notes.append(
-                Note(
-                    "duplicate_gpu",
-                    f"ranks {sorted(ranks)} of {name} share the GPU {bus} of {host}",
-                    first.file,
-                )
-            )
+            text = f"ranks {sorted(ranks)} of {name} share the GPU {bus} of {host}"
+            notes.append(Note("duplicate_gpu", text, file))
 
 
-def _network_notes(members: list[Member], notes: list[Note]) -> None:
+def _note_networks(members: list[Member], notes: list[Note]) -> None:
+    """Note that processes use different networks between nodes."""
     networks: dict[str, list[str]] = defaultdict(list)
     for member in members:
-        network = member.comms[0].network
-        if network:
-            networks[network].append(
-                str(member.rank) if member.rank is not None else ":".join(map(str, member.key[1:]))
-            )
+        if network := member.comms[0].network:
+            _, host, pid = member.key
+            networks[network].append(f"{host}:{pid}" if member.rank is None else str(member.rank))
     if len(networks) > 1:
-        text = "; ".join(
-            f"{name}: {len(who)} processes, first {who[0]}" for name, who in sorted(networks.items())
-        )
+        text = "; ".join(f"{n}: {len(who)} processes, first {who[0]}" for n, who in sorted(networks.items()))
         notes.append(Note("network_differs", f"processes use different networks between nodes ({text})"))

@@ -17,6 +17,7 @@ truncated.
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from hangscope.ingest.lines.forms import integer
 from hangscope.model.dataclass import dataclass
@@ -24,6 +25,9 @@ from hangscope.model.regex import regex
 
 #: What a line must contain to be worth parsing (`CCL version` is in NCCL's and RCCL's banner).
 LITERALS: tuple[bytes, ...] = (b"NCCL INFO", b"NCCL WARN", b"NCCL ABORT", b"CCL version")
+
+#: A pointer as NCCL prints it (`%p`).
+POINTER = r"(?:0x[0-9a-fA-F]{1,16}|\(nil\))"
 
 _MARKER = regex(r"NCCL (INFO|WARN|TRACE|CALL|ABORT)(?: |$)")
 _HEAD = regex(
@@ -40,7 +44,7 @@ _BARE_HEAD = regex(
 # The shape of nearly every line; what it matches, the patterns above would read the same.
 _PLAIN = regex(r"([A-Za-z0-9_.\-]{0,255}):(\d{1,10}):\d{1,20} \[(-?\d{1,5})\] NCCL INFO ([^\n]*)$")
 _VERSION = regex(r"(?P<lib>[NR])CCL version\s{0,8}:?\s{0,8}(?P<version>\d{1,3}\.\d{1,3}(?:\.\d{1,3})?)")
-_MARKERS = 8  # in a line; what is torn more often says nothing that is whole
+_MARKERS = 8  # in a line; nothing of one that is torn more often is complete
 _HEAD_WINDOW = 1200  # the prefix that NCCL formats is at most 1,024 bytes
 
 
@@ -70,35 +74,27 @@ def parse_line(text: str) -> list[NcclLine]:
     if plain is not None and "NCCL " not in plain[4]:
         host, pid, dev, message = plain.groups()
         return [NcclLine("INFO", message.rstrip(), host, int(pid), int(dev))]
-    marker = _MARKER.search(text)
-    if marker is None:
-        return []
-    found = [(*_head(text, 0, marker), marker)]
-    for _ in range(_MARKERS - 1):
-        marker = _MARKER.search(text, marker.end())
-        if marker is None:
-            break
-        fields, start = _head(text, found[-1][2].end(), marker)
+    heads: list[tuple[dict[str, str | None], int, re.Match[str]]] = []
+    for marker in islice(_MARKER.finditer(text), _MARKERS):
+        fields, start = _head(text, heads[-1][2].end() if heads else 0, marker)
         if (
-            fields.get("pid") is not None
-        ):  # a message may quote the words; only a whole head makes a second line
-            found.append((fields, start, marker))
-    lines = []
-    for i, (fields, start, at) in enumerate(found):
-        end = found[i + 1][1] if i + 1 < len(found) else len(text)
-        lines.append(
-            NcclLine(
-                level=at.group(1),
-                message=text[at.end() : end].rstrip(),
-                host=fields.get("host") or "",
-                pid=integer(fields.get("pid")),
-                dev=integer(fields.get("dev")),
-                before=text[max(0, start - _HEAD_WINDOW) : start] if i == 0 else "",
-                truncated=len(found) > 1,
-                inner=i > 0,
-            )
+            not heads or fields.get("pid") is not None
+        ):  # a message may quote the words without a complete head
+            heads.append((fields, start, marker))
+    ends = [start for _, start, _ in heads[1:]] + [len(text)]
+    return [
+        NcclLine(
+            level=marker[1],
+            message=text[marker.end() : end].rstrip(),
+            host=fields.get("host") or "",
+            pid=integer(fields.get("pid")),
+            dev=integer(fields.get("dev")),
+            before="" if nth else text[max(0, start - _HEAD_WINDOW) : start],
+            truncated=len(heads) > 1,
+            inner=nth > 0,
         )
-    return lines
+        for nth, ((fields, start, marker), end) in enumerate(zip(heads, ends, strict=False))
+    ]
 
 
 def banner_version(text: str) -> str | None:
@@ -107,12 +103,6 @@ def banner_version(text: str) -> str | None:
     if match is None:
         return None
     return ("rccl " if match["lib"] == "R" else "") + match["version"]
-
-
-def version_tuple(version: str) -> tuple[int, ...]:
-    """Return `(2, 21, 5)` for `2.21.5` or `rccl 2.21.5`, and `()` for an unknown version."""
-    digits = version.rsplit(" ", 1)[-1]
-    return tuple(int(part) for part in digits.split(".")) if digits else ()
 
 
 def _head(text: str, floor: int, marker: re.Match[str]) -> tuple[dict[str, str | None], int]:

@@ -1,137 +1,134 @@
-"""NCCL and RCCL debug logs: warnings and communicator life cycles as events, COLL lines as recordings.
+"""NCCL and RCCL debug logs: warnings and the life of communicators as events, COLL lines as recordings.
 
-One parser reads one input, which may hold one process or all processes of a job interleaved; `processes` tells them apart.
-The grammar of the lines is in `line`, `init`, `warn` and `calls`, what is known of a process in `process` and `life`.
+One parser reads one input, which may hold one process or all processes of a job interleaved. The forms of the lines are in
+`line`, `comm`, `calls` and `warn`, what is known of a process in `process`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
 
 from hangscope.errors import Note
-from hangscope.ingest.lines.forms import BulkParser
-from hangscope.ingest.lines.prefixes import Line, strip_prefix
-from hangscope.ingest.nccl import calls, init, warn
-from hangscope.ingest.nccl.comm import Communicator
-from hangscope.ingest.nccl.init import (
-    count_split_without_color,
-    describe,
-    event_of,
-    passed_bootstrap,
-    step_of,
-)
+from hangscope.ingest.lines.prefixes import AnyEvent, Line
+from hangscope.ingest.nccl import calls, warn
+from hangscope.ingest.nccl.comm import Communicator, NcclInit, parse_life
 from hangscope.ingest.nccl.line import LITERALS, NcclLine, banner_version, parse_line
-from hangscope.ingest.nccl.process import Process, Processes, joined_to_a_cut_head
+from hangscope.ingest.nccl.process import Process, Processes
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.torch_logs.call_lines import MOST_REMEMBERED, CallParser
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
-# Bounds on what a hostile file can make the parser keep.
-MAX_COMMUNICATORS = 262_144
-_MAX_NOTES = 50
-
+MAX_COMMUNICATORS = 262_144  # bounds what a hostile file can make the parser keep
 _NS = 1_000_000_000
-_INFO = b" NCCL INFO "
-_HEAD = 300  # bytes of a line's head that are looked at
-_MOST_KNOWN = 16_384
-_RAS_DEAD = regex(r"RAS declaring peer (?P<peer>[^\s<>]{1,255})(?:<\d{0,5}>)? as DEAD")
+#: What a process states outside of the life of a communicator: its address and network, a split that it does not join, a dead peer.
+_PROGRESS = regex(
+    r"Bootstrap ?: Using (?:[\w.@\-]{1,64}:)?(?P<ip>[0-9a-fA-F.:%\w]{2,64}?)<\d{1,5}>"
+    r"|Using network (?P<network>[\w .\-]{1,64})"
+    r"|Rank (?P<uncolored>\d{1,7}) has color with NCCL_SPLIT_NOCOLOR"
+    r"|RAS declaring peer (?P<dead>[^\s<>]{1,255})(?:<\d{0,5}>)? as DEAD"
+)
+_APART = "write NCCL logs with NCCL_DEBUG_FILE, one file per process"
+#: by code: what a note says, and what to do next time
+_NOTES = {
+    "torn_line": (
+        "an NCCL call line is torn or collapsed; the calls after it cannot be numbered for certain",
+        _APART,
+    ),
+    "contradiction": (
+        "a line states a rank that its communicator cannot have",
+        "copy the log again from where the job wrote it",
+    ),
+    "too_many_communicators": (f"more than {MAX_COMMUNICATORS:,} communicators; the rest is not read", ""),
+    "late_start": (
+        "the log begins after communicators were created; their calls are numbered from its start",
+        "",
+    ),
+    "anonymised": ("lines without host and pid; they are distinguished by device only", ""),
+    "shared_output": (
+        "several processes share this output, which NCCL 2.13+ does not flush: up to 4,096 bytes may be missing at the end of each",
+        _APART,
+    ),
+}
 
 
-class NcclParser(BulkParser):
-    """Reads the lines of one input; a `LineParser`.
+class NcclParser(CallParser):
+    """Reads the lines of one input; yields NcclInit, NcclWarn and NcclRas events.
 
-    Yields NcclInit, NcclWarn and NcclRas events. After `close`: `recordings()`, `communicators()`
-    and `notes`.
+    After `close`: `recordings()`, `communicators()` and `notes`.
     """
 
     literals = LITERALS
+    mark = calls.INFO
+    whole = calls.WHOLE_LINE
 
     def __init__(self) -> None:
-        self.notes: list[Note] = []
+        super().__init__()
+        self._notes: dict[str, Note] = {}
         self._processes = Processes()
-        self._heads: dict[bytes, tuple[Process, int]] = {}
-        self._known_calls: dict[tuple[bytes, bytes, bytes], calls.CollLine] = {}
+        self._calls: dict[tuple[bytes, ...], calls.CollLine] = {}
         self._made = 0
-        self._torn = 0
         self._version = ""
+
+    @property
+    def notes(self) -> list[Note]:
+        """Return one note of each kind."""
+        return list(self._notes.values())
 
     def feed(self, line: Line) -> Iterable[Event]:
         """Return the events in one line."""
+        self._file = line.file
         messages = parse_line(line.text)
         if not messages:
             self._version = banner_version(line.text) or self._version
-            return ()
         return [event for message in messages for event in self._message(message, line)]
 
-    def run(self, block: bytes, start: int, number: int) -> int:
-        """Read the COLL lines that follow each other from `start` on; see `BulkParser`."""
-        heads, known, match = self._heads, self._known_calls, calls.WHOLE_LINE.match
-        keep = self._processes.keep
-        while True:
-            at = block.find(_INFO, start, start + _HEAD)
-            found = match(block, at + len(_INFO)) if at >= 0 else None
-            if found is None:
-                return start
-            head = block[start:at]
-            told = heads.get(head)
-            if told is None:
-                told = self._known_head(head, block[start : found.end()], number)
-                if told is None:
-                    return start
-                keep = self._processes.keep
-            process, created = told
-            name, op_count, key, tail = found.groups()
-            call = known.get((name, key, tail))
-            if call is None:
-                call = self._known_call(found[0])
-                if call is None:
-                    return start
-            if call.pointer not in process.live:
-                return start  # its communicator is new: the line is read like any other
-            call.op_count = int(op_count, 16)
-            process.record(call, number, created, keep)
-            start = found.end()
-            number += 1
-
-    def _known_head(self, head: bytes, whole: bytes, number: int) -> tuple[Process, int] | None:
-        """Return whose lines begin with these bytes and when (ns); None where the line is to be read like any other."""
-        if not self._processes or b"\n" in head or b"\r" in head:
-            return None  # the first line tells the file's name; another line may stand before the head
-        file = next(iter(self._processes)).file
-        line = strip_prefix(whole.decode("utf-8", "replace").rstrip(), number, file)
+    def writer(self, line: Line) -> tuple[Process, int] | None:
+        """Return the process that printed a line, and when (ns; 0: not known)."""
         messages = parse_line(line.text)
-        if len(messages) != 1 or messages[0].pid is None or messages[0].truncated:
+        if not self._file or len(messages) != 1 or messages[0].pid is None or messages[0].truncated:
             return None
         process = self._processes.of(messages[0], line)
-        if process is None or joined_to_a_cut_head(messages[0], process):
-            return None
-        if len(self._heads) >= _MOST_KNOWN:
-            self._heads.clear()
-        told = self._heads[head] = (process, int(line.time * _NS) if line.time else 0)
-        return told
+        return (process, _when(line)) if process is not None and process.host == messages[0].host else None
 
-    def _known_call(self, message: bytes) -> calls.CollLine | None:
-        call = calls.parse_coll(message.decode("ascii", "replace").rstrip())
+    def add(self, writer: tuple[Process, int], found: re.Match[bytes], number: int) -> bool:
+        """Add a call on a known communicator."""
+        name, op_count, key, _, _, _, pointer, nranks = found.groups()
+        call = self._calls.get((name, key, pointer, nranks))
         if call is None:
-            return None
-        if len(self._known_calls) >= _MOST_KNOWN:
-            self._known_calls.clear()
-        found = calls.WHOLE_LINE.match(message)
-        if found is not None:
-            self._known_calls[(found[1], found[3], found[4])] = call
-        return call
+            call = calls.CollLine.of([group.decode() for group in found.groups()])
+            if call is None:
+                return False
+            if len(self._calls) >= MOST_REMEMBERED:
+                self._calls.clear()
+            self._calls[(name, key, pointer, nranks)] = call
+        process, created = writer
+        if call.pointer not in process.live:
+            return False
+        call.op_count = int(op_count, 16)
+        process.record(call, number, created, self._processes.keep)
+        return True
 
     def close(self) -> Iterable[Event]:
         """Settle the names of communicators; no event waits for the end."""
         for process in self._processes:
             process.version = process.version or self._version
             process.finish()
-        self._closing_notes()
+        recorders = [process for process in self._processes if len(process.recording)]
+        if any(process.late for process in recorders):
+            self._note("late_start")
+        if any(process.pid is None for process in recorders):
+            self._note("anonymised")
+        if len(recorders) > 1:
+            self._note("shared_output")
         return ()
 
     def recordings(self) -> list[Recording]:
-        """Return one recording per process that has a communicator, in the order of their first lines."""
+        """Return the recordings of all processes that have a communicator, in the order of their first lines."""
         return [recording for process in self._processes for recording in process.recordings()]
 
     def communicators(self) -> list[Communicator]:
@@ -139,144 +136,83 @@ class NcclParser(BulkParser):
         return [comm for process in self._processes for comm in process.communicators]
 
     def _message(self, message: NcclLine, line: Line) -> Iterator[Event]:
-        call = calls.parse_coll(message.message)
-        if call is not None or calls.is_coll(message.message):
-            self._call(call, message, line)
+        damaged = calls.damaged_coll(message.message)
+        if damaged is not None:
+            self._call(calls.parse_coll(message.message), damaged[1], message, line)
             return
         process = self._processes.of(message, line)
         if process is None:
             return
         if message.level == "INFO":
-            yield from self._info(message, line, process)
+            yield from self._info(message.message, line, process)
         fields = warn.classify(message)
-        if fields is None and message.level == "INFO" and not process.traced:
-            fields = warn.traceback_result(message.message)
-            process.traced = fields is not None
-        if fields is not None:
-            yield event_of(line, process, warn.NcclWarn, fields)
-
-    def _call(self, call: calls.CollLine | None, message: NcclLine, line: Line) -> None:
-        pointer = call.pointer if call else calls.torn_pointer(message.message)
-        process = self._processes.of(message, line)
-        if process is None:
-            # A head that was cut off: whoever owns the pointer has lost a call.
-            for owner in self._processes:
-                if pointer in owner.live:
-                    self._tear(owner, pointer, line)
-            return
-        if call is None or message.truncated or joined_to_a_cut_head(message, process):
-            self._tear(process, pointer, line)
-            return
-        if call.pointer not in process.live:
-            if not self._room(line):
-                return
-            self._made += 1
-        process.device = message.dev
-        process.record(call, line.number, int(line.time * _NS) if line.time else 0, self._processes.keep)
-
-    def _tear(self, process: Process, pointer: str | None, line: Line) -> None:
-        process.tear(pointer)
-        self._torn += 1
-        if self._torn == 1:
-            self._note(
-                "torn_line",
-                "an NCCL call line is torn or collapsed; the calls after it cannot be numbered for certain",
-                line,
-                "write NCCL logs with NCCL_DEBUG_FILE, one file per process",
-            )
-
-    def _info(self, message: NcclLine, line: Line, process: Process) -> Iterator[Event]:
-        text = message.message
-        life = init.parse_life(text)
-        if life is not None:
-            if life.comm_rank >= life.nranks:
-                what = f"a line says that it is of rank {life.comm_rank} of {life.nranks}"
-                self._note("contradiction", what, line, "copy the log again from where the job wrote it")
-            elif life.comm in process.live or self._room(line):
-                yield from self._life(life, line, process)
-            return
-        if (address := init.bootstrap_address(text)) is not None:
-            if process.ip is None:
-                yield event_of(line, process, init.NcclInit, {"phase": "process"})
-            process.ip = address
-        elif (version := banner_version(text)) is not None:
-            process.version = self._version = version
-        elif (network := init.network_name(text)) is not None:
-            process.network = network
-        elif (rank := init.rank_without_color(text)) is not None:
-            count_split_without_color(process, rank)
-        elif (dead := _RAS_DEAD.match(text)) is not None:
-            yield event_of(line, process, NcclRas, {"what": "dead", "peer_host": dead["peer"]})
-        elif init.is_bootstrap_done(text):
-            waiting = [c for c in process.communicators if c.phase == "start"]
-            if waiting:
-                yield passed_bootstrap(line, process, waiting[-1])
-        elif (pointer := init.layout_pointer(text)) is not None:
-            track = process.live.get(pointer)
-            if track is not None and track.comm.phase == "start":
-                yield passed_bootstrap(line, process, track.comm)
-
-    def _life(self, life: init.LifeLine, line: Line, process: Process) -> Iterator[Event]:
-        track = process.live.get(life.comm)
-        if (
-            track is None
-            or life.phase == "start"
-            or (life.phase == "complete" and track.comm.phase not in ("start", "bootstrap"))
+        if fields is not None and not (
+            message.level == "INFO" and fields["fault"] == "other" and process.traced
         ):
-            track = process.create(life.comm, line.number)
-            self._made += 1
-            describe(track.comm, life, process)
-            # a log that begins with a communicator's end does not hold its beginning
-            track.comm.completed = life.phase in ("abort", "destroy")
-        comm = track.comm
-        comm.phase, comm.last_line = life.phase, line.number
-        comm.completed = comm.completed or life.phase == "complete"
-        comm.comm_id = comm.comm_id or life.comm_id
-        yield step_of(line, process, comm)
-        if life.phase == "start" and init.starts_after_bootstrap(life, process.version or self._version):
-            yield passed_bootstrap(line, process, comm)
-        if life.ends:
-            del process.live[life.comm]
-            comm.intact = comm.intact and not track.suspect
+            process.traced = process.traced or message.level == "INFO"
+            yield _event(line, process, warn.NcclWarn, **fields)
 
-    def _room(self, line: Line) -> bool:
-        if self._made >= MAX_COMMUNICATORS:
-            self._note(
-                "too_many_communicators",
-                f"more than {MAX_COMMUNICATORS:,} communicators; the rest is not read",
-                line,
-            )
-            return False
-        return True
-
-    def _note(self, code: str, message: str, line: Line, hint: str = "") -> None:
-        if len(self.notes) < _MAX_NOTES and all(note.code != code for note in self.notes):
-            self.notes.append(Note(code, message, line.file, line.number, hint))
-
-    def _closing_notes(self) -> None:
-        recorders = [p for p in self._processes if len(p.recording)]
-        if not recorders:
+    def _call(self, call: calls.CollLine | None, pointer: str | None, message: NcclLine, line: Line) -> None:
+        process = self._processes.of(message, line)
+        if process is None:  # its head was cut off: whoever owns the pointer has lost a call
+            owners = [owner for owner in self._processes if pointer in owner.live]
+        elif call is None or message.truncated or message.host != process.host:
+            owners = [process]
+        else:
+            known = call.pointer in process.live
+            if known or self._has_room(line):
+                self._made += not known
+                process.device = message.dev
+                process.record(call, line.number, _when(line), self._processes.keep)
             return
-        file = recorders[0].file
-        if any(p.late for p in recorders):
-            self.notes.append(
-                Note(
-                    "late_start",
-                    "the log begins after communicators were made; their calls are numbered from its start",
-                    file,
-                )
-            )
-        if any(p.pid is None for p in recorders):
-            self.notes.append(
-                Note("anonymised", "lines without host and pid; they are told apart by device only", file)
-            )
-        if len(recorders) > 1:
-            self.notes.append(
-                Note(
-                    "shared_output",
-                    f"{len(recorders)} processes share this output, which NCCL 2.13+ does not flush: up to "
-                    "4,096 bytes may be missing at the end of each",
-                    file,
-                    hint="write NCCL logs with NCCL_DEBUG_FILE, one file per process",
-                )
-            )
+        for owner in owners:
+            owner.tear(pointer)
+            self._note("torn_line", line)
+
+    def _info(self, text: str, line: Line, process: Process) -> Iterator[Event]:
+        life = parse_life(text)
+        found = _PROGRESS.match(text) if life is None else None
+        if life is not None:
+            if int(life["comm_rank"]) >= int(life["nranks"]):
+                self._note("contradiction", line)
+            elif self._has_room(line):
+                comm = process.step(life, line.number)
+                self._made += comm.first_line == line.number
+                fields = {"step": comm.step, "nranks": comm.nranks, "bus_id": comm.bus_id}
+                yield _event(line, process, NcclInit, comm.comm_rank, **fields)
+        elif found is None:
+            if (version := banner_version(text)) is not None:
+                process.version = self._version = version
+        elif found["ip"]:
+            if process.ip is None:
+                yield _event(line, process, NcclInit)
+            process.ip = found["ip"]
+        elif found["network"]:
+            process.network = found["network"]
+        elif found["dead"]:
+            yield _event(line, process, NcclRas, what="dead", peer_host=found["dead"])
+        else:
+            process.skip_split(int(found["uncolored"]))
+
+    def _has_room(self, line: Line) -> bool:
+        if self._made >= MAX_COMMUNICATORS:
+            self._note("too_many_communicators", line)
+        return self._made < MAX_COMMUNICATORS
+
+    def _note(self, code: str, line: Line | None = None) -> None:
+        text, hint = _NOTES[code]
+        place = line.number if line is not None else None
+        self._notes.setdefault(code, Note(code, text, self._file, place, hint))
+
+
+def _when(line: Line) -> int:
+    return int(line.time * _NS) if line.time else 0
+
+
+def _event(
+    line: Line, process: Process, kind: type[AnyEvent], group_rank: int | None = None, **fields: Any
+) -> AnyEvent:
+    """Return an event of a process, whose host and number win over those of the line's prefix."""
+    event = line.event(kind, group_rank, **fields)
+    host, pid = process.host or line.host, process.pid if process.pid is not None else line.pid
+    return replace(event, host=host, pid=pid)

@@ -43,11 +43,15 @@ _USER_NAMES = {
     "reduce_scatter_coalesced": "reduce_scatter",
     "isend": "send",
     "irecv": "recv",
+    # as the enum of ops prints them in logs (torch/csrc/distributed/c10d/Work.cpp)
+    "_allreduce_sparse": "all_reduce",
+    "allgather_base": "all_gather_into_tensor",
+    "recvanysource": "recv_any_source",
 }
 
 
 def user_op(name: str) -> str:
-    """Return the name that users know for a recorder name without its backend prefix."""
+    """Return the name that users know for a recorder name without its backend prefix, or for one that a log prints: ALLREDUCE."""
     lowered = name.lower()
     return _USER_NAMES.get(lowered, lowered)
 

@@ -1,12 +1,12 @@
-"""Whose process it is by its command line or by the name that it gave itself, as a stack dump tells it.
+"""Whose process it is by its command line, or by the name that it gave itself, in a stack dump.
 
     Process 880: python fit.py --rank 2          py-spy's first line of a process; `# RANK=2`, `[rank 2]`
     Process 4411: VLLM::Worker_DP0_TP1_EP1
     Process 8102: sglang::scheduler_PP1_TP0
 
-A command line may also say the rank of a matrix (`--lora-rank 8`, `--rank 8`): then all processes say the same one. The names of an
+A command line may also state the rank of a matrix (`--lora-rank 8`, `--rank 8`): then all processes state the same one. The names of an
 engine's workers (vllm/v1/executor/multiproc_executor.py, sglang/srt/managers/scheduler.py) hold coordinates and no sizes, so a place
-in several stages is a rank only where the dump holds the whole grid.
+in several stages is a rank only where the dump contains the complete grid.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def local_ranks_of_commands(titles: Mapping[int, str]) -> dict[int, int]:
 
 
 def ranks_of_commands(titles: Mapping[int, str]) -> dict[int, int]:
-    """Return the rank of each process id that its command line or its name tells."""
+    """Return the rank of each process id whose command line or name states it."""
     found = {pid: match for pid, title in titles.items() if (match := _IN_COMMAND.search(title))}
     ranks = {pid: int(match[2]) for pid, match in found.items()}
     if len(set(ranks.values())) < len(ranks) or (len(ranks) == 1 and any(m[1] for m in found.values())):
@@ -42,7 +42,7 @@ Place = tuple[int, int, int]
 
 
 def ranks_of_titles(titles: Mapping[int, str]) -> dict[int, int]:
-    """Return the rank of each process id whose name tells one; nothing where two engines stand in one dump."""
+    """Return the rank of each process id whose name states one; nothing where a dump is of two engines."""
     places: dict[int, Place] = {}
     vllm = False
     for pid, title in titles.items():

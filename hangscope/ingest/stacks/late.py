@@ -1,4 +1,4 @@
-"""Stacks that stand in a log long after its start.
+"""Stacks within a log, long after its start.
 
 faulthandler dumps them at an abort or when a timer of the job runs out; an inference engine's watchdog has py-spy print those
 of every worker.
@@ -19,7 +19,7 @@ _OTHERS_BETWEEN = 200  # lines of other writers that may stand within one dump
 
 
 class LateStackParser(LineParser):
-    """Keeps the lines of thread dumps; it makes no events, the stacks are asked for at the end."""
+    """Keeps the lines of thread dumps; it makes no events, `processes` returns the stacks at the end."""
 
     literals = (b" (most recent call first):", b'): "MainThread"', b"Process ")
 

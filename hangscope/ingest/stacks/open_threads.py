@@ -1,4 +1,4 @@
-"""The threads of one process: as `py-spy dump --json` writes them, or as their dump is read: which is the main one, and which wrote it."""
+"""The threads of one process: as `py-spy dump --json` writes them, or as a dump is read, with the main thread and the dumper found."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _TRAINING = frozenset(
 
 @dataclass(slots=True)
 class OpenThread:
-    """A thread as it is read: what its header tells, and the frames so far."""
+    """A thread as it is read: what its header states, and the frames so far."""
 
     ident: str
     name: str
@@ -87,7 +87,7 @@ class OpenThread:
 
 
 def finished(threads: list[OpenThread]) -> list[Thread]:
-    """Return the threads of one process without the dumper's, the main one marked."""
+    """Return the threads of one process without the dumper's, the main one marked and first."""
     threads = [thread for thread in threads if thread.frames]
     for thread in threads:
         if thread.outermost_first:
@@ -96,12 +96,9 @@ def finished(threads: list[OpenThread]) -> list[Thread]:
     kept = [t for t in threads if t is main or not (t.current and t.from_bootstrap and main is not None)]
     result: list[Thread] = []
     for number, thread in enumerate(kept, 1):
-        name = (
-            "MainThread"
-            if thread is main and not thread.name and not thread.runs_training
-            else thread.name or f"thread {number}"
-        )
-        result.append((name, tuple(thread.frames), thread is main))
+        is_main = thread is main
+        unnamed = "MainThread" if is_main and not thread.runs_training else f"thread {number}"
+        result.append((thread.name or unnamed, tuple(thread.frames), is_main))
     return sorted(result, key=lambda thread: not thread[2])
 
 
@@ -110,13 +107,11 @@ def _main(threads: list[OpenThread]) -> OpenThread | None:
 
     faulthandler lists threads from the newest to the oldest, so the last candidate is the oldest.
     """
-    for thread in threads:
-        if thread.runs_training:
-            return thread
-    for thread in threads:
-        if thread.name == "MainThread" or thread.numbered_first:
-            return thread
-    candidates = [t for t in threads if not t.from_bootstrap]
-    modules = [t for t in candidates if t.frames[-1].name in {"<module>", "_run_module_as_main", "main"}]
-    chosen = modules or candidates
-    return chosen[-1] if chosen else None
+    own = [thread for thread in reversed(threads) if not thread.from_bootstrap]
+    by_preference = [
+        *(thread for thread in threads if thread.runs_training),
+        *(thread for thread in threads if thread.name == "MainThread" or thread.numbered_first),
+        *(t for t in own if t.frames[-1].name in {"<module>", "_run_module_as_main", "main"}),
+        *own,
+    ]
+    return next(iter(by_preference), None)

@@ -1,4 +1,4 @@
-"""The thread of a rank that runs its training: the main thread, or one that a framework has started for it, as Ray Train does."""
+"""The thread of a rank that runs its training: the main thread, or one that a framework started for it, as Ray Train does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last words of a process that C++ or the interpreter ended.
+"""The last message of a process that C++ or the interpreter terminated.
 
     terminate called after throwing an instance of 'c10::DistBackendError'
       what():  [PG ID 0 PG GUID 0(default_pg) Rank 3] ...

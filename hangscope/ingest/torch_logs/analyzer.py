@@ -1,4 +1,4 @@
-"""What torch's own analyzer of Flight Recorder dumps printed, where somebody pasted that instead of the dumps.
+"""The output of torch's own analyzer of Flight Recorder dumps, where somebody pasted that instead of the dumps.
 
     Not all ranks joining collective, sequence number: 4
     internal record id: 3
@@ -7,45 +7,39 @@
     missing ranks: {3, 4}
 
 (torch/distributed/flight_recorder/components/types.py and utils.py; before 2.9 tools/flight_recorder. Up to 2.12 the first
-line has a colon for the comma.) Its blame depends on the order of its inputs, so what it names is a hint.
+line has a colon for the comma.) Which ranks it blames depends on the order of its inputs, so they are a hint.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 from hangscope.ingest.lines.blocks import Found, block
-from hangscope.ingest.lines.forms import LineParser, says
-from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.forms import any_of, says
+from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
 _LINES = 24  # of one report, its stack apart
-#: what is said of calls that are at other stages, not of other calls
+#: the error of calls that are at different stages, not of different calls
 _STATE = "COLLECTIVE_STATE_MISMATCH"
 
 
 def _report(found: Found) -> Iterator[Event]:
-    """Yield the report; of what its lines say of several ranks the mismatches of calls count."""
+    """Yield the report; of what its lines state about several ranks, mismatches of collectives count."""
     fields = found.caught(AnalyzerReport)
     if op := found.last("op"):
-        fields["op"] = op.split()[0].lstrip("_").replace("all_gather_base", "all_gather_into_tensor")
-    if errors := list(found.all("culprit", "error")):
-        texts = [
-            (match["wanted"] or "", match["made"] or "")
-            for _, match in found.parts
-            if "culprit" in match.groupdict()
-        ]
-        unlike = sorted(
-            {int(r): (e, *t) for (r, e), t in zip(errors, texts, strict=True) if e != _STATE}.items()
-        )
-        fields["named"] = tuple(rank for rank, _ in unlike)
-        fields["error"] = unlike[0][1][0] if unlike else errors[0][1]
-        fields["wanted"] = unlike[0][1][1] if unlike else ""
-        fields["found"] = tuple(made for _, (_, _, made) in unlike)
+        fields["op"] = user_op(op.split()[0])
+    errors = {int(m["culprit"]): m for _, m in found.parts if "culprit" in m.groupdict()}
+    unlike = {rank: match for rank, match in sorted(errors.items()) if match["error"] != _STATE}
+    if errors:
+        first = next(iter((unlike or errors).values()))
+        wanted, made = first["wanted"] if unlike else "", tuple(m["made"] or "" for m in unlike.values())
+        fields |= {"named": tuple(unlike), "error": first["error"], "wanted": wanted or "", "found": made}
     yield found.first.event(AnalyzerReport, **fields)
 
 
@@ -55,9 +49,9 @@ class AnalyzerReport(
 ):
     """One report of torch's analyzer. `what` is absent or unlike; all ranks are global; `error` as it names the mismatch.
 
-    A row of its table has no `seq`, and tells what the one that is named made (`own_op`).
-    Of calls that are unlike, `wanted` and `found` are what it printed of the call that it took for right and of that of each
-    of the `named`, in their order: a call's name, sizes or element types.
+    A row of its table has no `seq`, and states what the named rank issued (`own_op`).
+    For calls that are unlike, `wanted` and `found` are what it printed of the call that it took for right and of that of each of the
+    `named`, in their order: a call's name, sizes or element types.
     """
 
     what: str
@@ -93,64 +87,55 @@ REPORT = block(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzerUndecided(Event, same_by=("unseen",), calm=True, rank_fields=("unseen",)):
-    """The analyzer's word that it lacks the dumps of the `unseen` ranks (global) to decide."""
+    """The analyzer's message that it cannot decide without the dumps of the `unseen` ranks (global)."""
 
     unseen: tuple[int, ...]
     forms = (says(r"because we missed FR dumps from ranks \(\{(?P<unseen>[\d, ]{1,60000})\}\)"),)
 
 
-_ROWS_KEPT = 4096
 _CELL = regex(
-    r"([a-z]\w{2,40})\((?:[^()]{0,400}?, )?input_sizes=(\[[\[\]\d, ]{0,400}\]), (?:[^()]{0,400}?, )?state=(\w{1,20})\)"
+    r"(?P<op>[a-z]\w{2,40})\((?:[^()]{0,400}?, )?input_sizes=(?P<sizes>\[[\[\]\d, ]{0,400}\]), "
+    r"(?:[^()]{0,400}?, )?state=(?P<state>\w{1,20})\)"
 )
-_HEADER = regex(r"\bRank (\d{1,7})\b")
 _PAIRED = frozenset({"send", "recv", "coalesced"})
-_LEAST = 3  # columns of which one may be the odd one
+_LEAST = 3  # columns of which one may be the outlier
 
 
-class AnalyzerTableParser(LineParser):
-    """Gathers the rows; the first in which one column differs from all others is a report."""
-
-    literals = (b"input_sizes=", b"Rank 0 ", b"Rank 0,")
-
-    def __init__(self) -> None:
-        self._ranks: list[int] = []
-        self._rows: list[tuple[Line, list[tuple[int, str, str]]]] = []
-
-    def feed(self, line: Line) -> Iterable[Event]:
-        """Take a header or a row of the table."""
-        cells = [(m.start(), m[1], m[2]) for m in _CELL.finditer(line.text)]
-        if cells and len(self._rows) < _ROWS_KEPT:
-            self._rows.append((line, cells))
-        elif not cells and len(named := [int(rank) for rank in _HEADER.findall(line.text)]) > 1:
-            self._ranks = self._ranks or named
-        return ()
-
-    def close(self) -> Iterable[Event]:
-        """Return the report of the first row that differs, of a table whose columns are told."""
-        starts = next(
-            ([at for at, _, _ in cells] for _, cells in self._rows if len(cells) == len(self._ranks)), []
-        )
-        if len(starts) < _LEAST or len(set(self._ranks)) < len(starts):
+def _table(found: Found) -> Iterator[Event]:
+    """Yield the report of the first row in which one column differs from all others."""
+    ranks = [int(rank) for rank in re.findall(r"\bRank (\d{1,7})\b", found.first.text)]
+    rows: dict[int, dict[int, re.Match[str]]] = defaultdict(dict)  # by line, by the place of its column
+    lines = {line.number: line for line, _ in found.parts}
+    for line, cell in found.parts[1:]:
+        rows[line.number][cell.start()] = cell
+    places = next((list(cells) for cells in rows.values() if len(cells) == len(ranks)), [])
+    if len(places) < _LEAST or len(set(ranks)) < len(places):
+        return
+    for number, cells in rows.items():
+        if cells.keys() - set(places) or any(cell["op"] in _PAIRED for cell in cells.values()):
             return
-        for line, cells in self._rows:
-            if any(at not in starts for at, _, _ in cells) or any(op in _PAIRED for _, op, _ in cells):
-                return
-            sides: dict[tuple[str, str] | None, list[int]] = defaultdict(list)
-            made = {at: (op, sizes) for at, op, sizes in cells}
-            for rank, at in zip(self._ranks, starts, strict=True):
-                sides[made.get(at)].append(rank)
-            usual = max(sides, key=lambda side: len(sides[side]))
-            odd = [side for side in sides if side != usual]
-            if odd:
-                one = usual is not None and len(odd) == 1 and len(sides[odd[0]]) == 1
-                if one and usual is not None and (odd[0] is not None or "state=completed" not in line.text):
-                    yield line.event(
-                        AnalyzerReport,
-                        what="absent" if odd[0] is None else "unlike",
-                        op=usual[0],
-                        own_op=odd[0][0] if odd[0] is not None else None,
-                        named=tuple(sides[odd[0]]),
-                        expected=tuple(sorted(self._ranks)),
-                    )
-                return
+        issued = {at: cells[at].group("op", "sizes") if at in cells else None for at in places}
+        (usual, most), *others = Counter(issued.values()).most_common()
+        if not others:
+            continue
+        outlier = others[0][0]
+        late = outlier is None and any(cell["state"] == "completed" for cell in cells.values())
+        if usual is not None and most == len(places) - 1 and not late:
+            yield lines[number].event(
+                AnalyzerReport,
+                what="absent" if outlier is None else "unlike",
+                op=usual[0],
+                own_op=outlier[0] if outlier is not None else None,
+                named=tuple(r for r, at in zip(ranks, places, strict=True) if issued[at] == outlier),
+                expected=tuple(sorted(ranks)),
+            )
+        return
+
+
+TABLE = block(
+    *any_of(("Rank 0 ", "Rank 0,"), r"\bRank 0\b.*\bRank \d{1,7}\b"),
+    _CELL,
+    lines=4096,
+    gap=3,
+    made=_table,
+)

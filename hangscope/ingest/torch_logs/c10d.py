@@ -7,7 +7,7 @@
 
 (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp; the wordings of 1.11 to 2.13.) The rank in square brackets
 is local to its group, and on `WorkNCCL` lines it is even that of the first group of the process; only
-`[rank3]:` is global. A timeout says who waited, never who is to blame.
+`[rank3]:` is global. A timeout shows who waited, never who is to blame.
 
     [rank3]:[E1102 19:05:51.300711023 ...cpp:402] [TC][rank=3][name=0] Aborting process on rank 3 due to timeout - timeout watchdog detected operation timeout
 
@@ -22,20 +22,21 @@ import re
 from math import prod
 from typing import Any
 
-from hangscope.ingest.lines.forms import integer, says
+from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.torch_logs.c10d_names import GroupEvent, user_op
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 
-_WORK = {
-    "seq": regex(r"\bSeqNum=(\d{1,18})"),
-    "op": regex(r"\bOpType=([A-Z_]{1,60})"),
-    "numel_in": regex(r"\bNumelIn=(\d{1,18})"),
-    "numel_out": regex(r"\bNumelOut=(\d{1,18})"),
-    "timeout_ms": regex(r"\bTimeout\(ms\)=(\d{1,18})"),
-}
-_SHAPE = regex(r"\bTensorShape=\[([\d, ]{1,200})\]")  # up to 1.13
+#: what `WorkNCCL(...)` states about a collective; TensorShape is printed up to 1.13
+_WORK = (
+    regex(r"\bSeqNum=(?P<seq>\d{1,18})"),
+    regex(r"\bOpType=(?P<op>[A-Z_]{1,60})"),
+    regex(r"\bNumelIn=(?P<numel_in>\d{1,18})"),
+    regex(r"\bNumelOut=(?P<numel_out>\d{1,18})"),
+    regex(r"\bTimeout\(ms\)=(?P<timeout_ms>\d{1,18})"),
+)
+_SHAPE = regex(r"\bTensorShape=\[([\d, ]{1,200})\]")
 _ASYNC_ERRORS = (
     ("remote", ("ncclRemoteError", "remote process exited", "remote error")),
     ("system", ("ncclSystemError", "unhandled system error", "system error")),
@@ -45,32 +46,15 @@ _ASYNC_ERRORS = (
 )
 
 
-def _work(text: str) -> dict[str, Any]:
-    """Return what `WorkNCCL(…)` says about a call; nothing where it names no op."""
-    found = {name: m.group(1) for name, pattern in _WORK.items() if (m := pattern.search(text))}
-    if "op" not in found:
-        return {}
-    told = {name: user_op(value) if name == "op" else integer(value) for name, value in found.items()}
-    if "numel_in" not in told and (shape := _SHAPE.search(text)):
-        told["numel_in"] = prod(map(int, re.findall(r"\d{1,18}", shape[1])))
-    return told
-
-
-def _timed_out(line: Line, match: re.Match[str]) -> dict[str, Any] | None:
-    return _work(match["work"]) or None
-
-
-def _started(line: Line, match: re.Match[str]) -> dict[str, Any]:
-    return {"started_op": user_op(match["op"])} if match["op"] else {}
+def _numel(line: Line, match: re.Match[str]) -> dict[str, Any]:
+    shape = _SHAPE.search(match[0])
+    return {"numel_in": prod(map(int, re.findall(r"\d{1,18}", shape[1])))} if shape else {}
 
 
 def _async_error(line: Line, match: re.Match[str]) -> dict[str, Any]:
     tail = line.text[match.start() :]
     error = next((name for name, marks in _ASYNC_ERRORS if any(mark in tail for mark in marks)), "other")
-    peer = re.search(r"remote error detected from rank: (\d{1,7})", tail)
-    call = _work(line.text[: match.start()])
-    call.pop("timeout_ms", None)
-    return {"error": error, "peer_rank": int(peer.group(1)) if peer else None, **call}
+    return {"error": error}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,15 +69,16 @@ class WatchdogTimeout(GroupEvent, same_by=("seq", "op", "timeout_ms"), prints_gr
     ran_ms: int | None = None
     forms = (
         says(
-            r"aught collective operation timeout: Work[A-Z]{3,6}\((?P<work>.{0,400}?)\)"
+            r"aught collective operation timeout: Work[A-Z]{3,6}\(.{0,200}?\bOpType=[A-Z_].{0,400}?\)"
             r" ran for (?P<ran_ms>\d{1,18}) milliseconds",
-            read=_timed_out,
+            read=_numel,
         ),
         says(
-            r"Work Work[A-Z]{3,6}\((?P<work>.{0,400}?)\) timed out in blocking wait",
-            read=_timed_out,
+            r"Work Work[A-Z]{3,6}\(.{0,200}?\bOpType=[A-Z_].{0,400}?\) timed out in blocking wait",
+            read=_numel,
         ),
     )
+    also = _WORK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +99,8 @@ class WatchdogStatus(
         says(
             r"(?:Timeout at NCCL work|detected by watchdog at work(?: sequence id)?): (?P<seq>-?\d{1,18})(?:,| PG status:) "
             r"last enqueued (?:NCCL )?work: (?P<last_enqueued>-?\d{1,18}), "
-            r"(?:last started (?:NCCL )?work: (?P<last_started>-?\d{1,18})(?: \((?P<op>[A-Z_]{1,60})\))?, )?"
+            r"(?:last started (?:NCCL )?work: (?P<last_started>-?\d{1,18})(?: \((?P<started_op>[A-Z_]{1,60})\))?, )?"
             r"last completed (?:NCCL )?work: (?P<last_completed>-?\d{1,18})",
-            read=_started,
         ),
     )
 
@@ -156,7 +140,7 @@ class DumpObserved(GroupEvent, same_by=(), prints_group_rank=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatTimeout(GroupEvent, same_by=("what",), prints_group_rank=True):
-    """The watchdog itself stood still. `what` is watchdog_stuck or gil; `pending` counts the calls in its list, `seconds` for how long."""
+    """The watchdog itself was stuck. `what` is watchdog_stuck or gil; `pending` counts the calls in its list, `seconds` is for how long."""
 
     what: str
     pending: int | None = None
@@ -175,7 +159,7 @@ class HeartbeatTimeout(GroupEvent, same_by=("what",), prints_group_rank=True):
 class AsyncError(GroupEvent, same_by=("error",), prints_group_rank=True):
     """An asynchronous NCCL error that torch saw. `error` is remote, system, unhandled_cuda, internal, invalid_usage or other.
 
-    `op` and the numbers are those of the call that the rank was in, where the line tells it.
+    `op` and the numbers are those of the call that the rank was in, where the line states it.
     """
 
     error: str
@@ -197,6 +181,7 @@ class AsyncError(GroupEvent, same_by=("error",), prints_group_rank=True):
             read=_async_error,
         ),
     )
+    also = (*_WORK, regex(r"remote error detected from rank: (?P<peer_rank>\d{1,7})"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +193,7 @@ class ProcessDown(GroupEvent, same_by=("group_name",), prints_group_rank=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nccl2Timeout(GroupEvent, same_by=(), prints_group_rank=True):
-    """nccl2's watchdog gave a collective up, which none of its lines names. `what`: who noticed, in its own words."""
+    """nccl2's watchdog gave up a collective, which none of its lines names. `what` noticed it, as printed."""
 
     what: str
     forms = (

@@ -1,4 +1,4 @@
-"""How torch names operations and groups in text: `ALLREDUCE`, `[PG ID 2 PG GUID 9(tp) Rank 4]`."""
+"""How torch names groups in text: `[PG ID 2 PG GUID 9(tp) Rank 4]`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hangscope.ingest.lines.forms import integer
+from hangscope.ingest.recorder.values import user_op
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
@@ -14,35 +15,13 @@ from hangscope.model.regex import regex
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# torch/csrc/distributed/c10d/Types and Work.cpp (`opTypeToString`), in the order of the enum `OpType`.
-OP_TYPES = (
-    "BROADCAST", "ALLREDUCE", "ALLREDUCE_COALESCED", "REDUCE", "ALLGATHER", "_ALLGATHER_BASE", "ALLGATHER_COALESCED", "GATHER",
-    "SCATTER", "REDUCE_SCATTER", "ALLTOALL_BASE", "ALLTOALL", "SEND", "RECV", "RECVANYSOURCE", "BARRIER", "_REDUCE_SCATTER_BASE",
-    "COALESCED", "_ALLREDUCE_SPARSE",
-)  # fmt: skip
-_USER_NAMES = {
-    "ALLREDUCE": "all_reduce",
-    "ALLREDUCE_COALESCED": "all_reduce_coalesced",
-    "_ALLREDUCE_SPARSE": "all_reduce",
-    "ALLGATHER": "all_gather",
-    "_ALLGATHER_BASE": "all_gather_into_tensor",
-    "ALLGATHER_BASE": "all_gather_into_tensor",
-    "ALLGATHER_COALESCED": "all_gather_coalesced",
-    "ALLGATHER_INTO_TENSOR_COALESCED": "all_gather_into_tensor_coalesced",
-    "_REDUCE_SCATTER_BASE": "reduce_scatter_tensor",
-    "REDUCE_SCATTER_TENSOR": "reduce_scatter_tensor",
-    "REDUCE_SCATTER_TENSOR_COALESCED": "reduce_scatter_tensor_coalesced",
-    "ALLTOALL": "all_to_all",
-    "ALLTOALL_BASE": "all_to_all",
-    "RECVANYSOURCE": "recv_any_source",
-}
-
 # 2.0-2.2 `[Rank 3]`; 2.3 `[PG 0 Rank 3]`; 2.4 `[PG 0 (default_pg) Rank 3]`; since 2.5 `[PG ID 0 PG GUID 0(default_pg) Rank 3]`.
 _GROUP = regex(
     r"\[(?:PG (?:ID \d{1,9} PG GUID )?([^\s\](]{1,200}) ?(?:\(([^)\]]{0,200})\))? )?Rank (\d{1,7})\]"
 )
 #: nccl2, since 2.15 (torch/csrc/distributed/c10d/nccl2/Logging.hpp): the rank in the communicator, the group's name
 _GROUP_2 = regex(r"\[TC\](?:\[rank=(\d{1,7})\])?(?:\[name=([^\]]{0,200})\])?")
+_OPS = ("op", "started_op")  # fields with the name of an operation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +36,10 @@ class GroupEvent(Event, kind=""):
         """Return an event with the group that the line names; in the default group the printed rank is the global one.
 
         It is the writer's also where another rank's prefix precedes a `what():`, which std::terminate prints without any.
+        Operations get the names that users know.
         """
         group = group_fields(line.text)
+        fields |= {name: user_op(fields[name]) for name in _OPS if fields.get(name)}
         event: Self = line.event(cls, **{**group, **fields})
         copied = line.text.lstrip().startswith("what(): ")
         if (event.rank is None or (copied and event.group_rank is not None)) and is_default_group(group):
@@ -69,11 +50,6 @@ class GroupEvent(Event, kind=""):
 def ranks_in(text: str) -> tuple[int, ...]:
     """Return the ranks that a list names, such as `1, 3`."""
     return tuple(sorted({int(number) for number in re.findall(r"\d{1,7}", text)}))
-
-
-def user_op(name: str) -> str:
-    """Return the operation as users write it: `ALLREDUCE` is all_reduce; an unknown name is only lowered."""
-    return _USER_NAMES.get(name, name.lower().lstrip("_"))
 
 
 def group_fields(text: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What torch.distributed.debug writes about all ranks, every minute one file a page: `start_debug_server(dump_dir=...)`.
+"""The pages that torch.distributed.debug writes about all ranks every minute, one file each: `start_debug_server(dump_dir=...)`.
 
     PARTIAL DATA: 3/4 workers responded
       Rank 2: TimeoutError:
@@ -17,7 +17,6 @@ from collections.abc import Iterator
 
 from hangscope.ingest.lines.blocks import Found, block
 from hangscope.ingest.lines.forms import says
-from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.c10d_names import ranks_in
@@ -25,15 +24,16 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
-_GONE = regex(r"[A-Za-z]{0,40}(?:Connect|Connection|Disconnected|OSError)\w{0,20}")
-_SET = regex(r"\{(\d{1,7}(?:, \d{1,7}){0,20000})\}")
+_GONE = regex(r"TimeoutError$|[A-Za-z]{0,40}(?:Connect|Connection|Disconnected|OSError)\w{0,20}$")
+_SET = regex(r"\{\d{1,7}(?:, \d{1,7}){0,20000}\}")
 _KEYS = regex(r"[{,] ?(\d{1,7}): (?=[A-Z]\w{2,40}\()")
 _ROWS = 20_000
+_CELLS = 5  # of a row at least, from its sizes on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoAnswer(Event, by_launcher=True, size_field="world"):
-    """The debug server of `rank` did not answer where those of `answered` of `world` ranks did. Nobody listens there, or it ran out of time."""
+    """The debug server of `rank` did not answer, where those of `answered` of `world` ranks did: it is gone or timed out."""
 
     answered: int
     world: int
@@ -41,41 +41,34 @@ class NoAnswer(Event, by_launcher=True, size_field="world"):
 
 def _silent(found: Found) -> Iterator[Event]:
     """Yield the ranks that did not answer; others answered that they cannot do that."""
-    ((answered, world),) = [(int(a), int(w)) for a, w in found.all("answered", "world")]
+    answered, world = (int(number) for number in found.parts[0][1].groups())
     for line, match in found.parts[1:]:
-        gone = _GONE.fullmatch(match["error"]) is not None
-        if int(match["silent"]) < world and answered and (gone or match["error"] == "TimeoutError"):
-            yield line.event(NoAnswer, rank=int(match["silent"]), answered=answered, world=world)
+        rank = int(match["silent"])
+        if rank < world and answered and _GONE.match(match["error"]):
+            yield line.event(NoAnswer, rank=rank, answered=answered, world=world)
 
 
 def _rows(found: Found) -> Iterator[Event]:
-    for line, _ in found.parts[1:]:
-        if (event := _row(line)) is not None:
-            yield event
-
-
-def _row(line: Line) -> Event | None:
-    """Return the report on one call that lacks ranks, or that ranks made otherwise."""
-    cells = re.split(r" {2,}", line.text.strip())
-    if (
-        len(cells) < 14
-        or not (cells[0].isdigit() and cells[3].isdigit())
-        or cells[2] not in ("True", "False")
-    ):
-        return None
-    expected, rest = _SET.fullmatch(cells[10]), cells[13:]
-    missing = next((match for cell in rest if (match := _SET.fullmatch(cell))), None)
-    unlike = [
-        int(rank) for cell in rest if cell.startswith("{") and missing is None for rank in _KEYS.findall(cell)
-    ]
-    if expected is None or not (missing or unlike) or cells[11] == "completed":
-        return None
-    named = ranks_in(missing[1]) if missing else tuple(sorted(set(unlike)))
-    group, _, desc = cells[6].partition(":")
-    return line.event(
-        AnalyzerReport, what="absent" if missing else "unlike", seq=int(cells[3]), op=user_op(cells[7].rpartition(":")[2]),
-        named=named, expected=ranks_in(expected[1]), group_name=group, group_desc=desc or None,
-    )  # fmt: skip
+    """Yield the report on each collective with missing ranks, or that ranks issued differently."""
+    for line, row in found.parts[1:]:
+        cells = re.split(r" {2,}", row.groupdict().get("cells", "").strip())
+        if len(cells) < _CELLS:
+            continue
+        expected, state, *rest = cells[2:]
+        missing = next((cell for cell in rest if _SET.fullmatch(cell)), "")
+        unlike = "" if missing else " ".join(cell for cell in rest if cell.startswith("{"))
+        named = ranks_in(missing) or tuple(sorted({int(rank) for rank in _KEYS.findall(unlike)}))
+        if _SET.fullmatch(expected) and named and state != "completed":
+            yield line.event(
+                AnalyzerReport,
+                what="absent" if missing else "unlike",
+                seq=int(row["seq"]),
+                op=user_op(row["op"]),
+                named=named,
+                expected=ranks_in(expected),
+                group_name=row["group"],
+                group_desc=row["desc"],
+            )
 
 
 SUMMARY = block(
@@ -87,7 +80,10 @@ SUMMARY = block(
 )
 TABLE = block(
     says("^--- Collectives ---"),
-    regex(r"^\s{0,40}\d{1,18} {2,}.*  "),
+    regex(
+        r"^\s{0,40}\d{1,18} {2,}\S+ {2,}(?:True|False) {2,}(?P<seq>\d{1,18}) {2,}\S+ {2,}\S+ {2,}"
+        r"(?P<group>[^\s:]{1,200})(?::(?P<desc>\S{1,200}))? {2,}(?:\w{1,40}:)?(?P<op>\w{1,80})(?P<cells> {2,}.*)$"
+    ),
     ends=regex("^---(?! Collectives)"),
     lines=_ROWS,
     made=_rows,

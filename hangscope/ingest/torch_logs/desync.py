@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
-from typing import Any
 
 from hangscope.ingest.lines.blocks import Found, block
 from hangscope.ingest.lines.forms import says
-from hangscope.ingest.torch_logs.c10d_names import GroupEvent, ranks_in, user_op
+from hangscope.ingest.recorder.values import user_op
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent, ranks_in
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.frames import Frame, Stack
@@ -47,9 +47,8 @@ class Desync(
     prints_group_rank=True,
     rank_fields=("never_joined", "not_joined", "joined_not_finished"),
 ):
-    """The report of TORCH_NCCL_DESYNC_DEBUG. All ranks are group-local; the mappings are by seq, `started` by the call that they began at `seq`."""
+    """The report of TORCH_NCCL_DESYNC_DEBUG. All ranks are group-local; the mappings are by seq, `started` by the operation that they started at `seq`."""
 
-    reporter: int | None = None
     op: str | None = None
     seq: int | None = None
     never_joined: tuple[int, ...] = ()
@@ -60,37 +59,24 @@ class Desync(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedStack(GroupEvent, same_by=("frames",), prints_group_rank=True):
-    """The line "Stack trace of the failed collective": who made the call that timed out, innermost first."""
+    """The line "Stack trace of the failed collective": the code that issued the collective that timed out, innermost first."""
 
     frames: Stack
 
 
 def _desync(found: Found) -> Iterator[Event]:
-    """Yield the report; of the calls that ranks started those at the number of the collective that timed out count."""
-    fields: dict[str, Any] = {}
-    started_at: int | None = None
-    for _, match in found.parts:
-        caught = match.groupdict()
-        if "reporter" in caught:
-            fields |= {
-                "reporter": int(match["reporter"]),
-                "op": user_op(match["op"]),
-                "seq": int(match["seq"]),
-            }
-        elif "never_joined" in caught:
-            fields["never_joined"] = ranks_in(match["never_joined"])
-        elif "state" in caught:
-            started_at = int(match["number"]) if match["state"] == "started" else None
-        elif "op" in caught:
-            if started_at is not None and started_at == fields.get("seq"):
-                fields.setdefault("started", {})[user_op(match["op"])] = ranks_in(match["ranks"])
-        elif "at" in caught:
-            name = next(name for name in caught if name != "at")
-            fields.setdefault(name, {})[int(match["at"])] = ranks_in(match[name])
-    event = Desync.of(found.first, **fields)
-    if event.group_rank is None and "reporter" in fields:
-        event = found.first.event(Desync, fields["reporter"], **fields)
-    yield event
+    """Yield the report. Of the collectives that ranks started, those at the number of the one that timed out count."""
+    fields = found.caught(Desync)
+    for name in ("joined_not_finished", "not_joined"):
+        fields[name] = {int(seq): ranks_in(ranks) for ranks, seq in found.all(name, "at")}
+    started: dict[str, tuple[int, ...]] = {}
+    counted = False  # whether the list of ranks is of that number
+    for caught in (match.groupdict() for _, match in found.parts):
+        if "number" in caught:
+            counted = int(caught["number"]) == fields.get("seq")
+        elif "began" in caught and counted:
+            started[user_op(caught["began"])] = ranks_in(caught["ranks"])
+    yield Desync.of(found.first, started=started, **fields)
 
 
 def _stack(found: Found) -> Iterator[Event]:
@@ -100,11 +86,11 @@ def _stack(found: Found) -> Iterator[Event]:
 
 
 REPORT = block(
-    says(r"- \[(?P<reporter>\d{1,7})\] Timeout at collective: (?P<op>[A-Z_]{1,60}), #(?P<seq>\d{1,18})"),
+    says(r"- \[(?P<group_rank>\d{1,7})\] Timeout at collective: (?P<op>[A-Z_]{1,60}), #(?P<seq>\d{1,18})"),
     *map(says, (_NEVER, _JOINED, _MISSED)),
     *map(regex, (_NEVER, _JOINED, _MISSED)),
-    regex(r"^\s*#(?P<number>\d{1,18}) (?P<state>started|finished) ranks:"),
-    regex(r"^\s*\[(?P<ranks>[\d, ]{1,60000})\] started (?P<op>[A-Z_]{1,60})\b"),
+    regex(r"^\s*#(?P<number>\d{1,18}) (?:started|finished) ranks:"),
+    regex(r"^\s*\[(?P<ranks>[\d, ]{1,60000})\] started (?P<began>[A-Z_]{1,60})\b"),
     regex(r"^\s*(?:- (?!\[\d{1,7}\] Timeout at)|\[|#\d)"),
     lines=_LINES,
     gap=0,

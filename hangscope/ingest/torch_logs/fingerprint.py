@@ -1,4 +1,4 @@
-"""What TORCH_DISTRIBUTED_DEBUG=DETAIL says of a call, and the decoding of its garbled half.
+"""How TORCH_DISTRIBUTED_DEBUG=DETAIL prints a call, and the decoding of a garbled peer.
 
     CollectiveFingerPrint(SequenceNumber=8, OpType=ALLREDUCE, TensorShape=[58], TensorDtypes=Float, TensorDeviceTypes=TensorOptions(...))
     CollectiveFingerPrint(SequenceNumber=8OpType=BARRIER)
@@ -13,10 +13,24 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hangscope.ingest.torch_logs.c10d_names import OP_TYPES, user_op
+from hangscope.ingest.recorder.values import user_op
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 
+# torch/csrc/distributed/c10d/Types and Work.cpp (`opTypeToString`), in the order of the enum `OpType`.
+OP_TYPES = (
+    "BROADCAST", "ALLREDUCE", "ALLREDUCE_COALESCED", "REDUCE", "ALLGATHER", "_ALLGATHER_BASE", "ALLGATHER_COALESCED", "GATHER",
+    "SCATTER", "REDUCE_SCATTER", "ALLTOALL_BASE", "ALLTOALL", "SEND", "RECV", "RECVANYSOURCE", "BARRIER", "_REDUCE_SCATTER_BASE",
+    "COALESCED", "_ALLREDUCE_SPARSE",
+)  # fmt: skip
+_WITHOUT_TENSORS = frozenset({"ALLGATHER_COALESCED", "ALLTOALL", "ALLTOALL_BASE", "BARRIER"})
+_ASPECTS = {
+    "Sequence number:": "sequence number",
+    "Op type:": "op",
+    "Tensor shapes:": "shapes",
+    "Tensor dtypes:": "dtypes",
+    "Tensor devices:": "devices",
+}
 RANDOM_START = 10_000_000  # gloo counted from a random number before 2.1; such a number joins nothing
 
 _PRINT = regex(
@@ -53,11 +67,6 @@ class Fingerprint:
             "device": self.device,
         }
 
-    @property
-    def has_tensors(self) -> bool:
-        """Return whether the call printed any tensor."""
-        return self.shape is not None
-
 
 def fingerprints(text: str) -> list[Fingerprint]:
     """Return every fingerprint in the text, in order."""
@@ -78,43 +87,25 @@ def fingerprints(text: str) -> list[Fingerprint]:
 
 
 def garbled_peer(own: Fingerprint, peer: Fingerprint) -> str | None:
-    """Return what the peer's call really was, as far as its length tells, or None where the peer's half can be trusted.
+    """Return what the peer's call really was, as far as its length shows, or None where what is printed of it can be trusted.
 
     The length is 3 + 3 per tensor + all dimensions, so 3 is a call without tensors (a barrier, an uneven
     all_to_all) and 6, 7, 8 one tensor of 0, 1, 2 dimensions.
     """
-    if peer.has_tensors or peer.number not in {0, None} or peer.op_type not in OP_TYPES:
+    if peer.shape is not None or peer.number not in {0, None} or peer.op_type not in OP_TYPES:
         return None
-    length = OP_TYPES.index(peer.op_type)
-    if not own.has_tensors and (length == 3 or length < 6):
+    length, bare = OP_TYPES.index(peer.op_type), own.shape is None
+    if length < 6 and (bare or length != 3):
         return None  # equal lengths are compared properly; 4 and 5 are no lengths
-    if own.has_tensors and length not in {3, *range(6, len(OP_TYPES))}:
+    if bare and own.number == 0 and peer.op_type in _WITHOUT_TENSORS:
         return None
-    if (
-        not own.has_tensors
-        and own.number == 0
-        and peer.op_type in {"ALLGATHER_COALESCED", "ALLTOALL", "ALLTOALL_BASE", "BARRIER"}
-    ):
-        return None  # both are genuine calls without tensors
     if length == 3:
         return "a call without tensors (a barrier or the like)"
     dims = length - 6
     return f"a call with one {dims}-D tensor" + (" (or several smaller ones)" if dims >= 3 else "")
 
 
-def differing_aspects(text: str, garbled: bool) -> tuple[str, ...]:
-    """Return which aspects the message says differ: sequence number, op, shapes, dtypes, devices.
-
-    Of a garbled message only the fact that the calls differ is left: nothing.
-    """
+def differing_aspects(text: str) -> tuple[str, ...]:
+    """Return which aspects the message says differ: sequence number, op, shapes, dtypes, devices."""
     _, _, tail = text.partition("Collectives differ in the following aspects:")
-    if garbled or not tail:
-        return ()
-    names = {
-        "Sequence number:": "sequence number",
-        "Op type:": "op",
-        "Tensor shapes:": "shapes",
-        "Tensor dtypes:": "dtypes",
-        "Tensor devices:": "devices",
-    }
-    return tuple(name for mark, name in names.items() if mark in tail)
+    return tuple(name for mark, name in _ASPECTS.items() if mark in tail)

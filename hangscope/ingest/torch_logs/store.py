@@ -12,42 +12,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
-from hangscope.ingest.lines.forms import integer, says
+from hangscope.ingest.lines.forms import any_of, says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
-_KEY_RANK = regex(r"//(?:cpu|cuda)//\d{1,7}/(\d{1,7})$")  # gloo's address of that rank
 _OF_THE_STORE = (
     r"TCPStore|[Ss]erver socket|socket\.cpp|c10d|rendezvous|rdzv|init_process_group|DistNetworkError"
 )
-_LAST_PORT = regex(r"[\w\])]:(\d{4,5})\b(?!\])")
-
-
-def _waited_for(line: Line, match: re.Match[str]) -> dict[str, Any]:
-    key = match["key"].strip()
-    rank = _KEY_RANK.search(key)
-    return {"key": key, "waited_rank": integer(rank.group(1)) if rank else None}
-
-
-def _unreachable(line: Line, match: re.Match[str]) -> dict[str, Any]:
-    host = re.search(r"\(([\w.:%-]{1,253}), (\d{1,5})\)", line.text[match.start() :])
-    place = host or re.search(r"(?:remote=|connect to )\[([\w.:%-]{1,253})\]:(\d{1,5})", line.text)
-    return {"store_host": place[1], "port": integer(place[2])} if place else {}
-
-
-def _port_in_use(line: Line, match: re.Match[str]) -> dict[str, Any]:
-    text = line.text[: match.end() + 200]
-    port = (
-        re.search(r"\bport: (\d{1,5})\b", text)
-        or re.search(r"[\])\d]:(\d{2,5}) \(errno", text)
-        or _LAST_PORT.search(text)
-    )
-    return {"port": int(port.group(1)) if port else None}
 
 
 def _params(line: Line, match: re.Match[str]) -> Event:
@@ -59,7 +34,7 @@ def _params(line: Line, match: re.Match[str]) -> Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreTimeout(GroupEvent, same_by=("key", "joined", "expected"), size_field="expected"):
-    """A wait for the store or the rendezvous that ran out. `waited_rank` is the rank that a key speaks of, as its group counts."""
+    """A wait for the store or the rendezvous that ran out. `waited_rank` is the rank that a key names, local to its group."""
 
     joined: int | None = None
     expected: int | None = None
@@ -68,16 +43,11 @@ class StoreTimeout(GroupEvent, same_by=("key", "joined", "expected"), size_field
     what: str | None = None
     forms = (
         says(
-            r"Timed out after \d{1,9} seconds waiting for clients\. (?P<joined>\d{1,7})/(?P<expected>\d{1,7}) clients joined"
+            r"Timed out after \d{1,9} seconds waiting for (?:clients|workers)\. "
+            r"(?P<joined>\d{1,7})/(?P<expected>\d{1,7}) (?:clients|workers) joined"
         ),
-        says(
-            r"Timed out after \d{1,9} seconds waiting for workers\. (?P<joined>\d{1,7})/(?P<expected>\d{1,7}) workers joined"
-        ),
-        says(r"wait timeout after \d{1,18} ?ms, keys: (?P<key>.{1,300})", read=_waited_for),
-        says(
-            r"waitForInput: poll for socket .{0,400} returned 0, likely a timeout",
-            what="no answer",
-        ),
+        says(r"wait timeout after \d{1,18} ?ms, keys: (?P<key>.{0,299}\S)"),
+        says(r"waitForInput: poll for socket .{0,400} returned 0, likely a timeout", what="no answer"),
         says(r"(?:RuntimeError|DistStoreError|DistNetworkError): Socket Timeout", what="no answer"),
         says(
             r"retrieving ncclUniqueId from \[(?P<waited_rank>\d{1,7})\]"
@@ -85,6 +55,8 @@ class StoreTimeout(GroupEvent, same_by=("key", "joined", "expected"), size_field
             what="ncclUniqueId",
         ),
     )
+    # gloo's address of that rank
+    also = (regex(r", keys: .{0,290}//(?:cpu|cuda)//\d{1,7}/(?P<waited_rank>\d{1,7})\s*$"),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,15 +67,19 @@ class StoreUnreachable(GroupEvent, same_by=("store_host", "port", "what")):
     port: int | None = None
     what: str | None = None
     forms = (
-        says("client socket has timed out after", read=_unreachable),
-        says(r"connect\(\) timed out\. Original timeout", read=_unreachable),  # up to torch 1.11
+        says("client socket has timed out after"),
+        says(r"connect\(\) timed out\. Original timeout"),  # up to torch 1.11
         # Windows: 10049 (WSAEADDRNOTAVAIL) is printed of an address that is tried first, in jobs that go on as well
-        says("client socket has failed to connect to(?!.{0,300}system error: 10049)", read=_unreachable),
-        says("Gloo connectFullMesh failed", read=_unreachable, what="peer"),
+        says("client socket has failed to connect to(?!.{0,300}system error: 10049)"),
+        says("Gloo connectFullMesh failed", what="peer"),
         # gloo/transport/tcp/pair.cc: the line below it
-        says(r"connecting: SO_ERROR: [\w ]{3,60}, remote=\[", read=_unreachable, what="peer"),
-        says("TCP client failed to connect", read=_unreachable),
+        says(r"connecting: SO_ERROR: [\w ]{3,60}, remote=\[", what="peer"),
+        says("TCP client failed to connect"),
         says('Failed to check the "should dump" flag on TCPStore', what="store gone"),
+    )
+    also = (  # the last one that matches counts
+        regex(r"(?:remote=|connect to )\[(?P<store_host>[\w.:%-]{1,253})\]:(?P<port>\d{1,5})"),
+        regex(r"\((?P<store_host>[\w.:%-]{1,253}), (?P<port>\d{1,5})\)"),
     )
 
 
@@ -113,8 +89,10 @@ class RendezvousTimeout(Event, same_by=()):
 
     what: str
     forms = (
-        says("(?P<what>RendezvousTimeoutError)", literal="RendezvousTimeoutError"),
-        says("(?P<what>RendezvousConnectionError)", literal="RendezvousConnectionError"),
+        *any_of(
+            ("RendezvousTimeoutError", "RendezvousConnectionError"),
+            "(?P<what>Rendezvous(?:Timeout|Connection)Error)",
+        ),
         # gloo/transport/tcp/address.cc: one rank gave an IPv4 address and another one an IPv6 address
         says(r"ss1\.ss_family == ss2\.ss_family", what="ss1.ss_family == ss2.ss_family"),
     )
@@ -142,13 +120,16 @@ class PortInUse(Event, same_by=("port",)):
         says(
             rf"(?:{_OF_THE_STORE}).{{0,600}}EADDRINUSE|EADDRINUSE.{{0,200}}(?:{_OF_THE_STORE})",
             literal="EADDRINUSE",
-            read=_port_in_use,
         ),
         says(
             rf"(?:{_OF_THE_STORE}).{{0,600}}[Aa]ddress already in use|^(?:RuntimeError|[\w.]{{0,80}}DistNetworkError): .{{0,200}}[Aa]ddress already in use",
             literal="ddress already in use",
-            read=_port_in_use,
         ),
+    )
+    also = (  # the last one that matches counts
+        regex(r"[\w\])]:(?P<port>\d{4,5})\b(?!\])"),
+        regex(r"[\])\d]:(?P<port>\d{2,5}) \(errno"),
+        regex(r"\bport: (?P<port>\d{1,5})\b"),
     )
 
 
@@ -194,10 +175,8 @@ class DdpUnused(Event, same_by=("indices", "names")):
     names: tuple[str, ...] = ()
     forms = (
         says(
-            r"Parameters which did not receive grad for rank (?P<group_rank>\d{1,7}): ?(?P<names>.*)",
-        ),
-        says(
-            r"Parameter indices which did not receive grad for rank (?P<group_rank>\d{1,7}): ?(?P<indices>[\d ,]*)",
+            r"Parameter(?:s| indices) which did not receive grad for rank (?P<group_rank>\d{1,7}): ?"
+            r"(?:(?P<indices>[\d ,]{1,8000})$|(?P<names>.*))"
         ),
     )
 

@@ -5,7 +5,7 @@
     [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 8000 ms
 
 (torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp, ProcessGroupGloo.cpp; gloo/transport/tcp.) All ranks are
-local to their group. Only a rank's *own* half of a mismatch is taken as fact. gloo's timeouts and closed
+local to their group. Of a mismatch only a rank's *own* call is taken as fact. gloo's timeouts and closed
 connections are symptoms.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.torch_logs.c10d_names import GroupEvent, ranks_in
+from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.ingest.torch_logs.fingerprint import differing_aspects, fingerprints, garbled_peer
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -28,26 +28,25 @@ _PEER_ADDRESS = regex(r"\[(?P<peer>[\w.:%]{2,64})\]:\d{1,5}")
 def _mismatch(line: Line, match: re.Match[str]) -> dict[str, Any] | None:
     other = re.search(r", but Rank (\d{1,7}) is running", line.text)
     until = other.start() if other else len(line.text)
-    mine, theirs = fingerprints(line.text[match.start() : until]), fingerprints(line.text[until:])
-    if not mine:
-        return None  # its own half is damaged
-    own, peer = mine[0], theirs[0] if theirs else None
-    garbled = garbled_peer(own, peer) if peer else None
-    return {
-        "group_rank": int(match.group(1)),
-        **own.fields(),
-        "peer_group_rank": int(other.group(1)) if other else None,
-        "peer_op": garbled or (peer.op if peer else None),
-        "peer_shape": peer.shape if peer and not garbled else None,
-        "peer_dtype": " ".join(peer.dtypes) or None if peer and not garbled else None,
-        "garbled": bool(garbled),
-        "aspects": differing_aspects(line.text, bool(garbled)),
-    }
+    own, peer = (
+        next(iter(fingerprints(part)), None) for part in (line.text[match.start() : until], line.text[until:])
+    )
+    if own is None:
+        return None  # it is damaged
+    fields = {"group_rank": int(match[1]), **own.fields()}
+    if other is not None:
+        fields["peer_group_rank"] = int(other[1])
+    if peer is not None and (garbled := garbled_peer(own, peer)):
+        return {**fields, "peer_op": garbled, "garbled": True}
+    if peer is not None:
+        dtype = " ".join(peer.dtypes) or None
+        fields |= {"peer_op": peer.op, "peer_shape": peer.shape, "peer_dtype": dtype}
+    return {**fields, "aspects": differing_aspects(line.text)}
 
 
 def _barrier_error(line: Line, match: re.Match[str]) -> dict[str, Any] | None:
-    halves = fingerprints(line.text[match.start() :])
-    return halves[0].fields() if halves else None
+    calls = fingerprints(line.text[match.start() :])
+    return calls[0].fields() if calls else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +57,10 @@ class CallFingerprint(
     prints_group_rank=True,
     rank_fields=("peer_group_rank",),
 ):
-    """One rank's *own half* of a DETAIL mismatch, or of "encountered error running collective" (`context` mismatch or barrier_error).
+    """A rank's *own call* in a DETAIL mismatch, or in "encountered error running collective" (`context` mismatch or barrier_error).
 
-    `seq` is the recorder's number, `sequence_number` the printed one. `peer_op` is what the peer's length tells, in words, where it is
-    `garbled`; `aspects` are what the message says differs, of sequence number, op, shapes, dtypes, devices.
+    `seq` is the recorder's number, `sequence_number` the printed one. Where it is `garbled`, `peer_op` is what the
+    peer's length means, in words; `aspects` are what the message says differs, of sequence number, op, shapes, dtypes, devices.
     """
 
     op: str
@@ -101,10 +100,7 @@ class MonitoredBarrier(
     absent: tuple[int, ...] = ()
     what: str | None = None
     forms = (
-        says(
-            r"Ranks? (?P<ranks>\d{1,7}(?:, ?\d{1,7}){0,70000}) failed to pass monitoredBarrier",
-            read=lambda line, match: {"absent": ranks_in(match["ranks"])},
-        ),
+        says(r"Ranks? (?P<absent>\d{1,7}(?:, ?\d{1,7}){0,70000}) failed to pass monitoredBarrier"),
         says("No ranks successfully processed in monitoredBarrier", what="none_passed"),
         says(
             r"Rank (?P<group_rank>\d{1,7}) timed out in monitoredBarrier after \d{1,18} ?ms", what="timed_out"

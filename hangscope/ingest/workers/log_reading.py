@@ -36,7 +36,6 @@ from hangscope.ingest.nccl import warn
 from hangscope.ingest.nccl.hccl import HcclParser
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs import abort, analyzer, c10d, debug_pages, desync, store, wrapper
-from hangscope.ingest.torch_logs.analyzer import AnalyzerTableParser
 from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrierParser
 from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
@@ -95,7 +94,7 @@ def read_log(
             accelerate_check, activity, warn,
         ),
         messages.MessageParser(), HcclParser(), TracebackParser(), table, PodParser(), StoreBarrierParser(),
-        AnalyzerTableParser(), DeepSpeedParser(), RayParser(), KernelParser(), detail, *extra,
+        DeepSpeedParser(), RayParser(), KernelParser(), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)

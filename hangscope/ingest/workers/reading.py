@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field, replace
 
 from hangscope.errors import Note
-from hangscope.ingest.nccl import init, warn  # noqa: F401 - their kinds of events come back from children
+from hangscope.ingest.nccl import warn  # noqa: F401 - its kinds of events come back from children
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.ras import snapshot  # noqa: F401
 from hangscope.ingest.recorder.members import Interner

@@ -67,9 +67,9 @@ def read_ras(stream: BinaryIO, shown: str) -> Wire:
     """Return the snapshots of an answer of RAS, and what else was printed beside it."""
     from hangscope.ingest.nccl.ras import reading as ras
 
-    snapshots, notes = ras.read(stream.read(), shown)
+    events, notes = ras.read(stream.read(), shown)
     stream.seek(0)
-    told = with_events("ras", [event for snapshot in snapshots for event in snapshot.events], notes)
+    told = with_events("ras", events, notes)
     return _with_log(told, *_read_log(stream, shown))
 
 

@@ -52,9 +52,7 @@ def check_wire(file: str, wire: Any, interner: Interner) -> None:
     _require(all(is_rank(e.rank) and is_rank(e.group_rank) for e in reading.all_events), "an event's rank")
     for communicator in reading.communicators:
         few = communicator.nranks is None or 0 <= communicator.nranks <= MAX_RANKS
-        _require(
-            few and is_rank(communicator.comm_rank) and is_rank(communicator.task), "a communicator's ranks"
-        )
+        _require(few and is_rank(communicator.comm_rank), "a communicator's ranks")
     _require(all(is_rank(thread.rank) for thread in reading.threads), "a thread's rank")
     if reading.log is not None:
         _check_log(reading.log)
@@ -87,7 +85,7 @@ def _check_recording(recording: Recording) -> None:
             not columns[name] or (min(columns[name]) >= 0 and max(columns[name]) < limit),
             f"{name} out of range",
         )
-    _require(is_rank(recording.rank), "a recording's rank")
+    _require(is_rank(recording.rank) and is_rank(recording.task), "a recording's rank")
     for _, ranks in recording.config.values():
         _require(
             ranks is None or (len(ranks) <= MAX_RANKS and all(0 <= r < MAX_RANKS for r in ranks)), "members"

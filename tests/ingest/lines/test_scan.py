@@ -10,7 +10,7 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines import scan as scan_module
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.scan import BLOCK, EVENTS_PER_WRITER, LINE_LIMIT, scan
-from hangscope.ingest.nccl.init import NcclInit
+from hangscope.ingest.nccl.comm import NcclInit
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.model.incident import Event
 
@@ -128,7 +128,7 @@ def test_the_start_of_a_large_job_leaves_room_for_its_failure(monkeypatch: pytes
     monkeypatch.setattr(scan_module, "EVENTS_IN_ALL", 50)
     store = scan_module.EventStore()
     line = Line("a.log", 1, "x", "x")
-    store.extend(line.event(NcclInit, n, phase="start") for n in range(80))
+    store.extend(line.event(NcclInit, n, step="Init START") for n in range(80))
     store.extend([line.event(RankException, type="E", message="m")])
     assert [e.kind for e in store.events()].count("exception") == 1
     assert len(store.events()) == 51

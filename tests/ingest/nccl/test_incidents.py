@@ -146,18 +146,17 @@ def test_two_communicators_in_opposite_orders(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", [(2, 24, 3), (2, 29, 2), (2, 30, 7)])
 def test_an_init_that_never_completes(tmp_path: Path, version: tuple[int, int, int]) -> None:
     joined, events, notes = read(tmp_path, write_incident(tmp_path, "init_never_completes", version=version))
-    stuck = {name: state for name, state in joined.inits.items() if len(state.complete) < state.nranks}
-    [(name, state)] = stuck.items()
-    assert (state.absent, state.starting, state.connecting) == ((5,), (0, 1, 2, 3, 4, 6, 7), ())
-    assert joined.members_of_group[name] == tuple(range(8))
+    [stuck] = joined.unmade
+    assert (stuck.absent, stuck.blocked) == ((5,), (0, 1, 2, 3, 4, 6, 7))
+    assert joined.members_of_group[stuck.name or ""] == tuple(range(8))
     assert "assumed_member" in {n.code for n in notes}
-    phases = Counter(e.phase for e in events if e.kind == "nccl_init")
-    assert phases == {"process": 16, "start": 31, "bootstrap": 24, "complete": 24}
+    phases = Counter(e.step for e in events if e.kind == "nccl_init")
+    assert phases == {"": 16, "Init START": 31, "Init COMPLETE": 24}
 
 
 def test_up_to_2_22_all_who_wait_in_bootstrap_look_absent(tmp_path: Path) -> None:
     joined, _, _ = read(tmp_path, write_incident(tmp_path, "init_never_completes", version=(2, 21, 5)))
-    assert all(len(state.complete) == state.nranks for state in joined.inits.values())
+    assert [event.phase for event in joined.unmade] == ["fewer"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -171,7 +170,8 @@ def test_an_infiniband_error(tmp_path: Path, version: tuple[int, int, int]) -> N
     assert warns[3] == ("port_error", 1)
     assert warns[11] == ("ib_error", 2)
     assert {warns[10], warns[12]} == {("closed_by_peer", 3)}
-    assert [e.phase for e in events if e.kind == "nccl_init" and e.phase == "abort"] == ["abort"]
+    ends = [e.step for e in events if e.kind == "nccl_init" and e.step.startswith("Abort")]
+    assert ends == ["Abort COMPLETE"]
     peers = {joined.host_of_ip.get(e.peer_host) for e in events if e.kind == "nccl_warn" and e.peer_host}
     assert peers == ({"node0", "node1"} if version >= (2, 10, 0) else set())
 

@@ -6,7 +6,7 @@ import pytest
 
 from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import strip_prefix
-from hangscope.ingest.nccl.init import parse_life
+from hangscope.ingest.nccl.comm import parse_life
 from hangscope.ingest.nccl.log import NcclParser
 from hangscope.model.incident import Event
 from tests.nccl_writer import Comm, NcclWriter, Proc
@@ -52,16 +52,16 @@ def test_every_release_gives_its_life_cycle_and_its_calls(version: tuple[int, in
     lines += [w.coll(comm, 0, PROC, "AllReduce", 10 + i) for i in range(4)]
     lines += [w.end(comm, 0, PROC)]
     parser, events = read(lines)
-    phases = [e.phase for e in events if e.kind == "nccl_init"]
-    starts = ["start", "bootstrap"] if version >= (2, 18, 3) else []
-    assert phases == ["process", *starts, "complete", "destroy"]
+    steps = [e.step for e in events if e.kind == "nccl_init"]
+    starts = ["Init START"] if version >= (2, 18, 3) else []
+    assert steps == ["", *starts, "Init COMPLETE", "Destroy COMPLETE"]
     [known] = parser.communicators()
-    assert (known.comm_rank, known.nranks, known.cuda_dev, known.completed, known.phase) == (
+    assert (known.comm_rank, known.nranks, known.cuda_dev, known.completed, known.step) == (
         0,
         2,
         0,
         True,
-        "destroy",
+        "Destroy COMPLETE",
     )
     assert known.bus_id == (None if version < (2, 5, 0) else "1b000")
     assert known.assumed == (version < (2, 16, 2))
@@ -89,7 +89,7 @@ def test_splits_of_every_release(version: tuple[int, int, int]) -> None:
         assert names == ["comm 0xabc", "comm 0xabc/split 1 color 70", "comm 0xabc/split 2 color 70"]
     assert [c.assumed for c in parser.communicators()] == [False] + [version[:2] == (2, 23)] * 2
     assert [c.split for c in parser.communicators()] == [None, 1, 2]
-    assert Counter(e.phase for e in events) == {"start": 3, "bootstrap": 3, "complete": 3}
+    assert Counter(e.step for e in events) == {"Init START": 3, "Init COMPLETE": 3}
 
 
 def test_two_splits_that_share_a_comm_id_stay_apart() -> None:
@@ -124,14 +124,14 @@ def test_a_pointer_that_is_used_again_is_another_communicator() -> None:
         call[2],
     ]
     parser, events = read(lines)
-    assert [c.phase for c in parser.communicators()] == ["abort", "complete"]
+    assert [c.step for c in parser.communicators()] == ["Abort COMPLETE", "Init COMPLETE"]
     assert [c.name for c in parser.communicators()] == [
         "comm#1 of 2 ranks (assumed)",
         "comm#2 of 2 ranks (assumed)",
     ]
     [recording] = parser.recordings()
     assert list(recording.columns["seq"]) == [1, 2, 1]
-    assert [e.phase for e in events] == ["complete", "abort", "complete"]
+    assert [e.step for e in events] == ["Init COMPLETE", "Abort COMPLETE", "Init COMPLETE"]
 
 
 def test_calls_are_counted_per_communicator_and_order_runs_over_all() -> None:
@@ -249,14 +249,15 @@ def test_life_lines_of_later_kinds() -> None:
         "[Rank 3] ncclCommGrow comm 0x5 rank 3 nranks 8 cudaDev 3 nvmlDev 3 busId 1e000 "
         "commId 0x77 - Init START"
     )
-    assert grow is not None and (grow.api, grow.comm_rank, grow.parent) == ("ncclCommGrow", 3, None)
+    assert grow is not None
+    assert grow.group("api", "comm_rank", "parent_pointer") == ("ncclCommGrow", "3", None)
     shrink = parse_life(
         "ncclCommShrink comm 0x5 rank 3 nranks 7 cudaDev 3 nvmlDev 3 busId 1e000 "
         "parent 0x4 splitCount 2 color 0 key 3- Init START"
     )
-    assert shrink is not None and (shrink.parent, shrink.split) == ("0x4", 2)
+    assert shrink is not None and shrink.group("parent_pointer", "split") == ("0x4", "2")
     revoke = parse_life("comm 0x5 rank 3 nranks 7 cudaDev 3 busId 1e000 - Revoke COMPLETE, result 0")
-    assert revoke is not None and (revoke.phase, revoke.ends) == ("abort", False)
+    assert revoke is not None and revoke["step"] == "Revoke COMPLETE"
     abort = parse_life("comm 0x5 rank 3 nRanks 7 cudaDev 3 busId 1e000 - Abort START")
-    assert abort is not None and (abort.phase, abort.ends) == ("abort", False)
+    assert abort is not None and abort["step"] == "Abort START"
     assert parse_life("comm 0x5 rank 3 nranks 7 cudaDev 3 busId") is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangscope.ingest.nccl import calls
+from hangscope.ingest.torch_logs import call_lines
 from tests.ingest.nccl.test_log import PROC, read, world
 from tests.nccl_writer import Comm, NcclWriter, Proc
 
@@ -73,7 +73,7 @@ def test_a_log_that_starts_late() -> None:
     w = NcclWriter((2, 21, 5))
     parser, _ = read([w.coll(world(), 0, PROC, "AllReduce", 1)])
     [comm] = parser.communicators()
-    assert (comm.phase, comm.comm_rank, comm.nranks, comm.assumed) == ("unseen", None, 2, True)
+    assert (comm.step, comm.comm_rank, comm.nranks, comm.assumed) == ("", None, 2, True)
     assert [n.code for n in parser.notes] == ["late_start"]
 
 
@@ -102,7 +102,8 @@ def test_containers_with_one_host_and_pid_are_told_apart_by_prefix() -> None:
     lines = [f"[1,{r}]<stdout>:{w.complete(comm, r, same)}" for r in (0, 1)]
     lines += [f"[1,{r}]<stdout>:{w.coll(comm, r, same, 'AllReduce', 1)}" for r in (0, 1)]
     parser, _ = read(lines)
-    assert [(c.comm_rank, c.calls, c.task) for c in parser.communicators()] == [(0, 1, 0), (1, 1, 1)]
+    assert [(c.comm_rank, c.calls) for c in parser.communicators()] == [(0, 1), (1, 1)]
+    assert [recording.task for recording in parser.recordings()] == [0, 1]
 
 
 def test_one_process_with_several_gpus_gives_a_recording_per_gpu() -> None:
@@ -116,8 +117,8 @@ def test_one_process_with_several_gpus_gives_a_recording_per_gpu() -> None:
 
 
 def test_memory_is_bounded_by_dropping_the_oldest_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "CALL_BUDGET", 40)
-    monkeypatch.setattr(calls, "LEAST_KEPT", 10)
+    monkeypatch.setattr(call_lines, "CALL_BUDGET", 40)
+    monkeypatch.setattr(call_lines, "LEAST_KEPT", 10)
     w = NcclWriter((2, 21, 5))
     comm = world()
     parser, _ = read(

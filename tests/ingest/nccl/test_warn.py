@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from hangscope.ingest.nccl import warn
 from hangscope.ingest.nccl.line import parse_line
-from hangscope.ingest.nccl.warn import classify, traceback_result
+from hangscope.ingest.nccl.warn import classify
 from tests.nccl_writer import NcclWriter, Proc
 
 PROC = Proc("node1", 77, 2)
@@ -17,62 +18,19 @@ def fields(text: str, level: str = "WARN") -> dict[str, Any] | None:
     return classify(line)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("NET/IB : mlx5_3:1 Got async event : port error", ("port_error", 1)),
-        ("NET/IB : mlx5_3:1 async fatal event: local catastrophic error", ("catastrophic", 1)),
-        (
-            "NET/IB : mlx5_0:1 async fatal event on QP (0x1): local work queue failed",
-            ("ib_error", 1),
-        ),
-        ("Marking device 2 as permanently failed", ("catastrophic", 1)),
-        ("Cuda failure 'an illegal memory access was encountered'", ("cuda", 1)),
-        ("Cuda failure 700 'an illegal memory access was encountered'", ("cuda", 1)),
-        ("Cuda failure 'out of memory'", ("oom", 1)),
-        ("Cuda failure 2 'out of memory'", ("oom", 1)),
-        ("Failed to CUDA calloc async 1048576 bytes", ("oom", 1)),
-        ("Error while creating shared memory segment /dev/shm/nccl-x1 (size 9637888)", ("shm", 1)),
-        ("Error: failed to extend /dev/shm/nccl-x1 to 33030532 bytes", ("shm", 1)),
-        ("Call to posix_fallocate failed : No space left on device", ("shm", 1)),
-        ("Bootstrap Root : mismatch in rank count from procs 8 : 16", ("bootstrap", 1)),
-        (
-            "Bootstrap Root : mismatch in info from procs, nranks 8 vs 16, nroots 1 vs 1",
-            ("bootstrap", 1),
-        ),
-        ("Bootstrap : no socket interface found", ("bootstrap", 1)),
-        ("Message truncated : received 64 bytes instead of 8", ("bootstrap", 2)),
-        ("Multiple Ranks are using the same GPU/Partition.", ("duplicate_gpu", 1)),
-        (
-            "NET/Socket : peer 10.1.0.2<40000> message truncated : receiving 8 bytes instead of 4",
-            ("size_mismatch", 2),
-        ),
-        ("NET/IB : collective mismatch error, local size 8 remote size 4", ("size_mismatch", 2)),
-        (
-            "Mismatched collective detected, please check your calls at and around rank 3.",
-            ("collective_mismatch", 3),
-        ),
-        ("Socket recv failed while polling for opId=0x7f00", ("other", 3)),
-        ("[Proxy Service 2] Failed to execute operation Connect from rank 2, retcode 3", ("set_up", 3)),
-        ("[Proxy Service 2] Failed to execute operation Close from rank 2, retcode 3", ("other", 3)),
-        ("Proxy Call to rank 2 failed (Setup)", ("set_up", 3)),
-        (
-            "NET/OFI Request 0x7f1400 completed with error. RC: 5. Error: 16 (NO_SPACE). Completed length: 0",
-            ("ib_error", 2),
-        ),
-        (
-            "NET/OFI Request 0x7f1400 seq 9 completed with error. RC: 103. Error: 4126 (x). Completed length: 0",
-            ("ib_error", 2),
-        ),
-        ("NET/OFI Failed to initialize rdma protocol", ("other", 3)),
-        ("socketFinalizeAccept: wrong type 4 != 3", ("other", 3)),
-        ("something that a later release may say", ("other", 3)),
-    ],
-)
-def test_who_is_accused(text: str, expected: tuple[str, int]) -> None:
-    found = fields(text)
-    assert found is not None
-    assert (found["fault"], found["tier"]) == expected
+@pytest.mark.parametrize("rule", warn.rules(), ids=lambda rule: f"{rule.fault}: {rule.pattern.pattern[:40]}")
+def test_an_example_is_read_by_its_rule(rule: warn.WarnRule) -> None:
+    for example in rule.examples:
+        found = fields(example, "INFO" if rule.info else "WARN")
+        if not rule.fault:
+            assert found is None
+        else:
+            assert found is not None and (found["fault"], found["tier"]) == (rule.fault, rule.tier)
+
+
+def test_a_warning_of_no_known_wording_names_no_fault() -> None:
+    for text in ("NET/OFI Failed to initialize rdma protocol", "something that a later release may say"):
+        assert fields(text) == {"fault": "other", "tier": 3}
 
 
 @pytest.mark.parametrize(
@@ -170,20 +128,11 @@ def test_what_is_no_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "tier"),
-    [
-        ("init.cc:1501 -> 2", 2),
-        ("transport/net.cc:304 -> 6 [Progress Thread]", 3),
-        ("misc/socket.cc:57 (socketProgress) -> 2", 2),
-        ("init.cc:1501 -> 5", 2),
-        ("init.cc:1501 -> 3", None),
-        ("init.cc:1501 -> 2x", None),
-        ("Channel 00/1 : 0[0] -> 1[1] via P2P", None),
-    ],
+    "message", ["init.cc:1501 -> 3", "init.cc:1501 -> 2x", "Channel 00/1 : 0[0] -> 1[1] via P2P"]
 )
-def test_trace_back_results(message: str, tier: int | None) -> None:
-    found = traceback_result(message)
-    assert (found or {}).get("tier") == tier
+def test_other_results_of_a_trace_back_name_no_fault(message: str) -> None:
+    [line] = parse_line(f"node1:77:78 [2] NCCL INFO {message}")
+    assert classify(line) is None
 
 
 def test_a_long_message_takes_linear_time() -> None:

@@ -87,23 +87,6 @@ def test_one_stack_may_be_of_several_ranks() -> None:
     assert _ranks("rank 0:", _spy(1), "ranks 1-3 all look like", _spy(2)) == [0, 1, 2, 3]
 
 
-def test_the_process_of_no_title_is_the_one_that_the_titles_leave() -> None:
-    assert _ranks(_spy(1), "ranks 1-3 all look like", _spy(2)) == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        (_spy(1, "torchrun fit.py"), "ranks 1-3", _spy(2)),  # a launcher
-        (_spy(1), "ranks 0-3", _spy(2)),
-        (_spy(1), "ranks 2-3", _spy(2)),
-        (_spy(1), _spy(2), "ranks 1-3", _spy(3)),
-    ],
-)
-def test_who_is_left_is_not_told_where_more_than_one_may_be_meant(parts: tuple[str, ...]) -> None:
-    assert None in _ranks(*parts)
-
-
 def test_a_logger_puts_its_prefix_before_the_first_line_alone(tmp_path: Path) -> None:
     c10d = '  File "/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py", line 2501 in all_reduce'
     lines = []

@@ -223,7 +223,7 @@ def test_desync_report() -> None:
     assert (event.line, event.group_rank) == (2, 0)
     assert event.joined_not_finished == {6: (0, 2)}
     assert event.not_joined == {6: (1,)}
-    assert (event.op, event.seq, event.reporter) == ("all_reduce", 6, 0)
+    assert (event.op, event.seq, event.group_rank) == ("all_reduce", 6, 0)
 
 
 def test_desync_report_with_ranks_that_never_came_and_cut_off() -> None:
@@ -234,7 +234,8 @@ def test_desync_report_with_ranks_that_never_came_and_cut_off() -> None:
     (event,) = events(text, "desync")
     assert event.never_joined == (2, 3)
     assert [
-        (e.reporter, e.op, e.seq, e.not_joined) for e in events("\n".join(DESYNC.splitlines()[:2]), "desync")
+        (e.group_rank, e.op, e.seq, e.not_joined)
+        for e in events("\n".join(DESYNC.splitlines()[:2]), "desync")
     ] == [(0, "all_reduce", 6, {})]
 
 

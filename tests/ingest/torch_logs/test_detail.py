@@ -4,7 +4,7 @@ import time
 
 from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.torch_logs import detail
+from hangscope.ingest.torch_logs import call_lines
 from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.workers.log_reading import LogReading
 from hangscope.model.incident import State
@@ -110,7 +110,7 @@ def test_each_attempt_has_its_own_recording() -> None:
 
 
 def test_old_calls_are_dropped_with_a_note(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(detail, "CALL_BUDGET", 4000)
+    monkeypatch.setattr(call_lines, "CALL_BUDGET", 4000)
     reading = read("".join(line(0, n) for n in range(6000)))
     (recording,) = reading.recordings
     assert rows(recording)[-1][1] == 6000 and len(recording) <= 4001

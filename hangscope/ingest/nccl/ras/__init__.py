@@ -1,1 +1,1 @@
-"""What NCCL tells of a running job from outside its log: the answers of RAS, and the files of the Inspector."""
+"""What NCCL reports about a running job outside its log: the answers of RAS, and the files of the Inspector."""

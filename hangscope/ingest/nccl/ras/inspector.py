@@ -11,16 +11,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
 from hangscope.errors import Note
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
-from hangscope.ingest.nccl.ras.json_form import whole_number
-from hangscope.ingest.nccl.ras.snapshot import NcclRas
+from hangscope.ingest.nccl.ras.snapshot import NcclRas, part, text_of, whole_number
 
-#: where a record tells of its call, and by which names: of a collective, of a call between two ranks
-_CALLS = (("coll_perf", "coll", "coll_sn"), ("p2p_perf", "p2p", "p2p_sn"))
 _MAX_KEYS = 100_000
 _MAX_LINE = 1 << 16
 
@@ -28,69 +24,59 @@ _MAX_LINE = 1 << 16
 def read(lines: Iterable[bytes], file: str) -> tuple[list[NcclRas], list[Note]]:
     """Return the last completed call per communicator, operation and rank, sorted, and notes.
 
-    Calls between two ranks are left out: their numbers do not compare across ranks. Never raises. Lines are streamed; memory
+    P2P ops are left out: their numbers do not compare across ranks. Never raises. Lines are streamed; memory
     grows with the number of such keys only.
     """
-    last: dict[tuple[str, str, int], tuple[int, NcclRas]] = {}
+    last: dict[tuple[str, str, int], NcclRas] = {}
     bad = first_bad = 0
     for number, raw in enumerate(lines, start=1):
         if not raw.strip():
             continue
-        value = _object(raw)
-        if value is None:
+        try:
+            event = _completed(raw, file, number)
+        except (ValueError, RecursionError):
             bad += 1
             first_bad = first_bad or number
-        elif (found := _completed(value, file, number)) is not None:
-            count, key, event = found
-            if (key in last and count >= last[key][0]) or (key not in last and len(last) < _MAX_KEYS):
-                last[key] = count, event
+            continue
+        if event is not None:
+            key = (event.comm or "", event.op or "", event.comm_rank or 0)
+            before = last.get(key)
+            if (before is None and len(last) < _MAX_KEYS) or (
+                before and (event.count or 0) >= (before.count or 0)
+            ):
+                last[key] = event
     notes = []
     if bad:
-        text = f"{bad} lines are no whole Inspector records"
-        notes.append(
-            Note("truncated", text, file, first_bad, "the last line of a killed process is often cut")
+        text, hint = (
+            f"{bad} lines are no complete Inspector records",
+            "the last line of a killed process is often cut",
         )
-    return [last[key][1] for key in sorted(last)], notes
+        notes.append(Note("truncated", text, file, first_bad, hint))
+    return [event for _, event in sorted(last.items())], notes
 
 
-def _object(raw: bytes) -> dict[str, Any] | None:
-    """Return a record; None for what is none."""
-    try:
-        value = json.loads(raw) if len(raw) <= _MAX_LINE else None
-    except (ValueError, RecursionError):
+def _completed(raw: bytes, file: str, line: int) -> NcclRas | None:
+    """Return the completion of a collective, None for that of a P2P op; raise ValueError for what is no record."""
+    value = json.loads(raw) if len(raw) <= _MAX_LINE else None
+    header, where, perf = part(value, "header"), part(value, "metadata"), part(value, "coll_perf")
+    if not perf and header and part(value, "p2p_perf"):
         return None
-    if not isinstance(value, dict) or not isinstance(value.get("header"), dict):
-        return None
-    return value if any(_call(value, *names) for names in _CALLS) else None
-
-
-def _call(value: dict[str, Any], section: str, name: str, number: str) -> tuple[str, int] | None:
-    """Return the operation of a record's section and the number of the call; None where it has none."""
-    perf, header = value.get(section), value["header"]
-    if (
-        not isinstance(perf, dict)
-        or not isinstance(header.get("id"), str)
-        or whole_number(header.get("rank")) is None
-    ):
-        return None
-    op, count = perf.get(name), whole_number(perf.get(number))
-    return (user_op(quote(op, 40)), count) if isinstance(op, str) and count is not None else None
-
-
-def _completed(
-    value: dict[str, Any], file: str, line: int
-) -> tuple[int, tuple[str, str, int], NcclRas] | None:
-    """Return the number of a collective, what it is compared by, and the event; None for a call between two ranks."""
-    found, header, metadata = _call(value, *_CALLS[0]), value["header"], value.get("metadata")
-    if found is None:
-        return None
-    op, count = found
-    comm, rank = quote(header["id"], 64), int(header["rank"])
-    where = metadata if isinstance(metadata, dict) else {}
-    host = where.get("hostname")
-    event = NcclRas(
-        file, line, quote(f"rank {rank} of {comm} completed {op} {count}"), group_rank=rank,
-        host=quote(host, 255) if isinstance(host, str) else None, pid=whole_number(where.get("pid")),
-        what="completed", comm=comm, comm_rank=rank, op=op, count=count, nranks=whole_number(header.get("n_ranks")),
-    )  # fmt: skip
-    return count, (comm, op, rank), event
+    comm, op = text_of(header.get("id")), text_of(perf.get("coll"))
+    rank, count = whole_number(header.get("rank")), whole_number(perf.get("coll_sn"))
+    if comm is None or op is None or rank is None or count is None:
+        raise ValueError
+    op = user_op(op[:40])
+    return NcclRas(
+        file,
+        line,
+        quote(f"rank {rank} of {comm} completed {op} {count}"),
+        group_rank=rank,
+        host=text_of(where.get("hostname")),
+        pid=whole_number(where.get("pid")),
+        what="completed",
+        comm=comm,
+        comm_rank=rank,
+        op=op,
+        count=count,
+        nranks=whole_number(header.get("n_ranks")),
+    )

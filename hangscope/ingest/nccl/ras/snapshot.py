@@ -1,14 +1,16 @@
-"""One answer of NCCL's RAS: what the readers of its text and its JSON both make."""
+"""The event of a rank that NCCL's RAS or its Inspector lists, and what the readers of their JSON have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from typing import Any
 
+from hangscope.ingest.lines.prefixes import quote
+from hangscope.model.codec import is_number
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 
-#: Ranks behind that get an event each, per communicator and operation; the rest are counted in a last one.
+#: Ranks that get an event each, per communicator and operation; the rest are counted in a last one.
 MAX_LISTED = 256
 
 
@@ -18,7 +20,7 @@ class NcclRas(Event, size_field="nranks"):
 
     `what`: missing, dead, behind, ahead, initializing, error, status or completed. `comm_rank` is group-local, `count` the
     number of launches (completions), `most` the largest of the communicator, `ranks` how many ranks a line without numbers
-    speaks of; `snapshot` says when, as printed, or which one of several in a file.
+    is about; `snapshot` is when, as printed, or which one of several in a file.
     """
 
     what: str
@@ -41,24 +43,25 @@ class NcclRas(Event, size_field="nranks"):
             yield self.comm_rank + 1
 
 
-@dataclass(slots=True)
-class RasSnapshot:
-    """One answer of RAS; ranks are group-local and `timestamp` is as printed.
-
-    `garbled` counts lines of ranks that no communicator can have.
-    """
-
-    file: str
-    line: int
-    version: str = ""
-    timestamp: str | None = None
-    events: list[NcclRas] = field(default_factory=list)
-    garbled: int = 0
-
-
 def comm_hash(text: str) -> str:
     """Return a communicator's hash as NCCL's INIT lines print it from 2.26 on: 0x and no leading zeros."""
     try:
         return f"0x{int(text, 16):x}"
     except ValueError:
         return text
+
+
+def part(value: Any, name: str) -> dict[str, Any]:
+    """Return an object within a JSON object; empty where there is none."""
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def text_of(value: Any) -> str | None:
+    """Return a text cut for quoting, or None for anything else."""
+    return quote(value, 255) if isinstance(value, str) else None
+
+
+def whole_number(value: Any) -> int | None:
+    """Return an int of at most 64 bits, or None for anything else, True and False included."""
+    return value if is_number(value) else None

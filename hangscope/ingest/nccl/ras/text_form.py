@@ -1,189 +1,162 @@
-"""RAS's text form, 2.24 on: tables, then errors and warnings by communicator (src/ras/client_support.cc)."""
+"""RAS's text form, 2.24 on: tables, then errors and warnings by communicator.
+
+#0-0 (9f21ab34cd56ef78) MISMATCH
+  Communicator ranks have different AllReduce operation counts
+  15 ranks have launched up to operation 41
+  Rank 3 has launched up to operation 40 -- GPU 3 managed by process 4242 on node 10.0.0.7
+
+(src/ras/client_support.cc.)
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from dataclasses import field, replace
+from itertools import chain, islice
 from typing import Any
 
+from hangscope.errors import Note
+from hangscope.ingest.lines.forms import typed
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
-from hangscope.ingest.nccl.ras.snapshot import MAX_LISTED, NcclRas, RasSnapshot, comm_hash
-from hangscope.ingest.recorder.values import short_number
+from hangscope.ingest.nccl.ras.snapshot import MAX_LISTED, NcclRas, comm_hash
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 
-_HEADER = regex(r"NCCL version (?P<version>\d{1,3}\.[\d.]{1,16}) compiled with CUDA")
-_COMM = regex(r"#\d{1,9}-\d{1,9} \((?P<hash>[0-9a-fA-F]{1,16})\) (?P<problem>[A-Z, ]{2,60})")
-_PROBLEM = regex(r"(?P<problem>INCOMPLETE|DEAD|TIMEOUT)\b")
-_NODE = r"process (?P<pid>\d{1,10}) on node (?P<node>[\w.:\-]{1,255})"
-_WHERE = rf"(?: -- GPUs? [\d,]{{1,64}} managed by {_NODE})?"
-_PROCESS = regex(r"Process (?P<pid>\d{1,10}) on node (?P<node>[\w.:\-]{1,255}) managing GPUs? [\d,]{1,64}")
+_HEADER = regex(r"NCCL version \d{1,3}\.[\d.]{1,16} compiled with CUDA")
+_HEADING = regex(
+    r"(?:#\d{1,9}-\d{1,9} \((?P<hash>[0-9a-fA-F]{1,16})\) (?P<problem>[A-Z, ]{2,60})|(?P<of_all>INCOMPLETE|DEAD|TIMEOUT)\b)"
+)
 _DIFFERENT = regex(r"Communicator ranks have different (?P<op>\w{1,40}) operation counts")
-_SOME = regex(
-    r"(?P<n>\d{1,9}) ranks? (?:have|has) (?:launched up to operation (?P<count>\d{1,18})|not launched any)"
-)
-_ONE = regex(
-    r"Rank (?P<rank>\d{1,9}) has (?:launched up to operation (?P<count>\d{1,18})|not launched any operations)"
-    + _WHERE
-)
-_STATUS = regex(rf"Rank (?P<rank>\d{{1,9}}) has status (?P<status>[A-Z]{{2,20}}){_WHERE}")
-_REPORTED = regex(rf"Rank (?P<rank>\d{{1,9}}) reported (?P<result>[\w ]{{1,60}}?){_WHERE}$")
-_MISSING = regex(rf"Rank (?P<rank>\d{{1,9}}){_WHERE}$")
-_MISSING_LIST = regex(r"The missing ranks?: (?P<ranks>[\d, \-]{1,65536})")
-_MONITOR = regex(r"\[[^\]]{1,40}\] PEER_DEAD: Process (?P<pid>\d{1,10}) on node (?P<node>[\w.:\-]{1,255})")
+_PROCESS = r"rocess (?P<pid>\d{1,10}) on node (?P<host>[\w.:\-]{1,255})"
+_RANK = r"Rank (?P<comm_rank>\d{1,9})"
+_WHERE = rf"(?: -- GPUs? [\d,]{{1,64}} managed by p{_PROCESS})?"
+_LAUNCHED = r"(?:launched up to operation (?P<count>\d{1,18})|not launched any)"
+#: what the lines under a heading state; groups are named after the fields of `NcclRas`
+_COUNTED = regex(rf"(?P<ranks>\d{{1,9}}) ranks? ha(?:ve|s) {_LAUNCHED}")
+_LISTED = regex(rf"{_RANK} has {_LAUNCHED}(?: operations)?{_WHERE}")
+_MEMBER = regex(rf"{_RANK}{_WHERE}$")
+_MISSING = regex(r"The missing ranks?: ([\d, \-]{1,65536})")
+_FORMS = {
+    "status": regex(rf"{_RANK} has status (?P<status>[A-Z]{{2,20}}){_WHERE}"),
+    "error": regex(rf"{_RANK} reported (?P<result>[\w ]{{1,60}}?){_WHERE}$"),
+    "dead": regex(rf"\[[^\]]{{1,40}}\] PEER_DEAD: P{_PROCESS}"),
+    "missing": regex(rf"P{_PROCESS} managing GPUs? [\d,]{{1,64}}"),
+}
+
+
+def read_text(text: str, file: str) -> tuple[list[NcclRas], list[Note]]:
+    """Return the events of the snapshots in a file, each of which begins with the version line, and notes. Never raises."""
+    block = _Block(file, f"{file}:{0:08}")
+    events: list[NcclRas] = []
+    garbled = 0
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.strip()
+        following = block.followed_by(line, number)
+        if following is None:
+            events += block.read(line, number)
+            continue
+        events += block.end()
+        garbled += block.garbled
+        block = following
+    events += block.end()
+    garbled += block.garbled
+    if not garbled:
+        return events, []
+    what = f"{garbled} lines name ranks that their communicator does not have, as NCCL 2.27 prints them; they were dropped"
+    return events, [Note("garbled_ras", what, file, hint="ask once more, or update NCCL")]
 
 
 @dataclass(slots=True)
 class _Block:
-    """The lines under one heading of the text form."""
+    """The lines under one heading. The text form prints no time, so that `snapshot` is the line of its beginning."""
 
+    file: str
+    snapshot: str
     comm: str | None = None
     problem: str = ""
     op: str | None = None
-    groups: list[tuple[int, int]] = field(default_factory=list)  # (ranks, count)
-    listed: int | None = (
-        None  # the count of the ranks that are listed from here on, each on a line of its own
-    )
-    ranks: list[tuple[int, int, NcclRas]] = field(default_factory=list)  # (rank, count, event without `what`)
+    counted: list[tuple[int, int]] = field(default_factory=list)  # (ranks, count)
+    below: int | None = None  # the count of the ranks that are listed from here on, each on a line of its own
+    listed: list[NcclRas] = field(default_factory=list)
+    garbled: int = 0
 
+    def followed_by(self, line: str, number: int) -> _Block | None:
+        """Return the block that a line begins, None for a line within this one."""
+        if _HEADER.search(line) is not None:
+            return _Block(self.file, f"{self.file}:{number:08}")
+        if (heading := _HEADING.match(line)) is not None:
+            comm = comm_hash(heading["hash"]) if heading["hash"] else None
+            return _Block(self.file, self.snapshot, comm, heading["problem"] or heading["of_all"])
+        if (different := _DIFFERENT.search(line)) is not None:
+            op = None if different["op"] == "collective" else user_op(different["op"])
+            return _Block(self.file, self.snapshot, self.comm, self.problem, op)
+        return None
 
-def read_text(text: str, file: str) -> list[RasSnapshot]:
-    """Return the snapshots in a file; each begins with the version line, or with the file. Never raises."""
-    snapshots: list[RasSnapshot] = []
-    block = _Block()
-    for number, raw in enumerate(text.splitlines(), start=1):
-        line = raw.strip()
-        if not line:
-            continue
-        header = _HEADER.search(line)
-        if header is not None or not snapshots:
-            if snapshots:
-                _end(block, snapshots[-1])
-                block = _Block()
-            snapshots.append(RasSnapshot(file, number, header["version"] if header else ""))
-            if header is not None:
-                continue
-        snapshot = snapshots[-1]
-        heading = _COMM.match(line)
-        plain = None if heading else _PROBLEM.match(line)
-        if heading is not None or plain is not None:
-            _end(block, snapshot)
-            block = (
-                _Block(comm_hash(heading["hash"]), heading["problem"].strip())
-                if heading
-                else _Block(None, plain["problem"] if plain else "")
-            )
-            continue
-        different = _DIFFERENT.search(line)
-        if different is not None:
-            _end(block, snapshot)
-            op = different["op"]
-            block = _Block(block.comm, block.problem, None if op == "collective" else user_op(op))
-            continue
-        _text_line(line, number, block, snapshot)
-    if snapshots:
-        _end(block, snapshots[-1])
-    for snapshot in snapshots if len(snapshots) > 1 else ():
-        label = f"{file}:{snapshot.line:08}"  # the text form prints no time
-        snapshot.events = [replace(event, snapshot=label) for event in snapshot.events]
-    return snapshots
+    def read(self, line: str, number: int) -> Iterator[NcclRas]:
+        """Yield what a line states by itself; counts are compared at the end."""
+        below, self.below = self.below, None
+        member = _MEMBER.match(line)
+        if (counted := _COUNTED.match(line)) is not None:
+            self.below = int(counted["count"] or 0)
+            self.counted.append((int(counted["ranks"]), self.below))
+        elif member is not None and below is not None and member["pid"]:
+            self.below = below
+            self.listed.append(self._event(line, number, member, what="behind", count=below))
+        elif (launched := _LISTED.match(line)) is not None:
+            count = int(launched["count"] or 0)
+            self.listed.append(self._event(line, number, launched, what="behind", count=count))
+        elif member is not None:
+            if "INCOMPLETE" in self.problem:
+                yield self._event(line, number, member, what="missing")
+        elif (missing := _MISSING.match(line)) is not None:
+            for rank in _rank_list(missing[1]):
+                yield self._event(line, number, None, what="missing", comm_rank=rank)
+        else:
+            for what, pattern in _FORMS.items():
+                if (match := pattern.match(line)) is not None:
+                    dead = what == "missing" and self.problem == "DEAD"
+                    yield self._event(line, number, match, what="dead" if dead else what)
 
-
-def _text_line(line: str, number: int, block: _Block, snapshot: RasSnapshot) -> None:
-    def event(match: re.Match[str], what: str, **more: Any) -> NcclRas:
-        groups = match.groupdict()
-        rank = int(groups["rank"]) if groups.get("rank") else None
+    def _event(self, line: str, number: int, match: re.Match[str] | None, **fields: Any) -> NcclRas:
+        caught = {**(dict(typed(NcclRas, match)) if match is not None else {}), **fields}
         return NcclRas(
-            snapshot.file, number, quote(line), group_rank=rank, host=groups.get("node"),
-            pid=int(groups["pid"]) if groups.get("pid") else None,
-            what=what, comm=block.comm, comm_rank=rank, op=block.op, **more,
-        )  # fmt: skip
+            self.file,
+            number,
+            quote(line),
+            group_rank=caught.get("comm_rank"),
+            comm=self.comm,
+            op=self.op,
+            snapshot=self.snapshot,
+            **caught,
+        )
 
-    listed, block.listed = block.listed, None
-    if (some := _SOME.match(line)) is not None:
-        block.listed = int(some["count"] or 0)
-        block.groups.append((int(some["n"]), block.listed))
-    elif listed is not None and (own := _MISSING.match(line)) is not None and own["pid"]:
-        block.listed = listed
-        block.ranks.append((int(own["rank"]), listed, event(own, "behind", count=listed)))
-    elif (one := _ONE.match(line)) is not None:
-        count = int(one["count"] or 0)
-        block.ranks.append((int(one["rank"]), count, event(one, "behind", count=count)))
-    elif (status := _STATUS.match(line)) is not None:
-        snapshot.events.append(event(status, "status", status=status["status"]))
-    elif (reported := _REPORTED.match(line)) is not None:
-        snapshot.events.append(event(reported, "error", result=reported["result"].strip()))
-    elif (monitor := _MONITOR.match(line)) is not None:
-        snapshot.events.append(event(monitor, "dead"))
-    elif (process := _PROCESS.match(line)) is not None:
-        snapshot.events.append(event(process, "dead" if block.problem == "DEAD" else "missing"))
-    elif "INCOMPLETE" in block.problem and (missing := _MISSING.match(line)) is not None:
-        snapshot.events.append(event(missing, "missing"))
-    elif (missed := _MISSING_LIST.match(line)) is not None:
-        for rank in _rank_list(missed["ranks"]):
-            snapshot.events.append(
-                NcclRas(
-                    snapshot.file,
-                    number,
-                    quote(line),
-                    group_rank=rank,
-                    what="missing",
-                    comm=block.comm,
-                    comm_rank=rank,
-                )
-            )
+    def end(self) -> Iterator[NcclRas]:
+        """Yield who is behind, now that all counts under a heading are known.
 
-
-def _end(block: _Block, snapshot: RasSnapshot) -> None:
-    """Tell who is behind, now that all counts under a heading are known.
-
-    RAS lists only the smaller side by rank, and that may be the one ahead; then the many behind are only
-    counted.
-    """
-    counts = [count for _, count in block.groups] + [count for _, count, _ in block.ranks]
-    if not counts or block.comm is None:
-        return
-    most = max(counts)
-    total = sum(ranks for ranks, _ in block.groups) + sum(
-        1 for _, count, _ in block.ranks if all(listed != count for _, listed in block.groups)
-    )
-    if total and any(rank >= total for rank, _, _ in block.ranks):
-        snapshot.garbled += sum(1 for rank, _, _ in block.ranks if rank >= total)
-        return  # 2.27 printed what stood in memory: neither these ranks nor the counts can be believed
-    for _, count, found in block.ranks:
-        event = replace(found, nranks=total, most=most)
-        snapshot.events.append(event if count < most else replace(event, what="ahead"))
-    for ranks, count in block.groups:
-        if count < most and not any(listed == count for _, listed, _ in block.ranks):
-            text = f"{ranks} ranks have launched up to operation {count}"
-            line = block.ranks[0][2].line if block.ranks else snapshot.line
-            snapshot.events.append(
-                NcclRas(
-                    snapshot.file,
-                    line,
-                    text,
-                    what="behind",
-                    comm=block.comm,
-                    count=count,
-                    op=block.op,
-                    ranks=ranks,
-                )
-            )
+        RAS lists only the minority by rank, and that may be the one ahead; then the many behind are only counted.
+        """
+        counts = {count for _, count in self.counted}
+        total = sum(ranks for ranks, _ in self.counted) + sum(e.count not in counts for e in self.listed)
+        if self.comm is None or not total:
+            return
+        if any((event.comm_rank or 0) >= total for event in self.listed):
+            self.garbled = sum((event.comm_rank or 0) >= total for event in self.listed)
+            return  # 2.27 printed uninitialized memory: neither these ranks nor the counts are reliable
+        most = max(*counts, *(event.count or 0 for event in self.listed), 0)
+        for event in self.listed:
+            ahead = event.count == most
+            yield replace(event, nranks=total, most=most, what="ahead" if ahead else "behind")
+        for ranks, count in self.counted:
+            if count < most and all(event.count != count for event in self.listed):
+                text = f"{ranks} ranks have launched up to operation {count}"
+                line = self.listed[0].line if self.listed else 1
+                yield self._event(text, line, None, what="behind", count=count, ranks=ranks)
 
 
 def _rank_list(text: str) -> Iterator[int]:
     """Yield the ranks of `3,5-7`, at most 256 of them."""
-    left = MAX_LISTED
-    for part in text.split(","):
-        low, _, high = part.strip().partition("-")
-        first, last = short_number(low.strip()), short_number(high.strip())
-        if first is None or len(low) > 9 or len(high) > 9:
-            continue
-        last = first if last is None else last
-        for rank in range(first, min(last, first + left - 1) + 1):
-            left -= 1
-            yield rank
-        if left <= 0:
-            return
+    spans = re.findall(r"(\d{1,9})(?: ?- ?(\d{1,9}))?", text)
+    ranks = chain.from_iterable(range(int(low), int(high or low) + 1) for low, high in spans)
+    return islice(ranks, MAX_LISTED)
