@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
+from hangscope.errors import Note
 from hangscope.ingest.lines.forms import Form, FormParser, LineParser, typed
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 
-_SILENCE = 2000  # lines of others after which a block is over
+_SILENCE = 2000  # lines without a statement, whoever printed them, after which a block is over
 _OPEN = 512  # blocks that are read at a time
 
 
@@ -35,13 +36,17 @@ class Found:
     form: Form
     parts: list[tuple[Line, re.Match[str]]]
     left: int
-    idle: int = 0  # lines in a row that stated nothing
-    silent: int = 0  # lines of others in a row
+    idle: int = 0  # lines of this writer in a row that stated nothing
 
     @property
     def first(self) -> Line:
         """Return the line that it begins with."""
         return self.parts[0][0]
+
+    @property
+    def latest(self) -> Line:
+        """Return the last line that stated anything."""
+        return self.parts[-1][0]
 
     def all(self, *names: str) -> Iterator[tuple[str, ...]]:
         """Yield what the groups of these names caught, of each match in which all of them took part."""
@@ -67,8 +72,8 @@ class Found:
         return who and (line.rank is None or first.rank in (None, line.rank))
 
 
-#: what a block's own function makes of it
-Made = Callable[[Found], Iterable[Event]]
+#: what a block's own function makes of it: events, and notes on what is damaged
+Made = Callable[[Found], Iterable[Event | Note]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,7 @@ class Block:
     """What begins a block, and what its further lines state.
 
     It is over at a line that `ends` it, which counts too, after so many `lines`, or when more than `gap` in a row state nothing. A
-    line that says it all begins it and ends it.
+    line that says it all begins it and ends it. No line ends a block whose patterns have matched nothing yet.
     """
 
     begins: tuple[Form, ...]
@@ -116,9 +121,10 @@ class BlockParser(LineParser):
         self.literals = tuple(dict.fromkeys(form.literal.encode() for form in declared.begins))
         self._open: list[Found] = []
 
-    def feed(self, line: Line) -> Iterable[Event]:
+    def feed(self, line: Line) -> Iterable[Event | Note]:
         """Read one line; return the events of the blocks that it completes."""
-        done = self._silent(line)
+        silent = [found for found in self._open if line.number - found.latest.number > _SILENCE]
+        done = [event for found in silent for event in self._over(found)]
         mine = [found for found in self._open if found.belongs(line)]
         exact = [found for found in mine if found.first.rank == line.rank]
         found = next(reversed(exact or mine), None)
@@ -126,6 +132,8 @@ class BlockParser(LineParser):
         if self._open and not stated and (stated := self._block.matches_whole(line)):
             found = found or self._open[-1]
         ends = self._block.ends.search(line.text) if self._block.ends is not None else None
+        if found is not None and self._block.states and len(found.parts) == 1:
+            ends = None
         begin = None if stated or (ends and found is not None) else self._begins(line)
         if begin is not None:
             done += self._over(found) if found is not None and found in exact else []
@@ -149,17 +157,11 @@ class BlockParser(LineParser):
                 return Found(form, [(line, match)], self._block.lines)
         return None
 
-    def _silent(self, line: Line) -> list[Event]:
-        """Return the events of blocks that do not go on any more."""
-        for found in self._open:
-            found.silent = 0 if found.belongs(line) else found.silent + 1
-        return [e for found in list(self._open) if found.silent > _SILENCE for e in self._over(found)]
-
-    def _over(self, found: Found) -> list[Event]:
+    def _over(self, found: Found) -> list[Event | Note]:
         self._open.remove(found)
         return list(self._block.made(found))
 
-    def close(self) -> Iterable[Event]:
+    def close(self) -> Iterable[Event | Note]:
         """Return the blocks that the text ends in."""
         return [event for found in list(self._open) for event in self._over(found)]
 

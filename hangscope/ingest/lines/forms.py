@@ -19,6 +19,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from hangscope.errors import Note
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event, hints_of
@@ -105,11 +106,11 @@ class LineParser:
         """Return whether the next line is wanted whatever it holds."""
         return bool(self._open)
 
-    def feed(self, line: Line) -> Iterable[Event]:
-        """Return the events that this line completes."""
+    def feed(self, line: Line) -> Iterable[Event | Note]:
+        """Return the events that this line completes, and notes on what is damaged."""
         raise NotImplementedError
 
-    def close(self) -> Iterable[Event]:
+    def close(self) -> Iterable[Event | Note]:
         """Return the events that only the end of the file completes."""
         return ()
 
@@ -136,7 +137,7 @@ class FormParser(LineParser):
         """Return at most one event per kind, or what a form's own function makes of the line."""
         found: dict[type[Event], Sequence[Event]] = {}
         for kind, form in self._forms:
-            if kind not in found and form.literal in line.text:
+            if kind not in found and form.literal in line.raw:
                 match = form.pattern.search(line.text)
                 if match is not None and (events := _events(kind, form, line, match)):
                     found[kind] = events

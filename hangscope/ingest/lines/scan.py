@@ -193,10 +193,15 @@ class _Run:
                 except Exception as error:  # a parser's own fault must not cost the rest of the log
                     self._failure(parser, error, number)
                     continue
-                if events:
-                    self.kept.extend(events)
-                    if not all(event.calm for event in events):
-                        self._window(block, start, number)
+                if not all(event.calm for event in self._keep(events)):
+                    self._window(block, start, number)
+
+    def _keep(self, found: Sequence[Event | Note]) -> list[Event]:
+        """Keep what a parser returned; return the events."""
+        self.notes.extend(note for note in found if isinstance(note, Note))
+        events = [event for event in found if isinstance(event, Event)]
+        self.kept.extend(events)
+        return events
 
     def _window(self, block: bytes, start: int, number: int) -> None:
         """Keep the text before an error, unless an error close before it had its own."""
@@ -223,7 +228,7 @@ class _Run:
     def finish(self) -> Scan:
         for _, parser in sorted(self.fed.items()):
             try:
-                self.kept.extend(parser.close())
+                self._keep(list(parser.close()))
             except Exception as error:
                 self._failure(parser, error, self.last_number)
         self.notes.extend(self.kept.notes(self.file))

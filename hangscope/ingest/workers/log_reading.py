@@ -22,8 +22,7 @@ from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.excerpt import excerpt
 from hangscope.ingest.job_logs.good_ends import good_ends
 from hangscope.ingest.job_logs.kernel import KernelParser
-from hangscope.ingest.job_logs.launchers import exit_codes, horovod, hydra, starts
-from hangscope.ingest.job_logs.launchers.failure_table import FailureTableParser
+from hangscope.ingest.job_logs.launchers import exit_codes, failure_table, horovod, hydra, starts
 from hangscope.ingest.job_logs.launchers.kubernetes import PodParser
 from hangscope.ingest.job_logs.launchers.ray import RayParser
 from hangscope.ingest.job_logs.launchers.starts import DeepSpeedParser
@@ -88,20 +87,20 @@ def read_log(
     `file` is the name that events show, `path` the one that rank and attempt are read from (default: `file`);
     `extra` are further parsers, asked after those here.
     """
-    detail, table = DetailParser(file), FailureTableParser()
+    detail = DetailParser(file)
     parsers: list[LineParser] = [
         *parsers_of(
-            c10d, wrapper, store, endings, faults, abort, engines, starts, analyzer, desync, debug_pages, exit_codes, horovod, hydra,
+            c10d, wrapper, store, endings, faults, abort, engines, starts, analyzer, desync, debug_pages, exit_codes, failure_table, horovod, hydra,
             accelerate_check, activity, warn,
         ),
-        messages.MessageParser(), HcclParser(), TracebackParser(), table, PodParser(), StoreBarrierParser(),
+        messages.MessageParser(), HcclParser(), TracebackParser(), PodParser(), StoreBarrierParser(),
         AnalyzerTableParser(), DeepSpeedParser(), RayParser(), KernelParser(), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
     reading = LogReading(
         file,
-        notes=[*found.notes, *table.notes],
+        notes=found.notes,
         lines=found.lines,
         size=found.size,
         rank=rank,
