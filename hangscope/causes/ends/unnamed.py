@@ -11,10 +11,9 @@ from hangscope.causes.ends.whose import whose
 from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.statements.statements import INTERRUPTS
 from hangscope.explain.text.stop import find_stop
-from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, WorkersSwept
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, WorkerDied, WorkersSwept
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
-from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.job_logs.messages import Message, Notice, table
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.exception_meaning import is_symptom

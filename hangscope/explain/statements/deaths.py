@@ -18,9 +18,8 @@ from hangscope.explain.statements.statements import (
     Death,
     Statements,
 )
-from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd, WorkerDied
 from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
-from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.signals import signal_name

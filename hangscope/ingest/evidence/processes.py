@@ -15,10 +15,9 @@ from dataclasses import replace
 
 from hangscope.ingest.evidence.attempts import with_attempts
 from hangscope.ingest.evidence.writers import Writers
-from hangscope.ingest.job_logs.endings import Exit, ExitOk
+from hangscope.ingest.job_logs.endings import Exit, ExitOk, WorkerDied
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import Xid
-from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.job_logs.text.named_processes import Named
 from hangscope.ingest.nccl.init import NcclInit
 from hangscope.ingest.nccl.join import Joined

@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hangscope.ingest.job_logs.faults import OomHost
-from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.job_logs.signals import KILLED_ABROAD, WORDS, is_shells, signal_name
 from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.prefixes import Line
@@ -33,6 +32,7 @@ _TASKS_SHOWN = 64
 _RANK_SET = regex(r"\bRANK=(\d{1,7})\b")  # an argument `--rank` may be of a matrix
 _LIGHTNING_RANK = regex(r"\[rank: (\d{1,6})\] Child process")
 _SLURM_TIME = regex(r" AT \d{4}-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)")
+_RAY_PID, _RAY_ADDRESS = regex(r"Worker PID: (\d{1,9})\b"), regex(r"Worker IP address: ([\w.:]{2,64})")
 _REPLICA = regex(r"_DP[1-9]")
 _REASONS = {"preemption": ("PREEMPT", "REQUEUE"), "time_limit": ("TIME",), "node_failure": ("NODE",)}
 
@@ -121,6 +121,12 @@ def _executor(line: Line, match: re.Match[str]) -> Sequence[Event]:
     if match[2] is None or _REPLICA.search(line.raw):
         return [swept]
     return [swept, replace(line.event(WorkerDied, rank=int(match[2])), pid=None)]
+
+
+def _died(line: Line, match: re.Match[str]) -> Event:
+    pid, address = _RAY_PID.search(line.text), _RAY_ADDRESS.search(line.text)
+    event = line.event(WorkerDied, host=address[1] if address else None)
+    return replace(event, pid=int(pid[1]) if pid else None)
 
 
 def _shell(line: Line, match: re.Match[str]) -> dict[str, Any]:
@@ -212,6 +218,13 @@ class ExitOk(Event, by_launcher=True, calm=True):
     """A process ended with exit code 0."""
 
     forms = (says(r"Process (?P<pid>\d{1,9}) exits successfully"),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerDied(Event, same_by=("pid",), by_launcher=True):
+    """Ray's raylet lost the process `pid`. It reports survivors that were aborted by their watchdogs as well."""
+
+    forms = (says(r"Worker unexpectedly exits with a connection error", read=_died),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from hangscope.ingest.lines.forms import any_of, says
@@ -66,6 +67,13 @@ class OomCuda(Event, same_by=("requested",)):
     )
 
 
+def _killed_worker(line: Line, match: re.Match[str]) -> Event:
+    # verl numbers the actors of a node by local rank, which is the rank on the first node (verl/single_controller/ray/base.py)
+    first = re.search(r"[A-Za-z]_0:(\d{1,5})$", match["name"])
+    event = line.event(OomHost, rank=int(first[1]) if first else None, victim_pid=int(match["victim"]))
+    return replace(event, pid=None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OomHost(Event, same_by=("victim_pid",), by_launcher=True):
     """The host's or the cgroup's out-of-memory killer. The rank follows where one rank alone is known by `victim_pid`."""
@@ -85,6 +93,11 @@ class OomHost(Event, same_by=("victim_pid",), by_launcher=True):
         # not the command that asks for it, nor the answer that it was not so
         says(r"(?<![.\w])OOMKilled\b(?!\W{1,4}[Ff]alse)", literal="OOMKilled"),
         says("killed due to memory pressure"),
+        # Ray's memory monitor, which names the worker that it kills
+        says(
+            r"name=(?P<name>\S{1,200}?), pid=(?P<victim>\d{1,9}), memory used=.{0,300}?exceeds the memory usage threshold",
+            read=_killed_worker,
+        ),
     )
 
 

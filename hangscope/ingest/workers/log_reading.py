@@ -16,16 +16,14 @@ from hangscope.ingest.job_logs import (
     endings,
     engines,
     faults,
+    kernel,
     messages,
 )
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.excerpt import excerpt
 from hangscope.ingest.job_logs.good_ends import good_ends
-from hangscope.ingest.job_logs.kernel import KernelParser
-from hangscope.ingest.job_logs.launchers import exit_codes, failure_table, horovod, hydra, starts
-from hangscope.ingest.job_logs.launchers.kubernetes import PodParser
-from hangscope.ingest.job_logs.launchers.ray import RayParser
-from hangscope.ingest.job_logs.launchers.starts import DeepSpeedParser
+from hangscope.ingest.job_logs.kernel import LinkParser
+from hangscope.ingest.job_logs.launchers import failure_table, horovod, kubernetes, mpi, starts
 from hangscope.ingest.job_logs.printed import last_lines, printed
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.blocks import parsers_of
@@ -90,11 +88,11 @@ def read_log(
     detail = DetailParser(file)
     parsers: list[LineParser] = [
         *parsers_of(
-            c10d, wrapper, store, endings, faults, abort, engines, starts, analyzer, desync, debug_pages, exit_codes, failure_table, horovod, hydra,
-            accelerate_check, activity, warn,
+            c10d, wrapper, store, endings, faults, abort, engines, starts, analyzer, desync, debug_pages, failure_table, horovod, kubernetes, mpi,
+            accelerate_check, kernel, activity, warn,
         ),
-        messages.MessageParser(), HcclParser(), TracebackParser(), PodParser(), StoreBarrierParser(),
-        AnalyzerTableParser(), DeepSpeedParser(), RayParser(), KernelParser(), detail, *extra,
+        messages.MessageParser(), HcclParser(), TracebackParser(), StoreBarrierParser(),
+        AnalyzerTableParser(), LinkParser(), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
