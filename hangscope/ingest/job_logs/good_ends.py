@@ -11,13 +11,9 @@ job hangs saw what no line shows: beside such words these lines count for nothin
 
 from __future__ import annotations
 
-import re
-from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-
 from hangscope.ingest.job_logs.endings import WorkersEnded
-from hangscope.ingest.lines.prefixes import Line, strip_prefix
+from hangscope.ingest.lines.kept_text import KeptText
+from hangscope.ingest.lines.prefixes import Line
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
@@ -30,7 +26,6 @@ class Served(Event, same_by=("well",), by_launcher=True, calm=True):
     well: bool
 
 
-_CUT = 1000
 _MOST = 4096  # lines that are looked at, from the end back
 _CANDIDATE = regex(
     rb"[Ee]xit|EXIT|eturned|nded|inished|erminated|ompleted|throughput|HTTP/1|broadcast block|[Nn]o progress"
@@ -68,38 +63,16 @@ _NOT_SO = regex(
 _LOGGED = regex(r"\b(?:INFO|WARN|WARNING|ERROR|DEBUG|NCCL|export|env)\b|^\s*\w{1,60}\s{0,2}[=:]\s{0,2}\S+$")
 
 
-def good_ends(windows: Sequence[tuple[int, bytes]], file: str) -> list[Event]:
-    """Return the last line of a script that tells of a good end, and a server's last of its load; nothing where somebody says that it stands.
-
-    `windows` are (number of the first line, bytes) as `Scan` keeps them.
-    """
-    if not windows:
-        return []
-    first, data = windows[-1]
+def good_ends(kept: KeptText) -> list[Event]:
+    """Return the last line of a script that reports a good end, and a server's last line about its load; nothing where somebody writes that it hangs."""
     found: dict[str, Event] = {}
-    for start, raw in _lines(_CANDIDATE, data):
-        line = strip_prefix(raw.decode("utf-8", "replace"), 0, file)
+    for line in kept.last(_CANDIDATE, _MOST):
         event = _end(line) or _served(line)
         if event is not None:
-            found.setdefault(event.kind, replace(event, line=first + data.count(b"\n", 0, start)))
-        if len(found) > 1:
-            break
-    if not found or any(_says_so(raw) for _, raw in _lines(_STANDS, data)):
+            found.setdefault(event.kind, event)
+    if not found or any(map(_says_so, kept.last(_STANDS, _MOST))):
         return []
     return [found[kind] for kind in sorted(found)]
-
-
-def _lines(words: re.Pattern[bytes], data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield (where it starts, line) of the last lines that hold one of the words, the last first."""
-    before = len(data) + 1
-    for match in reversed(deque(words.finditer(data), maxlen=_MOST)):
-        if match.start() >= before:
-            continue
-        low = max(0, match.start() - _CUT)
-        before = (
-            max(data.rfind(b"\n", low, match.start()), data.rfind(b"\r", low, match.start()), low - 1) + 1
-        )
-        yield before, data[before : match.end() + _CUT].splitlines()[0]
 
 
 def _end(line: Line) -> WorkersEnded | None:
@@ -125,8 +98,7 @@ def _served(line: Line) -> Served | None:
     return line.event(Served, well=True) if _ANSWERED.search(line.text) else None
 
 
-def _says_so(raw: bytes) -> bool:
-    """Return whether somebody says in a line that the job stands, and no program that it might."""
-    line = strip_prefix(raw.decode("utf-8", "replace"), 0, "")
+def _says_so(line: Line) -> bool:
+    """Return whether somebody writes in a line that the job hangs, and no program that it might."""
     prefixed = (line.source, line.level, line.rank, line.host, line.time, line.stamp) != (None,) * 6
     return not prefixed and not _LOGGED.search(line.raw) and not _NOT_SO.search(line.raw)

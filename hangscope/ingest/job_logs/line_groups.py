@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 
-from hangscope.ingest.job_logs.own_rank import by_itself
 from hangscope.ingest.job_logs.progress import LOADS
+from hangscope.ingest.lines.own_rank import by_itself
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import since_new_year

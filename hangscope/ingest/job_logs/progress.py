@@ -13,20 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.ingest.job_logs.own_rank import by_itself
-from hangscope.ingest.lines.prefixes import Line, strip_prefix
+from hangscope.ingest.lines.kept_text import KeptText
+from hangscope.ingest.lines.own_rank import by_itself
+from hangscope.ingest.lines.prefixes import Line
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
-_LINE = regex(rb"[^\r\n]+")
 _CANDIDATE = regex(
     rb"[Ss]tep|STEP|xhausted|len\(|oader len|StopIter|\bcode\b|[Ii]ter|\bit[=: ]{1,3}\d|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xit(?:ing|s|ed) |xiting|eaving|eturning|uitting|borting|hutting|bye|estroy"
 )
-_CUT = 1000
-_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
-#: what changes from line to line in the prefix of one writer
-_TIME = regex(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
 _DONE = regex(
     r"(?i)\b(?:(?:loop|ep(?:och)?(?: \d{1,9})?|training|train(?:ing)? loop|validation|evaluation) (?:is |has |was "
     r")?(?:ended|done|finished|completed?|over)"
@@ -99,49 +95,19 @@ class LoopLength(Event, calm=True):
     total: int
 
 
-def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Progress | LoopLength]:
-    """Return per writer the last `progress` event that counts, the last that says a loop ended and the last that says it leaves or that all is over.
-
-    `windows` are (number of the first line, bytes) as `log_scan.Scan` keeps them; the first line of each may
-    be cut.
-    """
-    last: dict[tuple[str, str], Progress | LoopLength] = {}
-    seen: set[tuple[bytes, bytes]] = set()
-    candidates: dict[bytes, bool] = {}  # by the form of a line, which is the line with its digits made equal
-    prefixes: dict[bytes, list[slice]] = {}  # where the prefix of lines of a form stands, but for its times
-    unpaced: dict[tuple[bytes, bytes], tuple[str, str]] = {}  # of which the line before is still to come
-    for first, data in reversed(windows):
-        for match in reversed(list(_LINE.finditer(data))):
-            raw = match.group(0)[:_CUT]
-            form = raw.translate(_AS_ZERO)
-            is_candidate = candidates.get(form)
-            if is_candidate is None:
-                is_candidate = candidates[form] = _CANDIDATE.search(form) is not None
-            if not is_candidate:
-                continue
-            before = (form, b"".join([raw[part] for part in prefixes[form]])) if form in prefixes else None
-            if before in seen:  # a later line of this writer says the same of a later step
-                if (key := unpaced.pop(before, None)) is not None:
-                    last[key] = _paced(
-                        last[key],
-                        _progress(by_itself(strip_prefix(raw.decode("utf-8", "replace"), 0, file))),
-                    )
-                continue
-            number = first + data.count(b"\n", 0, match.start())
-            line = by_itself(strip_prefix(raw.decode("utf-8", "replace"), number, file))
-            text = line.text.encode()
-            prefixes[form] = _but_times(raw[: len(raw) - len(text)] if raw.endswith(text) else raw)
-            own = (form, b"".join([raw[part] for part in prefixes[form]]))
-            seen.add(own)
+def progress_events(kept: KeptText) -> list[Progress | LoopLength]:
+    """Return per writer the last line that counts, the last that says a loop ended and the last that says it leaves or that all is over."""
+    last: dict[tuple[str, str], tuple[Progress | LoopLength, Sequence[int]]] = {}
+    for wording, places in kept.wordings.items():
+        for of_one in kept.by_writer(places) if _CANDIDATE.search(wording) else ():
+            line = by_itself(kept.line(of_one[-1]))
             event = _progress(line)
-            if event is None:
-                continue
-            key = (f"{line.origin}|{line.host}", _sort(event))
-            if key not in last or last[key].line < event.line:
-                last[key] = event
-                if isinstance(event, Progress) and event.step is not None and event.in_the_year is not None:
-                    unpaced[own] = key
-    return sorted(last.values(), key=lambda event: (event.line, event.text))
+            if event is not None:
+                key = (f"{line.origin}|{line.host}", _sort(event))
+                if key not in last or last[key][0].line < event.line:
+                    last[key] = event, of_one
+    found = [_paced(event, kept, places) for event, places in last.values()]
+    return sorted(found, key=lambda event: (event.line, event.text))
 
 
 def _sort(event: Progress | LoopLength) -> str:
@@ -151,21 +117,17 @@ def _sort(event: Progress | LoopLength) -> str:
     return "leaving" if event.leaving else "done" if event.done else "" if counts else "over"
 
 
-def _paced(event: Progress | LoopLength, before: Event | None) -> Progress | LoopLength:
-    """Return an event with how long after `before` it was printed."""
-    moments = event.in_the_year, before.in_the_year if before is not None else None
-    if isinstance(event, LoopLength) or moments[0] is None or moments[1] is None or moments[0] < moments[1]:
+def _paced(event: Progress | LoopLength, kept: KeptText, places: Sequence[int]) -> Progress | LoopLength:
+    """Return an event with how long after the line before it, of the same wording, it was printed."""
+    if isinstance(event, LoopLength) or event.step is None or event.in_the_year is None or len(places) < 2:
         return event
-    return replace(event, pace=moments[0] - moments[1])
-
-
-def _but_times(prefix: bytes) -> list[slice]:
-    """Return where the parts of a prefix stand that are no times."""
-    times = [match.span() for match in _TIME.finditer(prefix)]
-    return [
-        slice(end, start)
-        for (_, end), (start, _) in zip([(0, 0), *times], [*times, (len(prefix), 0)], strict=True)
-    ]
+    before = _progress(by_itself(kept.line(places[-2])))
+    moment = before.in_the_year if before is not None else None
+    return (
+        event
+        if moment is None or moment > event.in_the_year
+        else replace(event, pace=event.in_the_year - moment)
+    )
 
 
 def _progress(line: Line) -> Progress | LoopLength | None:

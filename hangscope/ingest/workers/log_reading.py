@@ -24,10 +24,11 @@ from hangscope.ingest.job_logs.excerpt import excerpt
 from hangscope.ingest.job_logs.good_ends import good_ends
 from hangscope.ingest.job_logs.kernel import LinkParser
 from hangscope.ingest.job_logs.launchers import failure_table, horovod, kubernetes, mpi, starts
-from hangscope.ingest.job_logs.printed import last_lines, printed
+from hangscope.ingest.job_logs.printed import printed
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.blocks import parsers_of
 from hangscope.ingest.lines.forms import LineParser
+from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.scan import scan
 from hangscope.ingest.nccl import warn
 from hangscope.ingest.nccl.hccl import HcclParser
@@ -41,6 +42,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
+_SHOWN, _WIDTH = 8, 200  # lines of a log's end, and characters of each, that a report shows
 #: what only a job of this kind prints: text that holds it tells of one, if of nothing that went wrong
 _OF_A_JOB = regex(
     rb"NCCL (?:INFO|WARN) |\[rank\d{1,7}\]:|ProcessGroup[A-Z]\w{2,10}|process_group_\w{2,20}\.cpp|torch[./]distributed|TCPStore"
@@ -106,13 +108,12 @@ def read_log(
         attempt=attempt,
     )
     own = rank is not None or local_rank is not None
-    own_lines = printed(found.windows, file, own)
+    kept = KeptText(found.windows, file)
     signs = (data for _, data in found.windows if any(sign in data for sign in _SIGNS))
     reading.of_a_job = any(map(_OF_A_JOB.search, signs))
-    reading.tail = last_lines(found.windows) if own else ()
-    ends = good_ends(found.windows, file)
+    reading.tail = kept.shown(_SHOWN, _WIDTH) if own else ()
     reading.excerpt = None if is_of_the_watcher(file) else excerpt(found.windows, found.size, file)
-    told = [*found.events, *progress_events(found.windows, file), *ends, *own_lines]
+    told = [*found.events, *progress_events(kept), *good_ends(kept), *printed(kept, own)]
     events = _of_spawned(sorted(told, key=lambda event: event.line))
     recorded = detail.recordings(owned=own)
     reading.events, reading.recordings = events, recorded

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.ingest.job_logs.own_rank import by_itself
 from hangscope.ingest.job_logs.printed import printed
 from hangscope.ingest.job_logs.progress import progress_events
+from hangscope.ingest.lines.kept_text import KeptText
+from hangscope.ingest.lines.own_rank import by_itself
 from hangscope.ingest.lines.prefixes import strip_prefix
 from tests.text_lines import judged, short, timeout, told
 
@@ -36,13 +37,13 @@ def test_a_rank_that_another_prefix_tells_stays() -> None:
 
 def test_of_each_rank_of_one_log_the_last_step_is_kept() -> None:
     data = b"".join(b"rank%d step %d\n" % (rank, step) for step in range(3) for rank in range(4))
-    events = progress_events([(1, data)], "log")
+    events = progress_events(KeptText([(1, data)]))
     assert [(e.rank, e.step) for e in events] == [(rank, 2) for rank in range(4)]
 
 
 def test_of_each_rank_of_one_log_the_last_lines_are_kept() -> None:
     data = b"".join(b"[rank %d] read shard %d\n" % (rank, step) for step in range(3) for rank in range(2))
-    told = printed([(1, data + b"srun: waiting\nsrun: waiting\n")], "log", own=False)
+    told = printed(KeptText([(1, data + b"srun: waiting\nsrun: waiting\n")]), own=False)
     assert [(t.rank, t.templates, t.counts) for t in told] == [(r, ("read shard #",), (3,)) for r in range(2)]
 
 
