@@ -18,11 +18,10 @@ from hangscope.explain.statements.statements import (
     Death,
     Statements,
 )
-from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd, WorkerDied
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd, WorkerDied, signal_name
 from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.job_logs.signals import signal_name
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import (

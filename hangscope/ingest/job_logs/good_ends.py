@@ -11,12 +11,42 @@ job hangs saw what no line shows: beside such words these lines count for nothin
 
 from __future__ import annotations
 
-from hangscope.ingest.job_logs.endings import WorkersEnded
+from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersEnded(Event, same_by=("everywhere",), by_launcher=True, calm=True):
+    """An elastic agent reports that all its workers exited with 0, or (`everywhere`) that those of all other agents did as well.
+
+    torch/distributed/elastic/agent/server/api.py, `_exit_barrier`. `of_a_script`: it is a line such as `exit code: 0`, which a script
+    prints of its last command, whichever that was, or (`everywhere`) of all workers that it started.
+    """
+
+    everywhere: bool
+    of_a_script: bool = False
+    forms = (
+        says("worker group successfully finished", everywhere=False),
+        says("Done waiting for other agents", everywhere=True),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCompleted(Event, same_by=(), by_launcher=True, calm=True):
+    """Slurm reports that the whole job ended with exit code 0, as seff, sacct, scontrol and its mails print it."""
+
+    forms = (
+        says(
+            # a row of sacct is of the job, and not of a step of it, where no dot follows its number
+            r"^State: COMPLETED \(exit code 0\)|\bJobState=COMPLETED\b|, COMPLETED, ExitCode 0\b"
+            r"|^(?:JobID )?\d{1,12}(?:_\d{1,9})? .{0,200}\bCOMPLETED +(?:ExitCode )?0:0(?: |$)",
+            literal="COMPLETED",
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +58,7 @@ class Served(Event, same_by=("well",), by_launcher=True, calm=True):
 
 _MOST = 4096  # lines that are looked at, from the end back
 _CANDIDATE = regex(
-    rb"[Ee]xit|EXIT|eturned|nded|inished|erminated|ompleted|throughput|HTTP/1|broadcast block|[Nn]o progress"
+    rb"[Ee]xit|EXIT|eturned|nded|inished|erminated|ompleted|throughput|HTTP/\d|broadcast block|[Nn]o progress"
 )
 _ZERO = r"(?:with )?(?:an? )?(?:exit )?(?:(?:codes?|status(?:es)?) ?[:=]? ?)?(?:0|\[0(?:, ?0){0,200}\])"
 _ENDED = (

@@ -58,6 +58,11 @@ def any_of(literals: Iterable[str], pattern: str, **options: Any) -> tuple[Form,
     return tuple(says(pattern, literal=literal, **options) for literal in literals)
 
 
+def each(field: str, patterns: Mapping[str, Any], **options: Any) -> tuple[Form, ...]:
+    """Return a form for each of several patterns; next to it stands the value that it implies for a field."""
+    return tuple(says(pattern, **{field: value}, **options) for pattern, value in patterns.items())
+
+
 _ATOM = regex(
     r"(?P<skip>\\[A-Za-z0-9]|\[\^?\]?(?:\\.|[^\]\\])*\]|[.^$])|\\(?P<escaped>.)|(?P<open>\()|(?P<close>\))|(?P<either>\|)|(?P<plain>.)",
     re.DOTALL,

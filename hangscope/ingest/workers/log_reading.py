@@ -16,12 +16,12 @@ from hangscope.ingest.job_logs import (
     endings,
     engines,
     faults,
+    good_ends,
     kernel,
     messages,
 )
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.excerpt import excerpt
-from hangscope.ingest.job_logs.good_ends import good_ends
 from hangscope.ingest.job_logs.kernel import LinkParser
 from hangscope.ingest.job_logs.launchers import failure_table, horovod, kubernetes, mpi, starts
 from hangscope.ingest.job_logs.printed import printed
@@ -91,7 +91,7 @@ def read_log(
     parsers: list[LineParser] = [
         *parsers_of(
             c10d, wrapper, store, endings, faults, abort, engines, starts, analyzer, desync, debug_pages, failure_table, horovod, kubernetes, mpi,
-            accelerate_check, kernel, activity, warn,
+            accelerate_check, good_ends, kernel, activity, warn,
         ),
         messages.MessageParser(), HcclParser(), TracebackParser(), StoreBarrierParser(),
         AnalyzerTableParser(), LinkParser(), detail, *extra,
@@ -113,7 +113,7 @@ def read_log(
     reading.of_a_job = any(map(_OF_A_JOB.search, signs))
     reading.tail = kept.shown(_SHOWN, _WIDTH) if own else ()
     reading.excerpt = None if is_of_the_watcher(file) else excerpt(found.windows, found.size, file)
-    told = [*found.events, *progress_events(kept), *good_ends(kept), *printed(kept, own)]
+    told = [*found.events, *progress_events(kept), *good_ends.good_ends(kept), *printed(kept, own)]
     events = _of_spawned(sorted(told, key=lambda event: event.line))
     recorded = detail.recordings(owned=own)
     reading.events, reading.recordings = events, recorded

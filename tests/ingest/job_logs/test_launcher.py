@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.ingest.job_logs.endings import Exit
+from hangscope.ingest.job_logs.endings import Exit, signal_name
 from hangscope.ingest.job_logs.launchers.failure_table import read_error_file, sniff_error_file
-from hangscope.ingest.job_logs.signals import signal_name
 from hangscope.model.incident import Event
 from tests.conftest import analyze
 from tests.text_lines import settled
