@@ -27,21 +27,18 @@ def copies(claims: Collection[Claim]) -> tuple[list[Claim], list[Note]]:
     """
     alike: dict[bytes, list[Claim]] = defaultdict(list)
     for claim in claims:
-        created = np.frombuffer(claim.recording.columns["created"], np.int64)
-        if np.count_nonzero(created[-_TIMES:]) > 1:
-            alike[created[-_TIMES:].tobytes()].append(claim)
+        created = claim.column("created")[-_TIMES:]
+        if np.count_nonzero(created) > 1:
+            alike[created.tobytes()].append(claim)
     same = [group for group in alike.values() if len(group) > 1]
     found = [claim for group in same for claim in group]
     ranks = {claim.rank for claim in found}
     others = [claim.first_created for claim in claims if claim.rank not in ranks]
     if len(others) < max(2, len(found)) or len(set(others)) < len(others):
         return [], []
-    notes = []
-    for group in same:
-        for claim, other in zip(group, [*group[1:], group[0]], strict=True):
-            text = f"has the calls of {other.file}, made in the same nanoseconds: one of them is a copy, and neither is used"
-            notes.append(Note("contradiction", text, claim.file, hint=_HINT))
-    return found, notes
+    pairs = [pair for group in same for pair in zip(group, [*group[1:], group[0]], strict=True)]
+    text = "has the calls of {}, made in the same nanoseconds: one of them is a copy, and neither is used"
+    return found, [Note("contradiction", text.format(b.file), a.file, hint=_HINT) for a, b in pairs]
 
 
 def shifted_counters(claims: Collection[Claim]) -> Iterator[Note]:
@@ -52,22 +49,18 @@ def shifted_counters(claims: Collection[Claim]) -> Iterator[Note]:
     same number means that the entries were renumbered.
     """
     for claim in claims:
-        recording = claim.recording
-        if not recording.status or not len(recording):
+        status, kinds = claim.recording.status, claim.recording.kinds
+        if not status or not len(claim.recording):
             continue
-        group, seq, kind, state = (
-            np.frombuffer(recording.columns[name], recording.columns[name].typecode)
-            for name in ("group", "seq", "kind", "state")
-        )
-        counted = np.array([row[6] is None and row[1] != "gloo" for row in recording.kinds], bool)[kind]
-        for index, (local_id, name, desc) in enumerate(recording.groups):
-            enqueued, _, completed = recording.status.get(local_id, (-1, -1, -1))
-            rows = group == index
+        seq, done = claim.column("seq"), claim.column("state") == State.DONE
+        counted = np.array([row[6] is None and row[1] != "gloo" for row in kinds], bool)[claim.column("kind")]
+        for local_id, name, desc, rows in claim.by_group():
+            enqueued, _, completed = status.get(local_id, (-1, -1, -1))
             if enqueued < 1 or not rows.any() or not counted[rows].all():
                 continue
-            last, done = int(seq[rows].max()), int(seq[rows & (state == State.DONE)].max(initial=0))
+            last, last_done = int(seq[rows].max()), int(seq[rows & done].max(initial=0))
             ahead = last - enqueued
-            if ahead < 0 or (ahead and done - completed == ahead and completed > 0):
+            if ahead < 0 or (ahead and last_done - completed == ahead and completed > 0):
                 text = f"`pg_status` says that call {enqueued} on {desc or name or 'a group'} was the last one enqueued, and its entries end with {last}"
                 yield Note("contradiction", text, claim.file, hint=_HINT)
                 break

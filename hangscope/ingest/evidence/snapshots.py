@@ -27,45 +27,28 @@ def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | No
         named = None  # a date or a job's number
     inside = _rank_inside(recording)
     rank = recording.rank if recording.rank is not None else inside if inside is not None else named
+
+    def note(code: str, text: str, hint: str = "") -> None:
+        notes.append(Note(code, text, file, hint=hint))
+
     if rank is None:
-        notes.append(
-            Note(
-                "rank_unknown",
-                "neither its content nor its name says which rank wrote it, so it was set aside",
-                file,
-                hint="name it like nccl_trace_rank_3",
-            )
-        )
+        text = "neither its content nor its name says which rank wrote it, so it was set aside"
+        note("rank_unknown", text, "name it like nccl_trace_rank_3")
         return None
     if rank >= MAX_RANKS:
-        notes.append(
-            Note("rank_unknown", f"claims rank {rank:,}, which no job has, so it was set aside", file)
-        )
+        note("rank_unknown", f"claims rank {rank:,}, which no job has, so it was set aside")
         return None
     if inside is None and recording.rank is None and file.lower().endswith(_OF_LOGS):
-        notes.append(
-            Note(
-                "odd_name",
-                f"holds a dump and is named as a log; it is taken for rank {rank}'s by that name alone",
-                file,
-                hint="name it like nccl_trace_rank_3, after the rank that wrote it",
-            )
-        )
+        text = f"holds a dump and is named as a log; it is taken for rank {rank}'s by that name alone"
+        note("odd_name", text, "name it like nccl_trace_rank_3, after the rank that wrote it")
     desc, places = recording.config.get("", ("", None))
     if desc == NAMELESS and places is not None and rank not in places:
-        what = "its communicators have fewer ranks than the job, and do not tell which, so it was set aside"
-        notes.append(
-            Note("members_unknown", what, file, hint="register the recorder with a communicator of all ranks")
-        )
+        text = "its communicators have fewer ranks than the job, and do not tell which, so it was set aside"
+        note("members_unknown", text, "register the recorder with a communicator of all ranks")
         return None
     if named is not None and named != rank:
-        notes.append(
-            Note(
-                "name_contradicts",
-                f"the name says rank {named}, the groups inside fit only rank {rank}; taken for rank {rank}",
-                file,
-            )
-        )
+        text = f"the name says rank {named}, the groups inside fit only rank {rank}; taken for rank {rank}"
+        note("name_contradicts", text)
     return Claim(file, recording, rank)
 
 
@@ -93,39 +76,33 @@ def choose(
     unchanged: dict[int, int] = {}
     stale: list[Claim] = []
     for rank, rivals in sorted(by_rank.items()):
-        if len(rivals) > 1:
-            rivals.sort(key=lambda c: (c.progress, c.file))
-        best = chosen[rank] = rivals[-1]
-        others = rivals[:-1]
-        same = [c for c in others if c.progress == rivals[-1].progress]
-        unchanged[rank] = len(same)
-        # Looks at one process that stands still show a last call made in the same nanosecond, and are no news.
-        if others and (len(same) < len(others) or not best.last_created):
+        *others, best = sorted(rivals, key=lambda c: (c.progress, c.file)) if len(rivals) > 1 else rivals
+        chosen[rank] = best
+        unchanged[rank] = same = sum(c.progress == best.progress for c in others)
+        # Snapshots of one stalled process show a last call issued in the same nanosecond, and are no news.
+        if others and (same < len(others) or not best.last_created):
             files = ", ".join(c.file for c in others)
-            code, text = (
-                "two_files_one_rank",
-                f"and {files} all claim rank {rank}; the latest of them is analysed",
-            )
-            if len(same) == len(others):
+            if same == len(others):
                 code, text = (
                     "same_rank_twice",
                     f"also speaks for rank {rank}, with the same frontier as {files}",
                 )
+            else:
+                code, text = (
+                    "two_files_one_rank",
+                    f"and {files} all claim rank {rank}; the latest of them is analysed",
+                )
             notes.append(Note(code, text, best.file))
     for claim in stale_among(chosen):
         stale.append(claim)
+        text = f"rank {claim.rank}'s dump is from an earlier attempt or another job and was set aside"
+        hint = "remove old dumps before a run, or give each attempt its own folder"
+        notes.append(Note("stale", text, claim.file, hint=hint))
+    for claim in stale:
         del chosen[claim.rank]
-        notes.append(
-            Note(
-                "stale",
-                f"rank {claim.rank}'s dump is from an earlier attempt or another job and was set aside",
-                claim.file,
-                hint="remove old dumps before a run, or give each attempt its own folder",
-            )
-        )
     copied, why = copies(chosen.values())
+    stale += copied
     for claim in copied:
-        stale.append(claim)
         del chosen[claim.rank]
     notes += [*why, *shifted_counters(chosen.values())]
     return chosen, unchanged, stale

@@ -1,4 +1,4 @@
-"""Dumps that an earlier attempt or another job left beside those of the job that froze."""
+"""Dumps of an earlier attempt or of another job, collected together with those of the job that froze."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from hangscope.ingest.evidence.claim import Claim, world_of
-from hangscope.ingest.recorder.recording import Recording
 from hangscope.model.incident import PROVING_OPS, State
 
 CLOCK_SLACK = 2 * 10**9  # ns by which hosts' clocks may disagree
@@ -51,27 +50,21 @@ def _before_the_last_attempt(claims: Sequence[Claim]) -> list[Claim]:
     sequence numbers agree. The last run is the one that is analysed, be its dumps the fewer.
     """
     timed = sorted((c for c in claims if c.last_created), key=lambda c: (c.last_created, c.rank))
-    gaps = [
-        place
-        for place in range(1, len(timed))
-        if timed[place].last_created - timed[place - 1].last_created > APART
-    ]
-    for place in reversed(gaps):
+    for place in range(len(timed) - 1, 0, -1):
         older, newer = timed[:place], timed[place:]
-        if any(_contradict(old, new) for old in older[-COMPARED:] for new in newer[:COMPARED]):
+        gap = newer[0].last_created - older[-1].last_created > APART
+        if gap and any(_contradict(old, new) for old in older[-COMPARED:] for new in newer[:COMPARED]):
             return sorted(older, key=lambda c: c.rank)
     return []
 
 
 def _contradict(old: Claim, new: Claim) -> bool:
-    """Return whether a collective was over in the older dump before the newer one's rank made it."""
-    over = dict(_completed(old.recording, new.rank))
-    before = _made(old.recording, over)
-    for name, calls in _made(new.recording, over).items():
-        if not _kept_their_distance(before.get(name, {}), calls) and any(
-            over[name].get(seq, False) and created > old.last_created + APART
-            for seq, created in calls.items()
-        ):
+    """Return whether a collective was over in the older dump before the rank of the newer one issued it."""
+    before, after = _issued(old), _issued(new)
+    for name, over in _completed(old, new.rank):
+        calls = after.get(name, {})
+        late = any(created > old.last_created + APART for seq, created in calls.items() if seq in over)
+        if late and not _kept_their_distance(before.get(name, {}), calls):
             return True
     return False
 
@@ -91,30 +84,24 @@ def _kept_their_distance(old: Mapping[int, int], new: Mapping[int, int]) -> bool
     return bool(soon > 0 and late <= DRIFT * soon)
 
 
-def _completed(recording: Recording, other: int) -> Iterator[tuple[str, dict[int, bool]]]:
-    """Yield each group that another rank (global) is in too, with the collectives on it that were completed, by seq."""
-    proving = np.array([row[0] in PROVING_OPS for row in recording.kinds], bool)
+def _completed(claim: Claim, other: int) -> Iterator[tuple[str, set[int]]]:
+    """Yield each group that another rank (global) is in too, with the sequence numbers of the collectives that were completed."""
+    proving = np.array([row[0] in PROVING_OPS for row in claim.recording.kinds], bool)
     if not len(proving):
         return
-    columns = recording.columns
-    group, kind = np.frombuffer(columns["group"], np.int32), np.frombuffer(columns["kind"], np.int32)
-    done = (np.frombuffer(columns["state"], np.int8) == State.DONE) & proving[kind]
-    seq = np.frombuffer(columns["seq"], np.int64)
-    for index, (_, name, desc) in enumerate(recording.groups):
-        _, ranks = recording.config.get(name, ("", None))
+    done = (claim.column("state") == State.DONE) & proving[claim.column("kind")]
+    for _, name, desc, rows in claim.by_group():
+        _, ranks = claim.recording.config.get(name, ("", None))
         if desc == "default_pg" or name == "0" or (ranks and other in ranks):
-            yield name, dict.fromkeys(seq[done & (group == index)].tolist(), True)
+            yield name, set(claim.column("seq")[done & rows].tolist())
 
 
-def _made(recording: Recording, names: Mapping[str, object]) -> dict[str, dict[int, int]]:
-    """Return when a rank made the calls of these groups: name -> seq -> ns."""
-    columns = recording.columns
-    group, seq = np.frombuffer(columns["group"], np.int32), np.frombuffer(columns["seq"], np.int64)
-    created = np.frombuffer(columns["created"], np.int64)
+def _issued(claim: Claim) -> dict[str, dict[int, int]]:
+    """Return when a rank issued the collectives of each group: name -> seq -> ns."""
+    seq, created = claim.column("seq"), claim.column("created")
     return {
-        name: dict(zip(seq[group == index].tolist(), created[group == index].tolist(), strict=True))
-        for index, (_, name, _) in enumerate(recording.groups)
-        if name in names
+        name: dict(zip(seq[rows].tolist(), created[rows].tolist(), strict=True))
+        for _, name, _, rows in claim.by_group()
     }
 
 
@@ -122,19 +109,17 @@ def _touching(early: Sequence[Claim], claims: Sequence[Claim]) -> set[int]:
     """Return the early ranks whose peers are stuck right where their dump ends: they took part, and stopped early."""
     ends: dict[str, Counter[int]] = defaultdict(Counter)
     for claim in claims:
-        for name, seq in _last_seqs(claim.recording).items():
+        for name, seq in _last_seqs(claim):
             ends[name][seq] += 1
     return {
-        claim.rank for claim in early
-        if any(ends[name][last] > 1 or ends[name][last + 1] for name, last in _last_seqs(claim.recording).items())
-    }  # fmt: skip
+        claim.rank
+        for claim in early
+        if any(ends[name][last] > 1 or ends[name][last + 1] for name, last in _last_seqs(claim))
+    }
 
 
-def _last_seqs(recording: Recording) -> dict[str, int]:
-    """Return the largest sequence number on each group, by the group's name."""
-    group = np.frombuffer(recording.columns["group"], np.int32)
-    seq = np.frombuffer(recording.columns["seq"], np.int64)
-    result: dict[str, int] = {}
-    for index, (_, name, _) in enumerate(recording.groups):
-        result[name] = int(seq[group == index].max(initial=result.get(name, 0)))
-    return {name: last for name, last in result.items() if last}
+def _last_seqs(claim: Claim) -> Iterator[tuple[str, int]]:
+    """Yield each group's name and the largest sequence number on it."""
+    for _, name, _, rows in claim.by_group():
+        if rows.any():
+            yield name, int(claim.column("seq")[rows].max())

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 
-import numpy as np
-
 from hangscope.errors import Note
 from hangscope.ingest.evidence.claim import Claim, world_of
 from hangscope.ingest.evidence.snapshots import claim_rank
@@ -108,15 +106,11 @@ def _two_processes(one: Claim, other: Claim) -> bool:
         return False  # two recorders of one process
     if max(one.first_created, other.first_created) > min(one.last_created, other.last_created):
         return False
-    return not _calls(one) & _calls(other)
-
-
-def _calls(claim: Claim) -> set[tuple[int, int]]:
-    """Return (running number, enqueue time in ns) of each call."""
-    columns = (
-        np.frombuffer(claim.recording.columns[name], np.int64).tolist() for name in ("order", "created")
-    )
-    return set(zip(*columns, strict=True))
+    calls = [
+        set(zip(*(c.column(name).tolist() for name in ("order", "created")), strict=True))
+        for c in (one, other)
+    ]
+    return not calls[0] & calls[1]
 
 
 def chosen_note(names: Sequence[str], told: Sequence[str], chosen: int) -> Note:
