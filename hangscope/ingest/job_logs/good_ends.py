@@ -11,9 +11,11 @@ job hangs saw what no line shows: beside such words these lines count for nothin
 
 from __future__ import annotations
 
+from hangscope.ingest.job_logs.text.people import complains
 from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.words import words
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
@@ -58,7 +60,7 @@ class Served(Event, same_by=("well",), by_launcher=True, calm=True):
 
 _MOST = 4096  # lines that are looked at, from the end back
 _CANDIDATE = regex(
-    rb"[Ee]xit|EXIT|eturned|nded|inished|erminated|ompleted|throughput|HTTP/\d|broadcast block|[Nn]o progress"
+    r"[Ee]xit|EXIT|eturned|nded|inished|erminated|ompleted|throughput|HTTP/\d|broadcast block|[Nn]o progress"
 )
 _ZERO = r"(?:with )?(?:an? )?(?:exit )?(?:(?:codes?|status(?:es)?) ?[:=]? ?)?(?:0|\[0(?:, ?0){0,200}\])"
 _ENDED = (
@@ -81,16 +83,6 @@ _DECODED = regex(
 )  # whole: no server prints quotes
 _WAITS = regex(r"No available shared memory broadcast block|(?i:\bno progress (?:for|in|within|since)\b)")
 _ANSWERED = regex(r"\"POST /\S{1,200} HTTP/1\.\d\" 200\b")
-#: what people write of a job that stands
-_STANDS = regex(
-    rb"(?i)\b(?:hang(?:s|ing)?|hung|stuck|fr[eo]ezes?|froze|frozen|stall(?:s|ed)?|deadlock(?:s|ed)?|unresponsive"
-    rb"|never (?:returns?|ends|finish(?:es)?|exits?|comes?)|no (?:more )?(?:output|progress|response)"
-    rb"|not (?:respond|return|exit|finish|end|terminate))\b"
-)
-_NOT_SO = regex(
-    r"(?i)\b(?:not|never|no|without)\W{1,3}(?:\w{1,10}\W)?(?:hang|hung|stuck|fr[eo]ez|froz|stall|deadlock)|n't hang"
-)
-_LOGGED = regex(r"\b(?:INFO|WARN|WARNING|ERROR|DEBUG|NCCL|export|env)\b|^\s*\w{1,60}\s{0,2}[=:]\s{0,2}\S+$")
 
 
 def good_ends(kept: KeptText) -> list[Event]:
@@ -100,7 +92,7 @@ def good_ends(kept: KeptText) -> list[Event]:
         event = _end(line) or _served(line)
         if event is not None:
             found.setdefault(event.kind, event)
-    if not found or any(map(_says_so, kept.last(_STANDS, _MOST))):
+    if not found or any(map(_says_so, kept.last(words("complains"), _MOST))):
         return []
     return [found[kind] for kind in sorted(found)]
 
@@ -129,6 +121,6 @@ def _served(line: Line) -> Served | None:
 
 
 def _says_so(line: Line) -> bool:
-    """Return whether somebody writes in a line that the job hangs, and no program that it might."""
+    """Return whether somebody writes in a line that the job hangs."""
     prefixed = (line.source, line.level, line.rank, line.host, line.time, line.stamp) != (None,) * 6
-    return not prefixed and not _LOGGED.search(line.raw) and not _NOT_SO.search(line.raw)
+    return not prefixed and complains(line.raw)

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 
-from hangscope.ingest.job_logs.progress import LOADS
 from hangscope.ingest.lines.own_rank import by_itself
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
+from hangscope.ingest.lines.words import words
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import since_new_year
 from hangscope.model.regex import regex
@@ -25,20 +25,6 @@ _READ = 64  # lines that differ in digits alone
 _AS_ZERO = str.maketrans("123456789", "000000000")
 _LAYERS = 3  # that loggers put in front of each other's lines
 ERROR, WAIT, BAR, OTHER = "error", "wait", "bar", "other"
-_TROUBLE = regex(
-    r"(?i)\w(?:error|exception)\b|\berrors?\b|\bfail(?:ed|ure|s)?\b|\btim(?:ed|e)[ -]?out\b|\bfatal\b|\babort|\bkilled\b|\bdied\b|\blost\b"
-    r"|\bunreachable\b|\bno route to\b|= -1 E[A-Z]{3,16}\b|\brefused\b|\bcannot\b|\bunable\b|keyboardinterrupt|\bnot (?:found|enough|available|supported)\b|\bno such\b|\binvalid\b"
-    r"|\bundefined symbol\b|\bexceeds\b|\bsegmentation\b|\bsignal \(?\d|\boom_kill(?! 0)|\bcorrupt|\bdenied\b|\bmismatch|\bdead\b|\bunhealthy\b|\bWARN\b|\breset b(?:y|egin)"
-)
-_NO_TROUBLE = regex(
-    r"(?i)\b(?:no|0|without|ignor\w{1,4}) (?:errors?|failures?|trouble)\b|error_?handling|errors?=(?:0|none)\b|(?:_|\b)timeout ?[=:]|if you believe"
-    r"|may now hang|^\s*raise\b|NCCL INFO|already been registered|to avoid deadlocks|errno: 97\b|error: 10049\b|destroy_process_group|find_unused_parameters"
-    r"|\b(?:apex|flash[-_ ]?attn|triton|xformers|tensorrt|bitsandbytes|numba|tensorboard|libnuma|cuda drivers?)\b.{0,60}\bnot (?:be )?(?:found|available|installed|supported|find)|could not find cuda|no module named"
-    r"|Setting OMP_NUM_THREADS|leaked semaphore|exception raised from|FutureWarning|DeprecationWarning"
-)
-_WAITS = regex(
-    r"(?i)\b(?:wait(?:s|ing|ed)?|retry(?:ing)?|not (?:yet )?ready|still (?:not|pending|running)|pending|queued?)\b"
-)
 _BAR = regex(
     r"(?P<label>[^|%\r]{0,80}?):? {0,6}\d{1,3}%\|[^|\r]{0,80}\| *(?P<state>[\d.,]{1,16}\w?/[\d.,]{1,16}\w? \[[\d:]{4,12}<[\d:?]{1,12}, [^\]]{1,30}\])"
 )
@@ -47,10 +33,6 @@ _BLANKS = regex(r"\s{2,}")
 _OF_RANK = regex(r"\b[Rr]ank(?:[ :=]{1,3}|\[)(\d{1,6})\b")
 _CLOCK, _HEAD = regex(r"\b(\d\d):(\d\d):(\d\d)\b"), 70
 _OF_SIZE = regex(r"\b[Rr]ank[ :=]{1,3}\d{1,6}(?:/| of | nranks )(\d{1,6})\b")
-#: What a program's line begins with that its reader does not need, where no layer of prefixes is known.
-_LOGGED = regex(
-    r"^[EWIF] [\w/.]{1,80}:\d{1,5}\]? |^\(\w{1,30}(?: \w{1,8}=\w{1,30}){0,3}\) |^\[[\d-]{10} [\d:.,]{8,15} [A-Z](?: \d{1,9}){1,2}\] |^(?:[\w.-]{1,80}:)?\d{1,9}:\d{1,9} \[-?\d{1,4}\] (?:[\w/.]{1,60}:\d{1,5} )?(?:(?:NCCL|CCOM) (?:INFO|WARN) )?|^\[ {0,6}\d{1,9}\.\d{6}\] |^(?:\[?\d{4}-\w{2,3}-\d\d[T ]?|\[?\d\d/\d\d/\d{4}-)[\d:.,+Z]{0,24}\]?[ |]{1,3}|^.{0,90}?\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b[\]:|\s-]{1,8}(?:[\d-]{4,10} [\d:.,]{8,15} )?(?:\[?[\w/.-]{1,60}\.(?:py|cc|cpp|h):\d{1,5}\]?:? )?"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +73,9 @@ def line_groups(lines: Iterable[tuple[int, str]], noise: re.Pattern[str]) -> tup
     found: dict[tuple[str, str], _Open] = {}
     alike: dict[str, list[tuple[int, str]]] = {}
     for number, raw in lines:
-        for bar in (b for b in _BAR.finditer(raw) if LOADS.search(b["label"])) if "%|" in raw else ():
+        for bar in (
+            (b for b in _BAR.finditer(raw) if words("loads").search(b["label"])) if "%|" in raw else ()
+        ):
             label = bar["label"].strip()
             _add(found, BAR, label, Line("", number, f"{label}: {bar['state']}", raw))
             raw = raw[bar.end() :]
@@ -112,13 +96,13 @@ def line_groups(lines: Iterable[tuple[int, str]], noise: re.Pattern[str]) -> tup
 
 def tells_of_trouble(text: str) -> bool:
     """Return whether a line's words tell of an error, a timeout or an end, and not of what healthy jobs print as well."""
-    return _TROUBLE.search(text) is not None and _NO_TROUBLE.search(text) is None
+    return words("trouble").search(text) is not None and words("no_trouble").search(text) is None
 
 
 def _kind(text: str, raw: str) -> str:
-    if tells_of_trouble(text) and not _NO_TROUBLE.search(raw):
+    if tells_of_trouble(text) and not words("no_trouble").search(raw):
         return ERROR
-    return WAIT if _WAITS.search(text) else OTHER
+    return WAIT if words("waits").search(text) else OTHER
 
 
 def _add(found: dict[tuple[str, str], _Open], kind: str, form: str, line: Line) -> _Open:
@@ -170,6 +154,6 @@ def _closed(group: _Open) -> LineGroup:
 def plain(text: str) -> str:
     """Return a line without what a logger puts in front of its message, on one line."""
     for _ in range(_LAYERS):
-        text = _LOGGED.sub("", text)
+        text = words("logger").sub("", text)
     text = _BLANKS.sub(" ", text).strip()
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1].rsplit(" ", 1)[0] + "…"

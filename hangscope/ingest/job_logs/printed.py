@@ -17,6 +17,7 @@ from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.own_rank import by_itself
 from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.words import words
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
@@ -34,10 +35,6 @@ _MASKS = (
     (regex(r"[\w-]{0,40}#[\w#.-]*"), "#"),
     (regex(r"(?:# ?[,x|/:-]? ?)+"), "# "),
     (regex(r"\s+"), " "),
-)
-_NOT_ITS_OWN = regex(
-    r"Traceback|Exception\b|\bSIG(?:TERM|INT|KILL)\b|Warning\b|warnings\.warn|^\s|^\W*$|^\^|^[\w.]{1,80}(?:Error|Interrupt|Exit)\b|\[[EWIF]\d{3,4} |NCCL |gloo|c10d|torch\.distributed|elastic|"
-    r"Watchdog|watchdog|\.(?:cpp|cc|hpp):\d|^[-=*#]{5,}|^Thread 0x|\(most recent call |\d%\||^terminate called|^Process .{1,80}:$"
 )
 
 
@@ -103,7 +100,7 @@ def _of_writer(places_of: Mapping[str, list[int]], line_at: Callable[[int], Line
 def template_of(line: Line) -> str:
     """Return a line with all that varies masked, empty where it is not the program's own."""
     text = line.text
-    if line.source is not None or _NOT_ITS_OWN.search(text):
+    if line.source is not None or words("not_its_own").search(text):
         return ""
     for pattern, mask in _MASKS:
         text = pattern.sub(mask, text)

@@ -16,33 +16,13 @@ from dataclasses import replace
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.own_rank import by_itself
 from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.words import words
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
 _CANDIDATE = regex(
     rb"[Ss]tep|STEP|xhausted|len\(|oader len|StopIter|\bcode\b|[Ii]ter|\bit[=: ]{1,3}\d|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xit(?:ing|s|ed) |xiting|eaving|eturning|uitting|borting|hutting|bye|estroy"
-)
-_DONE = regex(
-    r"(?i)\b(?:(?:loop|ep(?:och)?(?: \d{1,9})?|training|train(?:ing)? loop|validation|evaluation) (?:is |has |was "
-    r")?(?:ended|done|finished|completed?|over)"
-    r"|(?:finished|completed|done|end of)(?: with)? (?:the )?(?:training|epoch|train(?:ing)? loop|loop|"
-    r"validation|evaluation)|reached (?:the )?end"
-    r"|exit(?:ing|ed) (?:the )?(?:train(?:ing)? )?loop|training complete"
-    r"|(?:loader|dataloader|dataset|iterator|iterable|shards?) (?:is |are |was )?(?:exhausted|ended|empty|drained|depleted)|StopIteration (?:after|at|in)"
-    r"|(?:ran|run|is) out of (?:data|batches|samples))\b"
-)
-_LEAVING = regex(
-    r"(?i)\b(?:stop(?:ping|ped|s)? early|early[- ]stop(?:ping|ped)?|(?:stopping|leaving|quitting|aborting) (?:now|the job|training|the run)"
-    r"|exiting(?! (?:the )?(?:train\w{0,6} )?loop)|shutting down|(?:(?<=, )|(?<=\band ))(?:stopping|leaving|quitting|exiting|returning)|all done|job done|nothing left to do|(?:good)?bye"
-    r"|(?:process )?group (?:is |was )?destroyed|destroy(?:ed|ing) (?:the )?process group)\b"
-)
-_OVER = regex(
-    r"(?i)\b(?:(?:training|job|run|all(?: \w{1,20}){0,2}) (?:is |has |are |were )?(?:done|finished|processed|completed?|over|ended)|(?:finished|completed|done with|end of) (?:the )?(?:training|run|job)"
-    r"|\brank \d{1,7}:? (?:has |is )?(?:finished|done|completed?)(?: (?:after|in) [\d,]{1,12} (?:steps|iterations|batches|epochs))?"
-    r"|(?:finished|done|completed) (?:after|in) [\d,]{1,12} (?:steps|iterations|batches|epochs)"
-    r"|exit(?:ed|s|ing) (?:cleanly|normally)|(?:exit(?:ed|s|ing)?|return(?:ed|s)?|rc|code)[ =:]{1,3}(?:(?:with|code|status|retour)[ =:]{1,3}){0,3}0"
-    r"|(?:good)?bye|exiting)\b[\s.!)]*$"
 )
 _STEP = regex(
     r"(?i)\b(?:global[_ ]?)?(?:step|iteration|iter|batch|batch_idx|it)s?\b\s{0,8}[:=#\[(/]?\s{0,3}(\d{1,12})"
@@ -59,16 +39,6 @@ _LENGTH = regex(
 _EPOCH = regex(r"(?i)\bepoch\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,9})")
 _OF = regex(r"\s{0,3}(?:/|of)\s{0,3}(\d{1,12})\b")
 _BAR = regex(r"(?:\||\b)\s{0,4}(\d{1,12})/(\d{1,12}|\?) \[\d{1,3}:\d\d")
-#: what a bar counts that is no step of a loop, by the word before it: files, shards, records of a data set
-LOADS = regex(
-    r"(?i)\b(?:(?:down)?load(?:ing|ed|s)?|fetching|map(?:ping)?(?: \(.{1,40}\))?|filter(?:ing)?|flattening|concatenating|casting|grouping|packing|generating|creating|building"
-    r"|preparing|resolving|extracting|unpacking|tokeni[sz](?:ing|er)|pre-?processing|reading|parsing|caching|sav(?:ing|e)|writing|uploading|copying|moving|convert(?:ing)?"
-    r"|quantizing|sharding|merging|initiali[sz]ing|capturing|compiling|comput(?:ing|e) checksums?|verifying|applying|adding|truncating|dropping|shuffling|sorting|indexing|counting"
-    r"|warming|profiling|num examples)\b"
-)
-_NOT_PROGRESS = regex(
-    r"Traceback|Error|slurmstepd: |srun: |Running collective|WorkNCCL|NCCL (?:INFO|WARN)|\[[\w/]{0,30}\.(?:cpp|cc):"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,22 +101,22 @@ def _paced(event: Progress | LoopLength, kept: KeptText, places: Sequence[int]) 
 
 
 def _progress(line: Line) -> Progress | LoopLength | None:
-    if _NOT_PROGRESS.search(line.text) or (
+    if words("no_progress").search(line.text) or (
         line.source and not line.source.rpartition(":")[0].endswith(".py")
     ):
         return None
-    done = _DONE.search(line.text)
+    done = words("loop_ended").search(line.text)
     epoch = _EPOCH.search(line.text)
     bar = _BAR.search(line.text)
     if line.text[:1].isspace() and not bar:
         return None  # a line of a traceback or of a report
-    if bar and LOADS.search(line.text, 0, bar.start()):
+    if bar and words("loads").search(line.text, 0, bar.start()):
         return None
     if not bar and (length := _LENGTH.match(line.text)):
         return line.event(LoopLength, total=int(length[1] or length[2]))
     counted = bar or _STEP.search(line.text)
-    leaving = _LEAVING.search(line.text)
-    over = _OVER.search(line.text)
+    leaving = words("leaves").search(line.text)
+    over = words("over").search(line.text)
     if done is None and counted is None and epoch is None and leaving is None and over is None:
         return None
     of = _OF.match(line.text, counted.end(1)) if counted else _BEFORE.search(line.text) if done else None

@@ -68,21 +68,18 @@ class KeptText:
             found.setdefault(b"".join([self.raw[place][part] for part in parts]), []).append(place)
         return [*found.values()]
 
-    def last(self, words: re.Pattern[bytes], most: int) -> Iterator[Line]:
-        """Yield the lines at the end of the log that hold one of the words, the last first; of many the last ones."""
-        holds = {wording: words.search(wording) is not None for wording in self.wordings}
+    def last(self, words: re.Pattern[str], most: int) -> Iterator[Line]:
+        """Yield the lines at the end of the log whose wording holds one of the words, the last first; of many the last ones."""
+        holds = {w: words.search(w.decode("utf-8", "replace")) is not None for w in self.wordings}
         for place in reversed(range(self.end, len(self.raw))):
             if most and holds[self.raw[place].translate(_AS_ZERO)]:
                 most -= 1
                 yield self.line(place)
 
-    def shown(self, most: int, width: int) -> tuple[str, ...]:
-        """Return the last lines of the log as they stand, cut for a report; of a progress bar the last state."""
+    def texts(self) -> Iterator[tuple[int, str]]:
+        """Yield (number, text) of the lines at the end of the log as they stand, the last first; of a progress bar the last state."""
         lines = dict(zip(self.numbers[self.end :], self.raw[self.end :], strict=True))
-        texts = (clean(text.decode("utf-8", "replace")).rstrip() for text in reversed(lines.values()))
-        found = []
-        for text in filter(None, texts):
-            found.append(text if len(text) <= width else text[: width - 1] + "…")
-            if len(found) == most:
-                break
-        return tuple(reversed(found))
+        for number in reversed(lines):
+            text = clean(lines[number].decode("utf-8", "replace")).rstrip()
+            if text:
+                yield number, text

@@ -34,23 +34,23 @@ class Layer:
 
 
 @cache
-def _layers() -> tuple[re.Pattern[str], Mapping[str, Layer]]:
+def layers() -> tuple[re.Pattern[str], Mapping[str, Layer]]:
     """Return a pattern that finds any layer, and the layers by the name of their group in it."""
-    alternatives, layers, groups = list[str](), dict[str, Layer](), 1
+    alternatives, found, groups = list[str](), dict[str, Layer](), 1
     for entry in entries("lines/prefixes.toml", "prefix"):
         name, pattern = entry.pop("name"), entry.pop("pattern")
         for short, meant in _PATTERNS.items():
             pattern = pattern.replace(short, meant)
         alternatives.append(f"(?P<{name}>{pattern})")
         fields = tuple(field for short in entry.pop("fields", ()) for field in _FIELDS.get(short, (short,)))
-        layers[name] = Layer(fields, slice(groups, groups + len(fields)), **entry)
+        found[name] = Layer(fields, slice(groups, groups + len(fields)), **entry)
         groups += 1 + len(fields)
-    return re.compile("|".join(alternatives)), layers
+    return re.compile("|".join(alternatives)), found
 
 
 def peel(text: str, found: Found, origin: list[str], before: Iterable[str] = ()) -> str:
     """Return what is left when all layers but those `before` are taken off; fill `found` and `origin`."""
-    any_layer, layers = _layers()
+    any_layer, known = layers()
     at = 0
     seen = set(before)
     for _ in range(_MOST):
@@ -58,8 +58,8 @@ def peel(text: str, found: Found, origin: list[str], before: Iterable[str] = ())
         name = match.lastgroup or "" if match is not None else ""
         if match is None or (name in seen and name != "debris"):
             break
-        layer = layers[name]
-        if layer.bare and not all(layers[other].outside for other in seen):
+        layer = known[name]
+        if layer.bare and not all(known[other].outside for other in seen):
             break  # a bare "3: " or "node1: "
         if name == "unit" and not seen & {"iso", "syslog"}:
             break  # "python[123]: " is a name only behind a time

@@ -83,10 +83,14 @@ def clean(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
-def quote(text: str, limit: int = TEXT_LIMIT) -> str:
-    """Return the text cut for quoting, with a mark where it was cut."""
-    text = text.strip()
+def cut(text: str, limit: int) -> str:
+    """Return the text, with a mark where it was cut."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def quote(text: str, limit: int = TEXT_LIMIT) -> str:
+    """Return the text cut for quoting, without the blanks around it."""
+    return cut(text.strip(), limit)
 
 
 def strip_prefix(raw: str, number: int = 1, file: str = "") -> Line:

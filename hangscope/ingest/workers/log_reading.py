@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import BinaryIO
 
 from hangscope.errors import Note
@@ -29,6 +29,7 @@ from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.blocks import parsers_of
 from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.kept_text import KeptText
+from hangscope.ingest.lines.prefixes import cut
 from hangscope.ingest.lines.scan import scan
 from hangscope.ingest.nccl import warn
 from hangscope.ingest.nccl.hccl import HcclParser
@@ -111,8 +112,8 @@ def read_log(
     kept = KeptText(found.windows, file)
     signs = (data for _, data in found.windows if any(sign in data for sign in _SIGNS))
     reading.of_a_job = any(map(_OF_A_JOB.search, signs))
-    reading.tail = kept.shown(_SHOWN, _WIDTH) if own else ()
-    reading.excerpt = None if is_of_the_watcher(file) else excerpt(found.windows, found.size, file)
+    reading.tail = tuple(cut(t, _WIDTH) for _, t in islice(kept.texts(), _SHOWN))[::-1] if own else ()
+    reading.excerpt = None if is_of_the_watcher(file) else excerpt(kept, found.size)
     told = [*found.events, *progress_events(kept), *good_ends.good_ends(kept), *printed(kept, own)]
     events = _of_spawned(sorted(told, key=lambda event: event.line))
     recorded = detail.recordings(owned=own)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from hangscope.causes.case import Case
 from hangscope.causes.ends.whose import whose
-from hangscope.ingest.job_logs.excerpt import Excerpt, of_people
+from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.messages import Message, Notice
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.job_logs.text.people import of_people
 from hangscope.ingest.job_logs.text.stage import Stage, stages
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame

@@ -14,16 +14,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
+from hangscope.ingest.lines.words import words
 from hangscope.model.regex import regex
 
 _CLOCK = regex(r"\b(\d\d):(\d\d):(\d\d)\b(?:[.,]\d{1,9})?")
 _DATE = regex(r"\b\d{4}[-/]\d\d[-/]\d\d\b|\b\d\d[-/]\d\d[-/]\d{4}\b")
 _NUMBER = regex(r"\d{1,15}(?:\.\d{1,9})?")
 _BARS = regex(r"[^\x20-\x7e]{1,200}|[#|=>.-]{3,200}|\s{2,200}")
-_WATCHES = regex(
-    r"(?i)watchdog|heartbeat|timed? ?out|\bwait(?:ed|ing) for\b|no (?:available|progress|output)|retry|"
-    r"\bstill\b|\bXid\b|blocked for more|not responding|health|GET /|stuck"
-)
 _LEAST, _EVEN, _DAY = 3, 1.6, 86400
 _LABEL = 24  # characters before a number
 
@@ -32,7 +29,7 @@ def steady(lines: Sequence[tuple[int, str]]) -> tuple[str, int]:
     """Return (`step 117 to 120, one line every 41 s until 15:03:32`, the number of the last one) of the form that goes on longest; ("", 0) if none does."""
     forms: dict[str, list[tuple[int, str, str]]] = defaultdict(list)
     for number, text in lines:
-        if (clock := _CLOCK.search(text)) and not _WATCHES.search(text):
+        if (clock := _CLOCK.search(text)) and not words("watches").search(text):
             rest = " ".join(_BARS.sub(" ", _DATE.sub(" ", text.replace(clock[0], " "))).split())
             forms[_NUMBER.sub("#", rest)].append((number, rest, clock[0]))
     told = [found for those in forms.values() if (found := _even(those))]
