@@ -74,7 +74,7 @@ def progress_events(kept: KeptText) -> list[Progress | LoopLength]:
             event = _progress(line)
             if event is not None:
                 key = (f"{line.origin}|{line.host}", _sort(event))
-                if key not in last or last[key][0].line < event.line:
+                if key not in last or last[key][1][-1] < of_one[-1]:
                     last[key] = event, of_one
     found = [_paced(event, kept, places) for event, places in last.values()]
     return sorted(found, key=lambda event: (event.line, event.text))
