@@ -13,11 +13,10 @@ from collections.abc import Iterator, Sequence
 
 from hangscope.ingest.job_logs.line_groups import LineGroup, line_groups, tells_of_trouble
 from hangscope.ingest.job_logs.text.named_processes import Named, named_processes
-from hangscope.ingest.job_logs.text.pace import broken, counted, form_of, moves, pace, spread
+from hangscope.ingest.job_logs.text.pace import broken, counted, form_of, moves, pace, spread, steady
 from hangscope.ingest.job_logs.text.people import complains, of_people
 from hangscope.ingest.job_logs.text.sections import Side, sides
 from hangscope.ingest.job_logs.text.stage import Stage, stage_of_line
-from hangscope.ingest.job_logs.text.steady import steady
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.lines.words import words
@@ -116,7 +115,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         pace=pace(counts) or spread(ours),
         exhibits=tuple(n for n, form in _EXHIBITS.items() if sum(bool(form.search(t)) for t in texts) > 1),
         versions=tuple((m[1], m[2]) for t in texts if (m := _VERSION.match(t.strip()))),
-        groups=line_groups(ours, words("noise")),
+        groups=line_groups(ours),
         sides=sides(texts),
         kernel_wait=_kernel_wait(texts),
         named=named_processes(lines),

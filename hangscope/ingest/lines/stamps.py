@@ -7,6 +7,7 @@ place of the logging call.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -50,6 +51,12 @@ def take(found: Found, fields: Sequence[str], values: Sequence[str | None]) -> N
     rank = _named_rank(told)
     if rank is not None:
         found.setdefault("rank", rank)
+
+
+def seconds_of_day(clock: re.Match[str]) -> int:
+    """Return the seconds since midnight of a clock whose hours, minutes and seconds are the first groups of a match."""
+    h, m, s = map(int, clock.groups()[:3])
+    return 3600 * h + 60 * m + s
 
 
 def _named_rank(told: dict[str, str]) -> int | None:
