@@ -1,13 +1,15 @@
-"""Which ranks the processes of one stack dump are, where the dump itself does not say."""
+"""Which ranks the processes of one stack dump are, and where those are of which no rank is known."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 from hangscope.errors import Note
+from hangscope.ingest.evidence.processes import Processes, only, tasks_are_ranks
 from hangscope.ingest.torch_logs.exception_meaning import is_library
-from hangscope.ingest.workers.reading import Thread
+from hangscope.ingest.workers.reading import Reading, Thread
 from hangscope.model.frames import Stack
 from hangscope.model.regex import regex
 
@@ -24,6 +26,65 @@ _API = regex(
 _TORCH = "distributed_c10d.py"
 _NUMBER = regex(r"\d{1,7}")
 _NO_IDS: Mapping[str, int | None] = {}
+
+
+def owners(
+    known: Processes, reading: Reading, rank: int | None
+) -> tuple[dict[int, list[Thread]], list[list[Thread]]]:
+    """Return (threads by rank, threads of each process of no known rank); `rank` is what is known of the file.
+
+    What the dump states decides, then a process id that logs know, then the file's rank or its only writer, which is that of the
+    first process: others in the file are its children. Several processes that have neither rank nor process id are left out.
+    """
+    processes = [list(of_one) for _, of_one in groupby(reading.threads, key=lambda t: t.process)]
+    placed: dict[int, list[Thread]] = {}
+    for of_one, stated in zip(processes, _stated_ranks(known, reading, processes), strict=True):
+        if stated is not None:
+            placed.setdefault(stated, []).extend(of_one)
+    if placed:
+        return placed, []
+    if sum(of_one[0].pid is None for of_one in processes) > 1:
+        processes = [of_one for of_one in processes if of_one[0].pid is not None]
+    by_pid: dict[int | None, list[Thread]] = {}
+    for of_one in processes:
+        by_pid.setdefault(of_one[0].pid, []).extend(of_one)
+    events = reading.log.events if reading.log is not None else []
+    if rank is None and not any(event.by_launcher for event in events):
+        rank = only({event.rank for event in events if event.rank is not None})
+    missed = []
+    for pid, of_one in by_pid.items():
+        named = known.of_pid(pid) if len(by_pid) > 1 or rank is None else None
+        if named is not None and named not in placed:
+            placed[named] = of_one
+        else:
+            missed.append(of_one)
+    if rank is not None and rank not in placed and missed and missed[0] is next(iter(by_pid.values())):
+        placed[rank] = missed.pop(0)
+    return placed, missed
+
+
+def _stated_ranks(
+    known: Processes, reading: Reading, processes: Sequence[Sequence[Thread]]
+) -> Iterator[int | None]:
+    """Yield the ranks of a dump's processes, as far as the dump itself, local ranks and tasks state them.
+
+    A task's number is its rank where several tasks dumped and none of them is a launcher of several ranks; a local rank is mapped by
+    lines that carry both, or is the rank where command lines state all of one host.
+    """
+    events = reading.log.events if reading.log is not None else []
+    unknown = [of_one[0] for of_one in processes if of_one[0].rank is None]
+    tasks = len({first.task for first in unknown} - {None}) > 1 and tasks_are_ranks(events)
+    listed = sorted(p.local_rank for p in unknown if p.local_rank is not None and p.pid)
+    seen = {event.rank for event in events if event.rank is not None}
+    counted = len(listed) > 1 and listed == [*range(len(listed))] and seen <= {*listed}
+    of_one_host = counted and not known.states_local_ranks(reading.file)
+    for of_one in processes:
+        first = of_one[0]
+        if first.rank is not None or first.local_rank is None:
+            yield first.task if first.rank is None and tasks else first.rank
+        else:
+            rank = known.in_file(reading.file, first.local_rank)
+            yield first.local_rank if rank is None and of_one_host and first.pid else rank
 
 
 def numbered(

@@ -15,7 +15,7 @@ from hangscope.ingest.evidence.attempts import without_earlier
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.misplaced_lines import misplaced
 from hangscope.ingest.evidence.processes import Processes
-from hangscope.ingest.evidence.stack_owners import numbered, unplaced
+from hangscope.ingest.evidence.stack_owners import numbered, owners, unplaced
 from hangscope.ingest.evidence.world_size import without_job_numbers
 from hangscope.ingest.files.naming import rank_of_log
 from hangscope.ingest.job_logs.endings import CleanupSignal
@@ -154,7 +154,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
             if rank is None and reading.file not in job_numbers:
                 rank = rank_of_log(reading.file)[0]
                 rank = by_number.get(reading.file) if rank is None else rank
-            placed, missed = processes.stacks(reading, rank)
+            placed, missed = owners(processes, reading, rank)
             rank = next(iter(placed)) if rank is None and len(placed) == 1 and not missed else rank
             for member, threads in sorted(placed.items()):
                 text.look(member, reading.file, threads)
