@@ -162,16 +162,11 @@ class _Run:
 
     def mended(self, block: bytes) -> bytes:
         """Return the block of a short text with its broken lines put together, and note how many there were."""
-        found = mend(block[: -len(_FILLER)])
-        if found.joined:
-            self.notes.append(
-                Note(
-                    "mended",
-                    f"{found.joined} line breaks in the middle of a line, as a terminal makes them, were taken out",
-                    self.file,
-                )
-            )
-        return found.data + _FILLER
+        data, joined = mend(block[: -len(_FILLER)])
+        if joined:
+            text = f"{joined} line breaks in the middle of a line, as a terminal makes them, were taken out"
+            self.notes.append(Note("mended", text, self.file))
+        return data + _FILLER
 
     def _wanted(self) -> int:
         mask = 0

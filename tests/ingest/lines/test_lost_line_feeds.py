@@ -77,4 +77,4 @@ def test_ranks_that_began_one_call_differ_in_nothing(tmp_path: Path) -> None:
 
 def test_names_before_lines_of_one_length_are_writers() -> None:
     lines = [f"node{n % 3}: {'waiting for the others in a barrier'}" for n in range(12)]
-    assert mend("\n".join(lines).encode()).data.decode().split("\n") == lines
+    assert mend("\n".join(lines).encode())[0].decode().split("\n") == lines
