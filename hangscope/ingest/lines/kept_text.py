@@ -35,9 +35,12 @@ class KeptText:
         self.numbers: list[int] = []
         self.raw: list[bytes] = []
         for first, data in windows:
-            held = self.numbers[-1] if self.numbers else 0
+            held = bisect_left(
+                self.numbers, first
+            )  # the last line of a window may be cut, and is whole in the next one
+            del self.numbers[held:], self.raw[held:]
             for number, text in enumerate(data.split(b"\n"), first):
-                states = [state[:_CUT] for state in text.split(b"\r") if state] if number > held else ()
+                states = [state[:_CUT] for state in text.split(b"\r") if state]
                 self.raw += states
                 self.numbers += [number] * len(states)
         self.end = bisect_left(self.numbers, windows[-1][0]) if windows else 0
