@@ -10,7 +10,6 @@ RankID: torch_npu's NPUException, whose number is the environment's RANK.) Who t
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from dataclasses import replace
 
 from hangscope.ingest.lines.forms import FormParser, says
@@ -84,7 +83,7 @@ class HcclParser(FormParser):
         self.literals = (*self.literals, StatedRank.literal)
         self._told = StatedRank()
 
-    def feed(self, line: Line) -> Iterable[Event]:
+    def feed(self, line: Line) -> list[Event]:
         """Return what a line says, as the word of the rank that its writer told last."""
         rank = self._told.of(line)
         return [replace(event, rank=rank) for event in super().feed(line)]
