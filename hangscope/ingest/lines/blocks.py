@@ -1,4 +1,4 @@
-r"""What takes several lines to say: a block is declared as data beside its event, and one parser reads all of them.
+r"""Statements of several lines: a block is declared as data in the module of its event, and one parser reads all of them.
 
     GPU = block(
         says(r"^\|\s{1,4}(?P<gpu>\d{1,3})\s{1,4}\S.{0,60}\| "),  # the line that it begins with
@@ -7,9 +7,9 @@ r"""What takes several lines to say: a block is declared as data beside its even
         made=_use,
     )
 
-`made` makes the events of what the named groups of its lines caught. A line belongs to the block of its writer: whoever
-launchers and torch say printed it. c10 names the rank on the first line only, so a line without one belongs to the block that
-its host or task began last.
+`made` makes the events from what the named groups of its lines caught. A line belongs to the block of its writer, by the prefixes of
+launchers and torch. c10 prints the rank on the first line only, so a line without one belongs to the block that its host or task began
+last.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OPEN = 512  # blocks that are read at a time
 
 @dataclass(slots=True, eq=False)
 class Found:
-    """A block as far as it was read: (line, what was matched in it), the first line first, and the form of that one."""
+    """A block as far as it was read: (line, what matched in it), the first line first, and the form of that one."""
 
     form: Form
     parts: list[tuple[Line, re.Match[str]]]
@@ -51,28 +51,26 @@ class Found:
     def all(self, *names: str) -> Iterator[tuple[str, ...]]:
         """Yield what the groups of these names caught, of each match in which all of them took part."""
         for _, match in self.parts:
-            caught = match.groupdict()
-            values = tuple(caught.get(name) for name in names)
+            values = [match.groupdict().get(name) for name in names]
             if None not in values:
                 yield tuple(value for value in values if value is not None)
 
     def last(self, name: str) -> str | None:
         """Return what a group caught last, None where it caught nothing."""
-        found = [value for (value,) in self.all(name)]
-        return found[-1] if found else None
+        return next((value for (value,) in reversed([*self.all(name)])), None)
 
     def caught(self, kind: type[Event]) -> dict[str, Any]:
         """Return the fields of a kind of event that groups are named after, and those that the first line's form implies."""
         return {**{n: v for _, match in self.parts for n, v in typed(kind, match)}, **self.form.known}
 
     def belongs(self, line: Line) -> bool:
-        """Return whether nothing says that somebody else printed a line."""
+        """Return whether no prefix shows that another process printed a line."""
         first = self.first
         who = (line.host, line.local_rank, line.task) == (first.host, first.local_rank, first.task)
         return who and (line.rank is None or first.rank in (None, line.rank))
 
 
-#: what a block's own function makes of it: events, and notes on what is damaged
+#: what makes the events of a block, and notes on what is damaged
 Made = Callable[[Found], Iterable[Event | Note]]
 
 
@@ -80,8 +78,8 @@ Made = Callable[[Found], Iterable[Event | Note]]
 class Block:
     """What begins a block, and what its further lines state.
 
-    It is over at a line that `ends` it, which counts too, after so many `lines`, or when more than `gap` in a row state nothing. A
-    line that says it all begins it and ends it. No line ends a block whose patterns have matched nothing yet.
+    It is over at a line that `ends` it, which counts too, after so many `lines`, or when more than `gap` in a row state nothing. One
+    line may both begin and end it; no later line ends a block whose patterns have matched nothing yet.
     """
 
     begins: tuple[Form, ...]
@@ -96,7 +94,7 @@ class Block:
         return next((found for one in self.states if (found := list(one.finditer(line.text)))), [])
 
     def matches_whole(self, line: Line) -> list[re.Match[str]]:
-        """Return what a line states that begins with what looks like a prefix and is none: `5: [layer_3]`."""
+        """Return what a line states whose own beginning looks like a prefix: `5: [layer_3]`."""
         return [match for one in self.states if line.raw != line.text and (match := one.match(line.raw))][:1]
 
 
@@ -114,7 +112,7 @@ def block(
 
 
 class BlockParser(LineParser):
-    """Reads blocks of one kind, each writer's for itself."""
+    """Reads blocks of one kind, those of each writer separately."""
 
     def __init__(self, declared: Block) -> None:
         self._block = declared

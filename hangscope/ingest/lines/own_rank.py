@@ -1,4 +1,4 @@
-"""The rank that a program puts before its own lines, which is no prefix of torch's or of a launcher's.
+"""The rank that a program itself puts before its lines, in no form of torch or of a launcher.
 
     [rank 3] step 640 loss 1.25
     rank3 epoch 0 finished
@@ -9,7 +9,7 @@
     17:40:01 rank 3 epoch 2 finished
     [  12.4s] rank 3 epoch 2 finished
 
-Only lines of a program's own may be read so: `[Rank 3]` in a line of the watchdog's is a number within a group.
+Only a program's own lines are read so: `[Rank 3]` in a line of the watchdog is a number within a group.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OWN = regex(
 
 
 def by_itself(line: Line) -> Line:
-    """Return a line of a program's own without the rank that it begins with, as that rank's line; others as they are."""
+    """Return a program's own line without the rank that it begins with, as a line of that rank; others as they are."""
     match = _OWN.match(line.text) if line.rank is None and line.source is None else None
     if match is None:
         return line

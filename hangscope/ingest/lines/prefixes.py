@@ -1,4 +1,4 @@
-"""One line of a log without what wrappers put in front of it: who printed it, when, and the bare message.
+"""One line of a log without its prefixes: who printed it, when, and the bare message.
 
 A line of a multi-node job can carry five layers, outermost first, for example
 
@@ -43,7 +43,7 @@ class Line:
 
     `text` is the message without its prefixes, `raw` the whole line; both without control characters. `rank`
     is global (`[rank3]:`), `local_rank` is torchrun's (`[default3]:`), `task` is srun's or mpirun's number,
-    which is the rank only where one task is one rank. `origin` is what tells interleaved writers apart.
+    which is the rank only where one task is one rank. `origin` distinguishes interleaved writers.
     `time` is seconds since the epoch where the year is printed (UTC where no zone is), `stamp` seconds since
     1 January of any leap year where only month and day are; c10's own headers count whole seconds only,
     because their fraction comes from another clock. `source` is the `file:line` of the logging call.
@@ -65,15 +65,13 @@ class Line:
     source: str | None = None
 
     def event(self, kind: type[AnyEvent], group_rank: int | None = None, **fields: Any) -> AnyEvent:
-        """Return an event that quotes this line. What `fields` tell of host, process or task wins over the line's prefix."""
-        told = {name: value for name, value in fields.items() if value is not None}
-        who = {name: _of_a_job(told.pop(name, getattr(self, name))) for name in _WHO}
-        return kind(self.file, self.number, quote(self.raw), group_rank=group_rank, **who, **told)
-
-
-def _of_a_job(value: Any) -> Any:
-    """Return what a line tells of a process; None for a number that no process of a job has."""
-    return None if isinstance(value, int) and not 0 <= value < MAX_NUMBER else value
+        """Return an event that quotes this line. What `fields` state about host, process or task overrides the line's prefix."""
+        stated = {name: value for name, value in fields.items() if value is not None}
+        who = {name: stated.pop(name, getattr(self, name)) for name in _WHO}
+        for name, value in who.items():
+            if isinstance(value, int) and not 0 <= value < MAX_NUMBER:
+                who[name] = None  # no process of a job has such a number
+        return kind(self.file, self.number, quote(self.raw), group_rank=group_rank, **who, **stated)
 
 
 def clean(text: str) -> str:
@@ -108,7 +106,7 @@ def strip_prefix(raw: str, number: int = 1, file: str = "") -> Line:
     else:
         rest = peel(text, found, origin)
     if "rank" not in found and "[rank" in rest:
-        inside = _RANK_INSIDE.search(rest)  # behind a progress bar that ended without a line break
+        inside = _RANK_INSIDE.search(rest)  # after a progress bar that ended without a line feed
         if inside:
             rest = peel(rest[inside.start() :], found, origin)
     return Line(file, number, rest, raw, "".join(origin), **found)

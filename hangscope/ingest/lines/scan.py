@@ -38,10 +38,10 @@ _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 
 @dataclass(slots=True)
 class Scan:
-    """What a pass over one log gave: events by line, notes, `lines` and bytes (`size`) read, and the raw text just before errors.
+    """The result of a pass over one log: events by line, notes, `lines` and bytes (`size`) read, and the raw text just before errors.
 
-    `windows` are (number of the first line, bytes) of up to 256 KiB before a first error and at the end of
-    the file: where the last line that a rank printed in peace is to be found.
+    `windows` are (number of the first line, bytes) of up to 256 KiB before a first error and at the end of the file, which hold the
+    last line that a rank printed before it.
     """
 
     events: list[Event] = field(default_factory=list)

@@ -1,8 +1,8 @@
-"""What the prefixes of a line tell: the groups of each kind of prefix are fields, and each field is taken in one way.
+"""What the prefixes of a line state: the groups of each kind of prefix are fields, and each field is taken in one way.
 
-`host` is text; `rank`, `local_rank`, `task` and `pid` are numbers. `worker`, `file` and `named_rank` tell a rank where nothing else has
-told one. A time has a `month`, `day`, `h`, `m` and `s`, and perhaps a `year`, a `fraction` and a `zone`; `code` and `line` are the
-place of the logging call.
+`host` is text; `rank`, `local_rank`, `task` and `pid` are numbers. `worker`, `file` and `named_rank` state a rank where nothing else
+does. A time has a `month`, `day`, `h`, `m` and `s`, and perhaps a `year`, a `fraction` and a `zone`; `code` and `line` are the place of
+the logging call.
 """
 
 from __future__ import annotations
@@ -30,25 +30,26 @@ _MONTHS = {name: i for i, name in enumerate(_MONTH_NAMES, 1)}
 
 def take(found: Found, fields: Sequence[str], values: Sequence[str | None]) -> None:
     """Take what the groups of a prefix caught. Of two values of one field the first counts; a time counts before a level."""
-    told = {name: value for name, value in reversed(list(zip(fields, values, strict=True))) if value}
-    python = told.get("code", ".py").endswith(
-        ".py"
-    )  # c10's own fractions are of another clock, its numbers are threads
-    if "month" in told:
-        _take_time(found, told, float(f"0.{told['fraction']}") if python and "fraction" in told else 0.0)
-    if "code" in told:
-        found["source"] = f"{told['code']}:{told['line']}"
-    if "level" in told:
-        found["level"] = told["level"][0]
-    if "host" in told:
-        found["host"] = told["host"]
-    if "pid" in told and "code" not in told:
-        found["pid"] = int(told["pid"])
-    elif "pid" in told and python and len(told["pid"]) < 10:
-        found.setdefault("pid", int(told["pid"]))
-    for name in _NUMBERS & told.keys():
-        found[name] = int(told[name])
-    rank = _named_rank(told)
+    stated = {name: value for name, value in reversed(list(zip(fields, values, strict=True))) if value}
+    # c10's own fractions are from another clock, and its numbers are threads
+    python = stated.get("code", ".py").endswith(".py")
+    if "month" in stated:
+        _take_time(
+            found, stated, float(f"0.{stated['fraction']}") if python and "fraction" in stated else 0.0
+        )
+    if "code" in stated:
+        found["source"] = f"{stated['code']}:{stated['line']}"
+    if "level" in stated:
+        found["level"] = stated["level"][0]
+    if "host" in stated:
+        found["host"] = stated["host"]
+    if "pid" in stated and "code" not in stated:
+        found["pid"] = int(stated["pid"])
+    elif "pid" in stated and python and len(stated["pid"]) < 10:
+        found.setdefault("pid", int(stated["pid"]))
+    for name in _NUMBERS & stated.keys():
+        found[name] = int(stated[name])
+    rank = _named_rank(stated)
     if rank is not None:
         found.setdefault("rank", rank)
 
@@ -59,15 +60,15 @@ def seconds_of_day(clock: re.Match[str]) -> int:
     return 3600 * h + 60 * m + s
 
 
-def _named_rank(told: dict[str, str]) -> int | None:
-    """Return the rank that a worker's or a file's name says, or a launcher's own template."""
-    if "file" in told:
-        return rank_of_log(told["file"])[0] if says_rank(told["file"]) else None
-    return int(told["named_rank"]) if "named_rank" in told else rank_of_worker(told.get("worker", ""))
+def _named_rank(stated: dict[str, str]) -> int | None:
+    """Return the rank that the name of a worker or a file states, or a launcher's own template."""
+    if "file" in stated:
+        return rank_of_log(stated["file"])[0] if says_rank(stated["file"]) else None
+    return int(stated["named_rank"]) if "named_rank" in stated else rank_of_worker(stated.get("worker", ""))
 
 
 def rank_of_worker(name: str) -> int | None:
-    """Return the rank within its engine that an inference worker's name tells: `VllmWorker-3`, `Worker_TP1_EP1`; None for others.
+    """Return the rank within its engine that an inference worker's name states: `VllmWorker-3`, `Worker_TP1_EP1`; None for others.
 
     The tensor-parallel number is the rank where no pipeline stage or data-parallel replica but the first is named.
     """
@@ -79,19 +80,19 @@ def rank_of_worker(name: str) -> int | None:
     return int(found["TP"])
 
 
-def _take_time(found: Found, told: dict[str, str], fraction: float) -> None:
+def _take_time(found: Found, stated: dict[str, str], fraction: float) -> None:
     """Set `stamp`, seconds since 1 January of a leap year, so that times with and without a year compare; and `time` where there is a year."""
-    month = int(told["month"]) if told["month"].isdigit() else _MONTHS.get(told["month"], 0)
-    day, h, m, s = (int(told[name]) for name in TIME[1:])
+    month = int(stated["month"]) if stated["month"].isdigit() else _MONTHS.get(stated["month"], 0)
+    day, h, m, s = (int(stated[name]) for name in TIME[1:])
     if "stamp" not in found or "level" in found or fraction:  # else the outer one has a year or a fraction
         moment = in_leap_year(month, day, h, m, s)
         if moment is not None:
             found["stamp"] = moment + fraction
-    if "year" not in told:
+    if "year" not in stated:
         return
-    zone = told.get("zone", "")
+    zone = stated.get("zone", "")
     try:
-        stamp = datetime(int(told["year"]), month, day, h, m, min(s, 59), tzinfo=timezone.utc)
+        stamp = datetime(int(stated["year"]), month, day, h, m, min(s, 59), tzinfo=timezone.utc)
         if zone[:1] in ("+", "-"):
             offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
             stamp -= offset if zone[0] == "+" else -offset

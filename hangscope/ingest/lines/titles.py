@@ -1,12 +1,12 @@
-"""Whose text stands below a line that somebody wrote above it.
+"""Whose text follows a line that somebody wrote above it.
 
     Stack of rank 3:                             whoever collects dumps into one text, right above a process's
     ranks 1-3 all show                           one stack for several ranks
-    $ py-spy dump --pid 812  # rank 3            a remark behind a command
+    $ py-spy dump --pid 812  # rank 3            a remark after a command
     ==> dumps/rank3.txt <==                      a file of which the text is a copy
     The one that prints nothing (rank 0) is at:  a sentence that ends in a colon and names one rank at its end or in brackets
 
-Titles stand above stacks, logs and the entries of dumps alike.
+There are titles above stacks, logs and the entries of dumps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hangscope.model.regex import regex
 
 _SENTENCE = 160  # characters of a line that may be a title
 _TITLE_LIMIT = 80
-_MOST = 4096  # ranks that one stack is told to be of
+_MOST = 4096  # ranks of one title
 _OF_A_DUMP = (
     "the|begin|global|py-?spy|cuda-?gdb|gdb|p|faulthandler|stacks?|stack-?traces?|traces?|back-?traces?|dumps?|output|main|threads?"
     "|process|processes|pid|logs?|last|tail|lines?|std(?:err|out)|file"
@@ -43,12 +43,12 @@ _BUT = regex(
 _FILE = regex(
     r"^(?:[=#*>-]{1,6} ?|\$ (?:cat|less|tail|head) (?:-\S{1,8} ){0,3})(\S{1,300}?)(?: ?[=#*<:-]{1,6})?$"
 )
-_REMARK = regex(r"^\S{0,80}[$#%>] .{1,120}? # ?ranks? {0,2}(\d{1,7})$", re.IGNORECASE)  # behind a command
+_REMARK = regex(r"^\S{0,80}[$#%>] .{1,120}? # ?ranks? {0,2}(\d{1,7})$", re.IGNORECASE)  # after a command
 _STEP = regex(r"-|–|\.{2,3}| to | bis ")
 
 
 def ranks_titled(text: str) -> tuple[int, ...]:
-    """Return the ranks (global, ascending) whose stack or lines stand below a line like this; none where it is no title."""
+    """Return the ranks (global, ascending) whose stack or lines follow a line like this; none where it is no title."""
     if len(text) > _SENTENCE or "ank" not in text.lower():
         return ()
     if len(text) <= _TITLE_LIMIT and (match := _TITLE.match(text)):
@@ -65,10 +65,10 @@ def ranks_titled(text: str) -> tuple[int, ...]:
     return () if match is None or _BUT.search(text[: match.start()]) else _numbers(match[1])
 
 
-def _numbers(told: str) -> tuple[int, ...]:
+def _numbers(text: str) -> tuple[int, ...]:
     """Return the numbers of `3`, `1-3`, `1..3` or `0, 2 and 3`."""
     ranks: set[int] = set()
-    for part in re.split(r", ?| ?& ?| and | und | et ", told):
+    for part in re.split(r", ?| ?& ?| and | und | et ", text):
         first, *rest = (int(number) for number in _STEP.split(part))
         last = rest[-1] if rest else first
         if last - first >= _MOST:
