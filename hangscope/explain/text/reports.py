@@ -18,7 +18,7 @@ from hangscope.explain.finding import (
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.fingerprints import absent_of
 from hangscope.explain.text.sides import stood, two_sides
-from hangscope.ingest.job_logs.launchers.horovod import HorovodStall
+from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from hangscope.ingest.job_logs.engines import process_of
+from hangscope.ingest.job_logs.activity import process_of
 from hangscope.ingest.lines.forms import Form, FormParser, integer, says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.nccl.hccl import StatedRank

@@ -11,19 +11,18 @@ from hangscope.errors import Note
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs import (
-    accelerate_check,
     activity,
     endings,
-    engines,
     faults,
     good_ends,
     kernel,
+    library_reports,
     messages,
 )
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.excerpt import excerpt
 from hangscope.ingest.job_logs.kernel import LinkParser
-from hangscope.ingest.job_logs.launchers import failure_table, horovod, kubernetes, mpi, starts
+from hangscope.ingest.job_logs.launchers import failure_table, kubernetes, mpi, starts
 from hangscope.ingest.job_logs.printed import printed
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.blocks import parsers_of
@@ -91,8 +90,8 @@ def read_log(
     detail = DetailParser(file)
     parsers: list[LineParser] = [
         *parsers_of(
-            c10d, wrapper, store, endings, faults, abort, engines, starts, analyzer, desync, debug_pages, failure_table, horovod, kubernetes, mpi,
-            accelerate_check, good_ends, kernel, activity, warn,
+            c10d, wrapper, store, endings, faults, abort, starts, analyzer, desync, debug_pages, failure_table, kubernetes, mpi,
+            library_reports, good_ends, kernel, activity, warn,
         ),
         messages.MessageParser(), HcclParser(), TracebackParser(), StoreBarrierParser(),
         AnalyzerTableParser(), LinkParser(), detail, *extra,

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import world_size
 from hangscope.explain.text.known_messages import listed
-from hangscope.ingest.job_logs.launchers.horovod import HorovodStall
 from hangscope.ingest.job_logs.launchers.starts import Announced
+from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.hccl import HcclTimeout
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout

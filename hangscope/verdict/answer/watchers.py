@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from hangscope.causes.case import Case
 from hangscope.explain.text.known_messages import listed
-from hangscope.ingest.job_logs.activity import GpuUse
-from hangscope.ingest.job_logs.engines import EngineTimeout
+from hangscope.ingest.job_logs.activity import EngineTimeout, GpuUse
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.torch_logs.c10d import DumpSignal, HeartbeatTimeout, WatchdogTimeout
 from hangscope.model.conclusion import Collect
