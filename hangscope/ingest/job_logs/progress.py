@@ -1,10 +1,10 @@
-"""The last sign of progress of each writer: a step count, or a line that says a loop ended.
+"""The last sign of progress of each writer: a step count, or a line that reports the end of a loop.
 
     app r1: train step 2 done
     epoch done 1
      45%|####5     | 450/1000 [00:10<00:12, 44.2it/s]
 
-Such lines are no format and there are millions of them, so only the text just before an error and at the end
+Such lines have no fixed form and there are millions of them, so only the text just before an error and at the end
 of a log is read.
 """
 
@@ -60,7 +60,7 @@ class Progress(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopLength(Event, calm=True):
-    """A rank's word on how many steps (`total`) its loop has, before it begins or behind its end."""
+    """A rank prints how many steps (`total`) its loop has, before it begins or after its end."""
 
     total: int
 

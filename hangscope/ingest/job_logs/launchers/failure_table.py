@@ -54,27 +54,27 @@ class _Entry:
     where: Line
     root: bool
     number: int | None = None
-    told: dict[str, str] = field(default_factory=dict)
+    stated: dict[str, str] = field(default_factory=dict)
     doubled: bool = False
 
     def add(self, line: Line, name: str, value: str) -> None:
         """Add a field."""
-        self.doubled |= name in self.told
-        self.told.setdefault(name, value.strip())
+        self.doubled |= name in self.stated
+        self.stated.setdefault(name, value.strip())
         if name == "exitcode":
             self.where = line
 
     def exit(self) -> Exit | None:
         """Return the end that the entry states."""
-        rank = re.match(r"(\d{1,7}) \(local_rank: (\d{1,6})\)", self.told.get("rank", ""))
-        code = re.match(r"(-?\d{1,4}) {1,6}\(pid: (\d{1,9})\)", self.told.get("exitcode", ""))
+        rank = re.match(r"(\d{1,7}) \(local_rank: (\d{1,6})\)", self.stated.get("rank", ""))
+        code = re.match(r"(-?\d{1,4}) {1,6}\(pid: (\d{1,9})\)", self.stated.get("exitcode", ""))
         if not code:
             return None
-        host = self.told.get("host") or None
-        where = replace(self.where, host=host, time=_time(self.told.get("time", "")) or self.where.time)
+        host = self.stated.get("host") or None
+        where = replace(self.where, host=host, time=_time(self.stated.get("time", "")) or self.where.time)
         if rank:
             where = replace(where, rank=int(rank[1]), local_rank=int(rank[2]))
-        message = self.told.get("message") or self.told.get("msg")
+        message = self.stated.get("message") or self.stated.get("msg")
         return Exit.of(
             where, code=int(code[1]), pid=int(code[2]), host=host, via="table", first=self.root,
             message=quote(message) if message else None,
@@ -98,9 +98,9 @@ def _entries(found: Found) -> list[_Entry]:
     for line, match in found.parts:
         caught = match.groupdict()
         if "pid" in caught:
-            if entry is None or entry.told:
+            if entry is None or entry.stated:
                 entries.append(entry := _Entry(line, root or bool(caught["root"]), 0))
-            entry.told = {
+            entry.stated = {
                 "time": "",
                 "rank": f"{caught['rank']} (local_rank: {caught['local']})",
                 "exitcode": f"{caught['code']} (pid: {caught['pid']})",
@@ -113,8 +113,8 @@ def _entries(found: Found) -> list[_Entry]:
             if entry is None:
                 entries.append(entry := _Entry(line, root))
             entry.add(line, caught["name"], caught["value"])
-        elif "more" in caught and entry is not None and "traceback" in entry.told:
-            entry.told["message"] = caught["more"]
+        elif "more" in caught and entry is not None and "traceback" in entry.stated:
+            entry.stated["message"] = caught["more"]
     return entries
 
 
@@ -122,7 +122,7 @@ def _damage(found: Found, entries: Sequence[_Entry]) -> Iterator[Note]:
     """Yield a note where an entry has a field twice or lacks one, and where an entry or the root cause is missing."""
     complete = "ruler" in found.parts[-1][1].groupdict()
     headed = [e for e in entries if e.number is not None and (complete or e is not entries[-1])]
-    torn = [e for e in entries if e.doubled] + [e for e in headed if not e.told.keys() >= _ALWAYS]
+    torn = [e for e in entries if e.doubled] + [e for e in headed if not e.stated.keys() >= _ALWAYS]
     numbers = {entry.number for entry in entries if entry.number}
     beheaded = any(entry.number is None for entry in entries)
     rooted = "Other Failures" in found.first.text or any("root" in m.groupdict() for _, m in found.parts)
@@ -161,38 +161,33 @@ def sniff_error_file(head: bytes) -> bool:
 
 
 def read_error_file(data: bytes, file: str) -> list[Event]:
-    """Return the `exception` and the `exit` that a worker's error file tells; nothing where it is not one. Never raises."""
+    """Return the `exception` and the `exit` that a worker's error file states; nothing where it is not one. Never raises."""
     try:
         content = json.loads(data[: 1 << 24].decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return []
     record = content.get("message") if isinstance(content, dict) else None
-    if isinstance(record, str):
-        record = {"message": record}
+    record = {"message": record} if isinstance(record, str) else record
     if not isinstance(record, dict) or "message" not in record:
         return []
     extra = record.get("extraInfo")
     extra = extra if isinstance(extra, dict) else {}
-    time = _number(extra.get("timestamp"))
-    events = _exceptions(str(extra.get("py_callstack") or ""), file)
     message = strip_prefix(str(record["message"])[:2000], 1, file)
-    if not events:
-        kind, _, rest = message.text.partition(": ")
-        events = [message.event(RankException, type=kind.rsplit(".", 1)[-1], message=rest)]
-    code = _number(record.get("errorCode"))
-    line = replace(message, time=time)
-    return [
-        *(replace(event, time=time) for event in events),
-        Exit.of(line, code=int(code) if code else 1, via="error_file", message=quote(message.text)),
-    ]
+    message = replace(message, time=_number(extra.get("timestamp")))
+    exceptions = _exceptions(str(extra.get("py_callstack") or ""), message)
+    kind, _, rest = message.text.partition(": ")
+    exceptions = exceptions or [message.event(RankException, type=kind.rsplit(".", 1)[-1], message=rest)]
+    code = int(_number(record.get("errorCode")) or 1)
+    return [*exceptions, Exit.of(message, code=code, via="error_file", message=quote(message.text))]
 
 
-def _exceptions(stack: str, file: str) -> list[Event]:
+def _exceptions(stack: str, message: Line) -> list[Event]:
     parser = TracebackParser()
-    events: list[Event] = []
-    for number, text in enumerate(stack.splitlines()[:5000], 1):
-        events.extend(parser.feed(strip_prefix(text, number, file)))
-    return [replace(event, line=1) for event in [*events, *parser.close()]]
+    lines = enumerate(stack.splitlines()[:5000], 1)
+    events = [
+        event for number, text in lines for event in parser.feed(strip_prefix(text, number, message.file))
+    ]
+    return [replace(event, line=1, time=message.time) for event in (*events, *parser.close())]
 
 
 def _number(value: Any) -> float | None:

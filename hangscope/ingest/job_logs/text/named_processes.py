@@ -1,10 +1,10 @@
-"""Which processes a short text names, in whatever form: every number that stands beside a word for a rank or a process.
+"""Which processes a short text names, in whatever form: every number next to a word for a rank or a process.
 
     [rank: 3] Child process with PID 61243 terminated with code -9
     [ERROR] 2024-11-08-14:33:19 (PID:52806, Device:6, RankID:6) ERR02200 DIST call hccl api failed.
     20:15:02 [rank5] pid 78808 writing /nfs/ckpt/step_14000/__5_0.distcp
 
-Parsers read the forms that they know. This finds the others, so that nothing is said to be unknown that the text tells.
+Parsers read the forms that they know. This finds the others, so that nothing is reported as unknown that the text states.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOCAL = regex(r"(?i)\blocal[_ -]?rank['\"]?[ =:]{1,3}(\d{1,4})\b|\[rank: (\d{1,
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What one line names: ranks (global, as far as it says), local ranks and process ids. `titled`: it stands above lines of theirs."""
+    """What one line names: ranks (global, as far as it shows), local ranks and process ids. `titled`: it is above lines of theirs."""
 
     line: int
     ranks: tuple[int, ...]
