@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 import hangscope
+from hangscope.ingest.job_logs.text.vocabulary import expressions, words
 from hangscope.ingest.lines.layers import layers
-from hangscope.ingest.lines.words import expressions, words
 from hangscope.model.regex import LazyPattern
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hangscope.causes.case import Case
 from hangscope.ingest.job_logs.excerpt import Excerpt
-from hangscope.ingest.job_logs.text.named_processes import ranks_in
+from hangscope.ingest.lines.rank_words import ranks_in
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.model.events import Event
 from hangscope.model.rankset import ranks_phrase

@@ -17,7 +17,7 @@ from hangscope.ingest.evidence.attempts import with_attempts
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, WorkerDied
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import Xid
-from hangscope.ingest.job_logs.text.named_processes import Named
+from hangscope.ingest.lines.rank_words import Named
 from hangscope.ingest.nccl.init import NcclInit
 from hangscope.ingest.nccl.join import Joined
 from hangscope.ingest.recorder.recording import Recording

@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from hangscope.errors import Note
 from hangscope.ingest.evidence.claim import Claim, world_of
-from hangscope.ingest.evidence.consistency import copies, shifted_counters
-from hangscope.ingest.evidence.staleness import stale_among
+from hangscope.ingest.evidence.staleness import copies, shifted_counters, stale_among
 from hangscope.ingest.files.naming import rank_of_dump, says_rank
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording

@@ -12,14 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hangscope.ingest.job_logs.line_groups import LineGroup, line_groups, tells_of_trouble
-from hangscope.ingest.job_logs.text.named_processes import Named, named_processes
 from hangscope.ingest.job_logs.text.pace import broken, counted, form_of, moves, pace, spread, steady
-from hangscope.ingest.job_logs.text.people import complains, of_people
 from hangscope.ingest.job_logs.text.sections import Side, sides
-from hangscope.ingest.job_logs.text.stage import Stage, stage_of_line
+from hangscope.ingest.job_logs.text.vocabulary import Stage, complains, of_people, stage_of_line, words
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line, quote
-from hangscope.ingest.lines.words import words
+from hangscope.ingest.lines.rank_words import Named, named_processes
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event

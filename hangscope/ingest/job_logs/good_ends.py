@@ -11,11 +11,10 @@ job hangs saw what no line shows: beside such words these lines count for nothin
 
 from __future__ import annotations
 
-from hangscope.ingest.job_logs.text.people import complains
+from hangscope.ingest.job_logs.text.vocabulary import complains, words
 from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.words import words
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex

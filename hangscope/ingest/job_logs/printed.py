@@ -14,10 +14,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
+from hangscope.ingest.job_logs.text.vocabulary import words
 from hangscope.ingest.lines.kept_text import KeptText
-from hangscope.ingest.lines.own_rank import by_itself
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.words import words
+from hangscope.ingest.lines.rank_words import by_itself
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex

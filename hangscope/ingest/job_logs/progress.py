@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hangscope.ingest.job_logs.text.vocabulary import words
 from hangscope.ingest.lines.kept_text import KeptText
-from hangscope.ingest.lines.own_rank import by_itself
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.words import words
+from hangscope.ingest.lines.rank_words import by_itself
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex

@@ -10,8 +10,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from hangscope.ingest.lines.own_rank import by_itself
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
+from hangscope.ingest.lines.rank_words import by_itself
 from hangscope.model.regex import regex
 
 _CUT = 1000  # bytes of a line

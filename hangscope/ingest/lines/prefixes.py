@@ -14,8 +14,7 @@ from __future__ import annotations
 import re
 from typing import Any, TypeVar
 
-from hangscope.ingest.lines.layers import CLOCK, CODE, peel
-from hangscope.ingest.lines.stamps import GLOG, take
+from hangscope.ingest.lines.layers import CLOCK, CODE, GLOG, peel, take
 from hangscope.model.codec import MAX_NUMBER
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event

@@ -9,8 +9,7 @@ from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.messages import Message, Notice
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.job_logs.text.people import of_people
-from hangscope.ingest.job_logs.text.stage import Stage, stages
+from hangscope.ingest.job_logs.text.vocabulary import Stage, of_people, stages
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Collect

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangscope.ingest.job_logs.text.named_processes import Named, named_processes
+from hangscope.ingest.lines.rank_words import Named, named_processes
 
 
 @pytest.mark.parametrize(

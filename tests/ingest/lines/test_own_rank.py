@@ -9,8 +9,8 @@ import pytest
 from hangscope.ingest.job_logs.printed import printed
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.kept_text import KeptText
-from hangscope.ingest.lines.own_rank import by_itself
 from hangscope.ingest.lines.prefixes import strip_prefix
+from hangscope.ingest.lines.rank_words import by_itself
 from tests.text_lines import judged, short, timeout, told
 
 

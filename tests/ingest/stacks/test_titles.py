@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.ingest.lines.titles import ranks_titled
+from hangscope.ingest.lines.rank_words import ranks_titled
 from hangscope.ingest.stacks.command_lines import ranks_of_commands
 from hangscope.ingest.stacks.dumps import read_processes
 from tests.text_lines import short, told
