@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from hangscope.causes.case import Case
 from hangscope.explain.text.known_messages import listed
-from hangscope.ingest.evidence.stack_owners import ALONE, APART, OF_NO_RANK, STANDS, library_call
+from hangscope.ingest.evidence.stack_owners import ALONE, APART, MAIN_THREAD_AT, OF_NO_RANK, library_call
 from hangscope.ingest.job_logs.activity import Held
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.knowledge.callsite import user_frame
@@ -69,10 +69,10 @@ def of_no_rank(case: Case) -> Observation | None:
         return None
     if several := next((text.partition(APART)[2] for text in told if APART in text), ""):
         return _of_several(several)
-    notes = [text for text in told if STANDS in text]
+    notes = [text for text in told if MAIN_THREAD_AT in text]
     if not notes:
         return None
-    place = notes[0].partition(STANDS)[2]
+    place = notes[0].partition(MAIN_THREAD_AT)[2]
     means = "Nothing says which rank this is, and one stack does not tell whether it waits for the others or they for it."
     if (api := _INSIDE.search(place)) is not None:
         means = f"{_not_returned(api[1])} Nothing says which rank this is, or whether the others are at the same place."
