@@ -1,4 +1,4 @@
-"""Of many lines of one writer only the last is told, and lines that only look alike are not taken for one writer's."""
+"""Of many lines of one writer only the last counts, and lines that only look alike are not taken for one writer's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines at even intervals whose numbers grow."""
+"""Lines that are printed at even intervals with numbers that grow."""
 
 from __future__ import annotations
 
