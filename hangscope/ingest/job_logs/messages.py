@@ -15,7 +15,7 @@ from functools import cache, partial
 from typing import Any
 
 from hangscope.ingest.job_logs.activity import process_of
-from hangscope.ingest.lines.forms import Form, FormParser, integer, says
+from hangscope.ingest.lines.forms import FormParser, Keyed, integer, literals_of, says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.nccl.hccl import StatedRank
 from hangscope.ingest.recorder.members import MAX_RANKS
@@ -80,8 +80,7 @@ class MessageParser(FormParser):
     """Reads the lines of the table; of each entry the first literal that a line holds counts."""
 
     def __init__(self) -> None:
-        self._take(_forms())
-        self.literals = (*self.literals, StatedRank.literal)
+        self._forms, self.literals = _forms()
         self._stated = StatedRank()
 
     def feed(self, line: Line) -> list[Event]:
@@ -91,21 +90,15 @@ class MessageParser(FormParser):
 
 
 @cache
-def _forms() -> tuple[tuple[str, type[Event], Form], ...]:
-    """Return a form of each wording with its entry's id; without a pattern the literal says it all."""
-    return tuple(
-        (
-            entry["id"],
-            Message,
-            says(
-                entry.get("pattern", re.escape(text)),
-                literal=text,
-                read=partial(_message, table()[entry["id"]]),
-            ),
-        )
-        for entry in _entries()
-        for text in ([entry["literal"]] if isinstance(entry["literal"], str) else entry["literal"])
-    )
+def _forms() -> tuple[Keyed, tuple[bytes, ...]]:
+    """Return a form of each wording with its entry's id, and their literals; without a pattern the literal says it all."""
+    forms = []
+    for entry in _entries():
+        read = partial(_message, table()[entry["id"]])
+        for text in [entry["literal"]] if isinstance(entry["literal"], str) else entry["literal"]:
+            form = says(entry.get("pattern", re.escape(text)), literal=text, read=read)
+            forms.append((entry["id"], Message, form))
+    return tuple(forms), (*literals_of(form for _, _, form in forms), StatedRank.literal)
 
 
 @cache

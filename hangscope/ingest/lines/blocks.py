@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from types import ModuleType
 from typing import Any
 
 from hangscope.errors import Note
-from hangscope.ingest.lines.forms import Form, FormParser, LineParser, typed
+from hangscope.ingest.lines.forms import Form, FormParser, LineParser, literals_of, typed
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -116,7 +117,7 @@ class BlockParser(LineParser):
 
     def __init__(self, declared: Block) -> None:
         self._block = declared
-        self.literals = tuple(dict.fromkeys(form.literal.encode() for form in declared.begins))
+        self.literals = literals_of(declared.begins)
         self._open: list[Found] = []
 
     def feed(self, line: Line) -> Iterable[Event | Note]:
@@ -167,5 +168,9 @@ class BlockParser(LineParser):
 def parsers_of(*modules: ModuleType) -> list[LineParser]:
     """Return what reads the forms and the blocks that modules declare."""
     forms = [parser for module in modules if (parser := FormParser(module)).literals]
-    declared = [value for module in modules for value in vars(module).values() if isinstance(value, Block)]
-    return [*forms, *map(BlockParser, declared)]
+    return [*forms, *map(BlockParser, _declared(modules))]
+
+
+@cache
+def _declared(modules: tuple[ModuleType, ...]) -> list[Block]:
+    return [value for module in modules for value in vars(module).values() if isinstance(value, Block)]

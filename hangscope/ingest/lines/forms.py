@@ -132,12 +132,7 @@ class FormParser(LineParser):
     """Reads forms; of those with one key, such as all of one kind of event, the first that matches counts."""
 
     def __init__(self, *modules: ModuleType) -> None:
-        self._take(_forms(modules))
-
-    def _take(self, forms: Sequence[tuple[object, type[Event], Form]]) -> None:
-        """Take forms, each with its key and its kind of event."""
-        self._forms = forms
-        self.literals = tuple(dict.fromkeys(form.literal.encode() for _, _, form in forms))
+        self._forms, self.literals = _forms(modules)
 
     def feed(self, line: Line) -> list[Event]:
         """Return what a line states in its forms."""
@@ -156,9 +151,21 @@ def kinds_of(module: ModuleType) -> list[type[Event]]:
     return [kind for kind in kinds if kind.__module__ == module.__name__]
 
 
+#: forms, each with its key and its kind of event
+Keyed = tuple[tuple[object, type[Event], Form], ...]
+
+
+def literals_of(forms: Iterable[Form]) -> tuple[bytes, ...]:
+    """Return the literals of forms, each once."""
+    return tuple(dict.fromkeys(form.literal.encode() for form in forms))
+
+
 @cache
-def _forms(modules: tuple[ModuleType, ...]) -> tuple[tuple[type[Event], type[Event], Form], ...]:
-    return tuple((kind, kind, form) for module in modules for kind in kinds_of(module) for form in kind.forms)
+def _forms(modules: tuple[ModuleType, ...]) -> tuple[Keyed, tuple[bytes, ...]]:
+    forms = tuple(
+        (kind, kind, form) for module in modules for kind in kinds_of(module) for form in kind.forms
+    )
+    return forms, literals_of(form for _, _, form in forms)
 
 
 def _events(kind: type[Event], form: Form, line: Line, match: re.Match[str]) -> Sequence[Event]:
