@@ -164,9 +164,7 @@ def _sources(incident: Incident) -> dict[str, int]:
         "log": sum(
             1
             for i in incident.inputs
-            if i.kind in ("log", "error_file", "ras", "inspector")
-            and i.status == "used"
-            and not is_of_the_watcher(i.file)
+            if i.kind in ("log", "ras", "inspector") and i.status == "used" and not is_of_the_watcher(i.file)
         ),
         "stack": sum(1 for r in incident.ranks.values() if r.stack_file),
     }

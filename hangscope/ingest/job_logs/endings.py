@@ -135,7 +135,7 @@ class Exit(Event, by_launcher=True):
     """The end of a process as a launcher reports it. `code` is negative for a signal; `pid` and `host` are the process's.
 
     `first`: the launcher's own root cause; `via` is who reports it: table, agent, srun, mpirun, spawn, deepspeed, shell, script,
-    docker, test, lightning, composer, engine, kubernetes or error_file; `agent` is the process id of the launcher's agent.
+    docker, test, lightning, composer, engine or kubernetes; `agent` is the process id of the launcher's agent.
     """
 
     code: int

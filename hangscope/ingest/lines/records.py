@@ -3,10 +3,11 @@ r"""Records, one a line, into which a log shipper or a logger put the lines of a
     {"log": "[rank1]: KeyError: 'x'\n", "stream": "stderr", "time": "2025-10-30T17:40:01.110022113Z"}
     {"labels": {"app": "run", "rank": "0", "pod": "run-0"}, "timestamp": "2025-11-11T01:00:00Z", "line": "step 5 done"}
     {"asctime": "2026-03-02 11:00:21,118", "levelname": "ERROR", "message": "...", "exc_text": "Traceback ...", "world_rank": 3}
+    {"message": {"message": "ValueError: bad", "extraInfo": {"py_callstack": "Traceback ...", "timestamp": "1795188709"}}}
     "2025-06-17T11:20:12.000Z","node-4","train","  exitcode  : -11 (pid: 3313)"
 
-are Docker's json-file driver, Loki's `logcli -o jsonl`, a Ray Train worker (ray/train/v2/_internal/logging/logging.py) and a row
-of a table that a collector exports. loguru's `serialize=True`, structlog and python-json-logger write records of this kind, too.
+are Docker's json-file driver, Loki's `logcli -o jsonl`, a Ray Train worker (ray/train/v2/_internal/logging/logging.py), the error file of
+a worker of torchrun (torch/distributed/elastic/multiprocessing/errors/error_handler.py) and a row of a table that a collector exports. loguru's `serialize=True`, structlog and python-json-logger write records of this kind, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
 from typing import Any
 
 from hangscope.ingest.recorder.values import short_number
@@ -21,7 +23,7 @@ from hangscope.model.regex import regex
 
 _KEYS = {
     "message": ("log", "message", "msg", "text", "line", "content", "body", "textPayload", "event"),
-    "error": ("exc_text", "exc_info", "exception", "stack_trace"),
+    "error": ("exc_text", "exc_info", "exception", "stack_trace", "py_callstack"),
     "rank": ("rank", "global_rank", "world_rank"),
     "time": ("asctime", "timestamp", "time", "@timestamp", "ts"),
     "pod": ("pod", "pod_name"),
@@ -30,6 +32,7 @@ _DEPTH = 3  # of records within records
 _MOST_LINES = 500  # of one record
 _STAMP = regex(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?$")
 _STAMPED = regex(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:")
+_EPOCH = regex(r"1\d{9}(?:\.\d{1,9})?$")
 _NAME = regex(r"[\w.-]{1,253}$")
 _ROW = regex(rb'"\d{4}-\d\d-\d\d[T ]\d\d:\d\d')
 
@@ -55,11 +58,13 @@ def _line(line: bytes) -> bytes:
     number = short_number(str(rank)) if isinstance(rank, int | str) else None
     head = "" if number is None or message.startswith("[rank") else f"[rank{number}]: "
     head += f"[pod/{pod}/-] " if isinstance(pod, str) and _NAME.match(pod) else ""
-    stamp = f"{time} " if isinstance(time, str) and _STAMP.match(time) else ""
-    lines = [
-        *message.splitlines(),
-        *(error.splitlines() if isinstance(error, str) and error not in message else ()),
-    ]
+    time = str(time)
+    if _EPOCH.match(time):
+        time = datetime.fromtimestamp(float(time), timezone.utc).isoformat()
+    stamp = f"{time} " if _STAMP.match(time) else ""
+    error = error if isinstance(error, str) and error not in message else ""
+    lines = [] if message in error else message.splitlines()
+    lines += error.splitlines()
     stated = [f"{head}{'' if _STAMPED.match(text) else stamp}{text}" for text in lines[:_MOST_LINES]]
     # JSON may hold halves of characters, which no encoding has.
     return "\r".join(stated).encode("utf-8", "replace") if stated else line
@@ -85,11 +90,9 @@ def _row(line: bytes) -> Mapping[str, Any]:
 
 def _first(record: Any, keys: tuple[str, ...]) -> Any:
     """Return the first value of these keys, those of the record itself before those of records in it."""
-    for level in _levels(record):
-        for key in keys:
-            if level.get(key) not in (None, ""):
-                return level[key]
-    return None
+    found = (level.get(key) for level in _levels(record) for key in keys)
+    values = (value for value in found if not isinstance(value, Mapping) or value.get("type"))
+    return next((value for value in values if value not in (None, "")), None)
 
 
 def _levels(record: Any) -> Iterator[Mapping[str, Any]]:

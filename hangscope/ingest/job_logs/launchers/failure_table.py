@@ -1,4 +1,4 @@
-"""torchrun's table of failed workers, and the error file that a worker leaves for it.
+"""torchrun's table of failed workers.
 
     torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
     Root Cause (first observed failure):
@@ -16,19 +16,16 @@ table after the root cause.) Ranks here are global. The failures count from 1, a
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timezone
-from typing import Any
 
 from hangscope.errors import Note
 from hangscope.ingest.job_logs.endings import Exit, WorkersSwept
 from hangscope.ingest.lines.blocks import Found, block
 from hangscope.ingest.lines.forms import any_of, says
-from hangscope.ingest.lines.prefixes import Line, quote, strip_prefix
-from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
+from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
@@ -153,46 +150,3 @@ def _time(text: str) -> float | None:
         return datetime.strptime(text[:19], "%Y-%m-%d_%H:%M:%S").replace(tzinfo=timezone.utc).timestamp()
     except ValueError:
         return None
-
-
-def sniff_error_file(head: bytes) -> bool:
-    """Return whether the bytes begin an error file (`TORCHELASTIC_ERROR_FILE`)."""
-    return bool(re.match(rb'\s*\{\s*"message"\s*:\s*[{"]', head))
-
-
-def read_error_file(data: bytes, file: str) -> list[Event]:
-    """Return the `exception` and the `exit` that a worker's error file states; nothing where it is not one. Never raises."""
-    try:
-        content = json.loads(data[: 1 << 24].decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return []
-    record = content.get("message") if isinstance(content, dict) else None
-    record = {"message": record} if isinstance(record, str) else record
-    if not isinstance(record, dict) or "message" not in record:
-        return []
-    extra = record.get("extraInfo")
-    extra = extra if isinstance(extra, dict) else {}
-    message = strip_prefix(str(record["message"])[:2000], 1, file)
-    message = replace(message, time=_number(extra.get("timestamp")))
-    exceptions = _exceptions(str(extra.get("py_callstack") or ""), message)
-    kind, _, rest = message.text.partition(": ")
-    exceptions = exceptions or [message.event(RankException, type=kind.rsplit(".", 1)[-1], message=rest)]
-    code = int(_number(record.get("errorCode")) or 1)
-    return [*exceptions, Exit.of(message, code=code, via="error_file", message=quote(message.text))]
-
-
-def _exceptions(stack: str, message: Line) -> list[Event]:
-    parser = TracebackParser()
-    lines = enumerate(stack.splitlines()[:5000], 1)
-    events = [
-        event for number, text in lines for event in parser.feed(strip_prefix(text, number, message.file))
-    ]
-    return [replace(event, line=1, time=message.time) for event in (*events, *parser.close())]
-
-
-def _number(value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if abs(number) < 1e15 else None
