@@ -75,14 +75,14 @@ def _ends_by_watchdogs(events: list[Event]) -> list[int]:
 def without_earlier(events: Sequence[Event], over: float) -> list[Event]:
     """Return the events without those that are older than `over`, when the attempt before ended (as stamps are printed).
 
-    A file that shows no restart itself is cut behind its last stamp up to then. Where a rank's own file has later stamps
-    only, what stands before the first of them without a stamp is of the earlier attempt too: a process that ended by
-    what it says there would not have spoken on. The clocks of hosts are taken to agree within the gap between attempts.
+    A file that shows no restart itself is cut after its last stamp up to then. Where a rank's own file has later stamps only,
+    lines without a stamp before the first of them are of the earlier attempt too: a process that ended by what they report would
+    have printed nothing more. The clocks of hosts are assumed to agree within the gap between attempts.
     """
     files: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         files[event.file].append(event)
-    return [event for told in files.values() for event in _later(sorted(told, key=lambda e: e.line), over)]
+    return [e for of_file in files.values() for e in _later(sorted(of_file, key=lambda e: e.line), over)]
 
 
 def drop_copies(launchers: Sequence[Reading], others: Sequence[Reading], own: Sequence[Reading]) -> None:

@@ -55,30 +55,30 @@ def _is_prefixed(event: Event) -> bool:
 def _line_of_another(log: LogReading, own: Container[int | None], event: Event) -> str:
     if event.rank in (None, log.rank) or event.rank not in own or not _is_prefixed(event):
         return ""
-    return f"a line of rank {event.rank} stands in the log of rank {log.rank}, though rank {event.rank} has a log of its own"
+    return f"a line of rank {event.rank} is in the log of rank {log.rank}, though rank {event.rank} has a log of its own"
 
 
 def _end_of_another(log: LogReading, named: Container[int | None], event: Event) -> str:
     whose = event.rank if event.rank is not None else event.task
     if not isinstance(event, Exit) or whose in (None, log.rank) or whose not in named:
         return ""
-    return f"a launcher's line on the end of rank {whose} stands in the log of rank {log.rank}"
+    return f"a launcher's line on the end of rank {whose} is in the log of rank {log.rank}"
 
 
 def _contradiction(event: Event) -> str:
     prefix = _PREFIX.search(event.text)
     if prefix is None:
         return ""
-    told = int(prefix[1])
-    if not 0 <= told < MAX_RANKS:
-        return f"a line says that it is of rank {prefix[1][:24]}, which no job has"
+    rank = int(prefix[1])
+    if not 0 <= rank < MAX_RANKS:
+        return f"a line claims to be of rank {prefix[1][:24]}, which no job has"
     if "]: what(): " in event.text or "]:  what(): " in event.text:
         return ""  # the prefix is of whoever copied the line
     second = _PREFIX.search(event.text, prefix.end())
     if second is not None and second[1] == prefix[1] and event.text[prefix.end() : second.start()].strip():
-        return f"two lines of rank {told} are glued together"
-    if isinstance(event, GroupEvent) and event.group_desc and event.group_rank not in (None, told):
+        return f"two lines of rank {rank} are glued together"
+    if isinstance(event, GroupEvent) and event.group_desc and event.group_rank not in (None, rank):
         group = {"group_name": event.group_name, "group_desc": event.group_desc}
         if is_default_group(group):
-            return f"a line says that it is of rank {told}, and of rank {event.group_rank} of the group of all ranks"
+            return f"a line claims to be of rank {rank}, and of rank {event.group_rank} of the group of all ranks"
     return ""

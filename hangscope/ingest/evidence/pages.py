@@ -36,7 +36,7 @@ def last_pages(readings: Sequence[Reading], notes: list[Note]) -> list[Reading]:
         last = (answered or pages)[-1][1]
         older |= {page.file for _, page in pages if page is not last}
     if older:
-        what = f"{len(older)} older pages of {len(series)} series were set aside; the last of each tells where the ranks are"
+        what = f"{len(older)} older pages of {len(series)} series were set aside; the last of each shows where the ranks are"
         notes.append(Note("older_pages", what, min(older)))
     return [_without(reading) if reading.file in older else reading for reading in readings]
 

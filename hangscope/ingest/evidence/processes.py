@@ -69,7 +69,7 @@ class Processes:
         return only(self._ranks.get((kind, where, number), _NOBODY))
 
     def _learn_local_ranks(self, file: str, log: LogReading) -> None:
-        """Learn local ranks from the lines and recordings that state both, and from the path of a log that one rank speaks in."""
+        """Learn local ranks from the lines and recordings that state both, and from the path of a log in which one rank prints."""
         found: dict[tuple[str, int], set[int]] = {}
         named: list[Event | Recording] = [*log.events, *log.recordings]
         for one in named:
@@ -98,7 +98,7 @@ class Processes:
         )
 
     def local(self, host: str | None, local: int, file: str) -> int | None:
-        """Return the global rank of a local one that `file` speaks of, or None.
+        """Return the global rank of a local one that `file` is about, or None.
 
         Each node numbers its own from 0. So what the file and the files of its folder state counts first, and further up only where
         the folders below agree, and where it is no other node's: on one node global and local ranks differ by one number.
@@ -224,7 +224,7 @@ def only(ranks: Collection[int]) -> int | None:
 
 
 def _heard(log: LogReading) -> set[int]:
-    """Return the ranks that speak in a log, by their own prefixes and recordings."""
+    """Return the ranks that print lines of a log, by their own prefixes and recordings."""
     heard = {event.rank for event in log.events if event.rank is not None and not event.by_launcher}
     return heard | {recording.rank for recording in log.recordings if recording.rank is not None}
 
@@ -245,13 +245,15 @@ def tasks_are_ranks(events: Sequence[Event]) -> bool:
     What srun reports of one task per host does not show it: the task may be an agent with eight workers. Who is started by mpirun is
     a rank of MPI, and so of the job where nothing shows an agent.
     """
-    told = [e for e in events if e.task is not None]
-    tasks = {(e.host, e.task) for e in told}
+    with_task = [e for e in events if e.task is not None]
+    tasks = {(e.host, e.task) for e in with_task}
     one_per_host = len({host for host, _ in tasks}) == len(tasks)
-    by_mpirun = all(isinstance(e, Exit) and e.via == "mpirun" for e in told)
-    if told and one_per_host and all(e.by_launcher for e in told) and not by_mpirun:
+    by_mpirun = all(isinstance(e, Exit) and e.via == "mpirun" for e in with_task)
+    if with_task and one_per_host and all(e.by_launcher for e in with_task) and not by_mpirun:
         return False
-    return not any(e.rank not in (None, e.task) or e.local_rank is not None or _of_an_agent(e) for e in told)
+    return not any(
+        e.rank not in (None, e.task) or e.local_rank is not None or _of_an_agent(e) for e in with_task
+    )
 
 
 def _of_an_agent(event: Event) -> bool:

@@ -1,4 +1,4 @@
-"""Which recording speaks for a rank: the latest of its snapshots, of the attempt that is analysed, and not a stale one."""
+"""Which recording is used for a rank: the latest of its snapshots, of the attempt that is analysed, and not a stale one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.torchcomms import NAMELESS
 from hangscope.ingest.workers.reading import Reading
 
-_MOMENT = 1.0  # seconds after a call in which nothing can be told to stand still
+_MOMENT = 1.0  # seconds after a collective in which nothing shows a stall
 _OF_LOGS = (".err", ".out", ".log", ".stderr", ".stdout")
 
 
@@ -42,7 +42,7 @@ def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | No
         note("odd_name", text, "name it like nccl_trace_rank_3, after the rank that wrote it")
     desc, places = recording.config.get("", ("", None))
     if desc == NAMELESS and places is not None and rank not in places:
-        text = "its communicators have fewer ranks than the job, and do not tell which, so it was set aside"
+        text = "its communicators have fewer ranks than the job, and do not state which, so it was set aside"
         note("members_unknown", text, "register the recorder with a communicator of all ranks")
         return None
     if named is not None and named != rank:
@@ -84,7 +84,7 @@ def choose(
             if same == len(others):
                 code, text = (
                     "same_rank_twice",
-                    f"also speaks for rank {rank}, with the same frontier as {files}",
+                    f"is also of rank {rank}, with the same frontier as {files}",
                 )
             else:
                 code, text = (
@@ -108,7 +108,7 @@ def choose(
 
 
 def of_a_moving_job(chosen: Mapping[int, Claim], claims: Sequence[Claim]) -> bool:
-    """Return whether every rank has made calls since each earlier dump of the same run: none shows that the job stands still."""
+    """Return whether every rank has made calls since each earlier dump of the same run: none shows a stall."""
     earlier = [c for c in claims if c.rank in chosen and c is not chosen[c.rank]]
     return (
         bool(earlier)
@@ -120,8 +120,8 @@ def of_a_moving_job(chosen: Mapping[int, Claim], claims: Sequence[Claim]) -> boo
 def of_one_moment(claims: Collection[Claim], readings: Sequence[Reading]) -> bool:
     """Return whether each of these dumps was written within a moment of the last call that any of them shows.
 
-    Then a call that is open is no older than that: nothing shows that the job stands still. Who copies files makes them younger,
-    which tells nothing; a file that is older than its own last call has no time that can be believed.
+    Then a pending collective is no older than that: nothing shows a stall. Copied files are younger, which shows nothing; a file
+    that is older than its own last collective has no time that can be believed.
     """
     written = {reading.file: reading.written for reading in readings}
     times = [(written.get(claim.file), claim.last_created / 1e9) for claim in claims]

@@ -17,7 +17,7 @@ from hangscope.model.incident import PROVING_OPS, State
 
 CLOCK_SLACK = 2 * 10**9  # ns by which hosts' clocks may disagree
 APART = 60 * 10**9  # ns: clocks that disagree by more than a minute are no clocks
-MEETINGS = 16  # calls that two ranks made, before the distance of their clocks can be told to be constant
+MEETINGS = 16  # collectives of two ranks before the distance of their clocks can be called constant
 DRIFT = 2  # times the usual change from call to call: so far apart they may be half a history later
 COMPARED = 4  # dumps of either side of a gap, of which one contradiction is enough
 _TIMES = 16  # of a rank's last calls; no two processes make two calls each in the same nanoseconds
@@ -53,7 +53,7 @@ def stale_among(chosen: dict[int, Claim]) -> list[Claim]:
 def _before_the_last_attempt(claims: Sequence[Claim]) -> list[Claim]:
     """Return the dumps of an earlier attempt: by them calls were over long before a later dump's rank had made them.
 
-    A collective completes on nobody before all have made it, so that two such dumps are not of one run, however their
+    A collective completes on no rank before all have issued it, so that two such dumps are not of one run, however their
     sequence numbers agree. The last run is the one that is analysed, be its dumps the fewer.
     """
     timed = sorted((c for c in claims if c.last_created), key=lambda c: (c.last_created, c.rank))
@@ -135,7 +135,7 @@ def _last_seqs(claim: Claim) -> Iterator[tuple[str, int]]:
 def copies(claims: Collection[Claim]) -> tuple[list[Claim], list[Note]]:
     """Return the dumps whose calls were made in the same nanoseconds as another rank's, and a note for each.
 
-    One of them is the original, and nothing tells which: they are evidence of neither rank. Where most dumps are alike, or
+    One of them is the original, and nothing shows which: they are evidence of neither rank. Where most dumps are alike, or
     others share the time of their first call as well, the times are no measurements, and nothing is returned.
     """
     alike: dict[bytes, list[Claim]] = defaultdict(list)

@@ -211,8 +211,8 @@ def _of_attempt(
     events: list[Event], wanted: int | str | None, text: TextEvidence, notes: list[Note]
 ) -> list[Event]:
     """Return the events of one attempt, and keep of the text recordings those of the same one."""
-    told = [*(e.attempt for e in events), *(c.recording.attempt for c in text.recorded)]
-    text.attempts = attempts = {attempt for attempt in told if attempt is not None}
+    stated = [*(e.attempt for e in events), *(c.recording.attempt for c in text.recorded)]
+    text.attempts = attempts = {attempt for attempt in stated if attempt is not None}
     if not attempts or wanted == "all":
         return events
     chosen = int(wanted) if wanted is not None else max(attempts)

@@ -32,11 +32,11 @@ def largest_world(evident: int, wanted: int | None) -> int:
     return max(UNPROVED, PER_RANK * evident, wanted or 0)
 
 
-def left_out(told: int, evident: int, limit: int) -> Note:
-    """Return the note that of the `told` ranks only those below `limit` are analysed."""
+def left_out(stated: int, evident: int, limit: int) -> Note:
+    """Return the note that of the `stated` ranks only those below `limit` are analysed."""
     return Note(
         "world_size",
-        f"the inputs tell of {told:,} ranks, and something of {evident:,} of them; ranks from {limit:,} on are left out",
+        f"the inputs state {stated:,} ranks, of which {evident:,} left something; ranks from {limit:,} on are left out",
         hint="--world-size takes them all, if the job had so many; else a file is damaged or forged",
     )
 

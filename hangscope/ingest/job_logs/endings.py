@@ -92,15 +92,15 @@ def _slurm(line: Line, match: re.Match[str]) -> dict[str, Any]:
 
 def _coded(line: Line, match: re.Match[str]) -> dict[str, Any]:
     """Return the exit code that the number, the name or the word of a signal stands for."""
-    told = match.groupdict()
-    if told.get("name"):
-        return {"code": -getattr(signal, told["name"], 0)}
-    if told.get("word"):
+    caught = match.groupdict()
+    if caught.get("name"):
+        return {"code": -getattr(signal, caught["name"], 0)}
+    if caught.get("word"):
         rank = _RANK_SET.search(line.text, match.end())  # bash quotes the command with what is set before it
-        return {"code": WORDS.get(told["word"], -9), "rank": int(rank[1]) if rank else None}
-    if told.get("code"):
+        return {"code": WORDS.get(caught["word"], -9), "rank": int(rank[1]) if rank else None}
+    if caught.get("code"):
         return {}
-    return {"code": -int(told["number"]) if told.get("number") else int(told.get("exit") or 1)}
+    return {"code": -int(caught["number"]) if caught.get("number") else int(caught.get("exit") or 1)}
 
 
 def _srun(line: Line, match: re.Match[str]) -> Sequence[Event]:

@@ -4,7 +4,7 @@
     initializing ddp: GLOBAL_RANK: 1, MEMBER: 2/8
     2026-01-14 09:01:53,683 - INFO - workflow: [('train', 1)], max: 12 epochs
 
-The words of the stages are data, in knowledge/stages/stages.toml. Longer texts are not read so: what they hold is told by their events.
+The words of the stages are data, in knowledge/stages/stages.toml. Longer texts are represented by their events only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
 _MOST = 1 << 15  # bytes of a text that is read so
-_CUT = 600  # characters of a line that are looked at
+_CUT = 600  # characters of a line that are read
 _SHOWN = 160
 _PAST = 3  # wordings of lines
 _ALIKE = str.maketrans("12345678", "99999999")
@@ -33,7 +33,7 @@ _EXAMINES = regex(
     r"^(?:[\w@.:~/()-]{0,60}[$#] )(?:sudo )?(?:strace|py-spy|gdb|pstack|nvidia-smi|rocm-smi|npu-smi|dmesg|ps|top|kubectl|squeue|sacct|scontrol|ray|ibstat|ibv_\w+|journalctl|lsof|ss)\b"
 )
 _ENDPOINT = regex(r"rdzv[_-]endpoint['\"]? {0,8}[:= ] ?['\"]?([\w.-]{1,253}:\d{1,5})\b")
-#: What somebody pasted besides the log, which nobody needs to be asked for.
+#: What was pasted in addition to the log and need not be collected.
 _EXHIBITS = {
     "kernel log": regex(r"^\[ {0,6}\d{1,9}\.\d{6}\] |\bNVRM: |\bkernel: |\bdmesg\b"),
     "pip list": regex(r"^[\w.-]{2,60} {2,40}\d{1,4}\.\d[\w.+]{0,30}$"),
@@ -49,13 +49,13 @@ class Excerpt(Event, by_launcher=True, calm=True):
     """A short text as a whole; the event's line is its most telling last one.
 
     `stage` is the last one that it shows, `stage_line` the line that shows it, unless it is an error. `sizes` are the numbers of ranks that it states for
-    the whole job. `complaint`: a line of a reporter's that says that it hangs. `logged`: some lines are a program's, or tell of a failure.
+    the whole job. `complaint`: what a reporter writes of the hang. `logged`: some lines are a program's, or report a failure.
     `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count
     of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`. `endpoint`: where the rendezvous is by the launcher's arguments;
-    `sized`: some words tell of how many processes, devices or hosts there are, in whatever form. `kernel_wait`: the function that a trace of the kernel waits in.
+    `sized`: some words state how many processes, devices or hosts there are, in whatever form. `kernel_wait`: the function that a trace of the kernel waits in.
     """
 
     stage: str = ""
@@ -134,7 +134,7 @@ class _Shape:
 
 
 def _shapes(texts: Sequence[str]) -> list[_Shape]:
-    """Return the shape of each line; lines that are alike are looked at once."""
+    """Return the shape of each line; lines that are alike are examined once."""
     found: dict[str, _Shape] = {}
     for text in texts:
         if (alike := text.translate(_ALIKE)) not in found:

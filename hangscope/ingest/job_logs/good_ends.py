@@ -1,4 +1,4 @@
-"""What the end of a text tells of a job that ended well, or of a server that answers.
+"""The end of a text that shows a job that ended well, or a server that answers.
 
     [launch.sh] torchrun exit code: 0, elapsed 00:41:13
     srun: job 812 step 0 completed, all 16 tasks exited with exit code 0
@@ -6,7 +6,7 @@
     INFO:     10.8.0.4:51020 - "POST /v1/completions HTTP/1.1" 200 OK
 
 (Scripts around a job; vllm/v1/metrics/loggers.py; sglang/srt/managers/scheduler.py; uvicorn's access log.) Whoever writes that a
-job hangs saw what no line shows: beside such words these lines count for nothing.
+job hangs saw what no line shows: next to such words these lines do not count.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Served(Event, same_by=("well",), by_launcher=True, calm=True):
     well: bool
 
 
-_MOST = 4096  # lines that are looked at, from the end back
+_MOST = 4096  # lines that are read, from the end back
 _CANDIDATE = regex(
     r"[Ee]xit|EXIT|eturned|nded|inished|erminated|ompleted|throughput|HTTP/\d|broadcast block|[Nn]o progress"
 )

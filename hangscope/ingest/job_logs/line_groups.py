@@ -98,7 +98,7 @@ def _group(kind: str, lines: Sequence[Line]) -> LineGroup:
 
 
 def tells_of_trouble(text: str) -> bool:
-    """Return whether a line's words tell of an error, a timeout or an end, and not of what healthy jobs print as well."""
+    """Return whether a line's words report an error, a timeout or an end, and not of what healthy jobs print as well."""
     return words("trouble").search(text) is not None and words("no_trouble").search(text) is None
 
 
@@ -109,9 +109,9 @@ def _kind(text: str, raw: str) -> str:
 
 
 def _rank(line: Line) -> int | None:
-    """Return who printed a line, or the only rank that it speaks of."""
-    told = _OF_RANK.findall(line.text) if line.rank is None else ()
-    return int(told[0]) if len(told) == 1 else line.rank
+    """Return who printed a line, or the only rank that it names."""
+    named = _OF_RANK.findall(line.text) if line.rank is None else ()
+    return int(named[0]) if len(named) == 1 else line.rank
 
 
 def _moment(line: Line) -> float | None:

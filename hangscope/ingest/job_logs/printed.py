@@ -79,10 +79,10 @@ def printed(kept: KeptText, own: bool) -> list[Printed]:
 
 def _of_writer(places_of: Mapping[str, list[int]], line_at: Callable[[int], Line], complete: bool) -> Printed:
     """Return what one writer printed, of many templates the rarest; `places_of` are the places of its lines by template."""
-    told = [(template, sorted(places)) for template, places in places_of.items()]
-    rare = sorted(told, key=lambda item: (len(item[1]), -item[1][-1]))[:KEPT]
+    of_template = [(template, sorted(places)) for template, places in places_of.items()]
+    rare = sorted(of_template, key=lambda item: (len(item[1]), -item[1][-1]))[:KEPT]
     templates, places = zip(*sorted(rare, key=lambda item: item[1][-1]), strict=True)
-    every = sorted(place for _, of_one in told for place in of_one)
+    every = sorted(place for _, of_one in of_template for place in of_one)
     lines = [line_at(of_one[-1]) for of_one in places]
     before = [line_at(of_one[-2]).text if len(of_one) > 1 else "" for of_one in places]
     return lines[-1].event(
@@ -93,7 +93,7 @@ def _of_writer(places_of: Mapping[str, list[int]], line_at: Callable[[int], Line
         texts=tuple(line.text[:_WIDTH].strip() for line in lines),
         earlier=tuple(text[:_WIDTH].strip() for text in before),
         behind=tuple(len(every) - bisect_right(every, of_one[-1]) for of_one in places),
-        complete=complete and len(rare) == len(told),
+        complete=complete and len(rare) == len(of_template),
     )
 
 

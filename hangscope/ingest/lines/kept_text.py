@@ -80,7 +80,7 @@ class KeptText:
                 yield self.line(place)
 
     def texts(self) -> Iterator[tuple[int, str]]:
-        """Yield (number, text) of the lines at the end of the log as they stand, the last first; of a progress bar the last state."""
+        """Yield (number, text) of the lines at the end of the log as they were printed, the last first; of a progress bar the last state."""
         lines = dict(zip(self.numbers[self.end :], self.raw[self.end :], strict=True))
         for number in reversed(lines):
             text = clean(lines[number].decode("utf-8", "replace")).rstrip()

@@ -154,7 +154,7 @@ def peel(text: str, found: Found, origin: list[str], before: Iterable[str] = ())
         if layer.bare and not all(known[other].outside for other in seen):
             break  # a bare "3: " or "node1: "
         if name == "unit" and not seen & {"iso", "syslog"}:
-            break  # "python[123]: " is a name only behind a time
+            break  # "python[123]: " is a name only after a time
         seen.add(name)
         at = match.end()
         values = match.groups()[layer.groups]

@@ -1,7 +1,7 @@
 """Where any of many byte strings occur in a block, at a speed that does not depend on how many they are.
 
 Every literal of seven bytes or more holds, whatever its offset, one complete group of four bytes that starts
-at a multiple of four. So only every fourth position is hashed and looked up (three vector operations, about 1
+at a multiple of four. So only every fourth position is hashed and searched for (three vector operations, about 1
 GB/s on one core), and the few positions that remain are compared byte by byte. Shorter literals cost one
 `bytes.find` pass each.
 """

@@ -16,9 +16,9 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from hangscope.errors import Note
+from hangscope.ingest.lines.broken_lines import LIMIT, repair
 from hangscope.ingest.lines.forms import BulkParser, LineParser
 from hangscope.ingest.lines.literals import finder_of
-from hangscope.ingest.lines.mend import LIMIT, mend
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.lines.records import unwrapped
 from hangscope.ingest.lines.split import pieces
@@ -63,7 +63,7 @@ def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser]) -> Scan:
     blocks = _blocks(stream, broken)
     first, second = next(blocks, b""), next(blocks, b"")
     if first and not second and len(first) <= LIMIT:
-        first = run.mended(first)
+        first = run.repaired(first)
     for block in chain(filter(None, (first, second)), blocks):
         number = run.block(block + _FILLER, number)
     run.notes.extend(Note("truncated", f"the log breaks off: {error}", file, number) for error in broken)
@@ -159,9 +159,9 @@ class _Run:
         self.quiet_bytes += end
         return self.last_number
 
-    def mended(self, block: bytes) -> bytes:
-        """Return the block of a short text with its broken lines put together, and note how many there were."""
-        data, joined = mend(block)
+    def repaired(self, block: bytes) -> bytes:
+        """Return a short text with its broken lines joined, and note how many there were."""
+        data, joined = repair(block)
         if joined:
             text = f"{joined} line breaks in the middle of a line, as a terminal makes them, were taken out"
             self.notes.append(Note("mended", text, self.file))

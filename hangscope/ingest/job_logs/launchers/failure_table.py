@@ -116,7 +116,7 @@ def _entries(found: Found) -> list[_Entry]:
 
 
 def _damage(found: Found, entries: Sequence[_Entry]) -> Iterator[Note]:
-    """Yield a note where an entry has a field twice or lacks one, and where an entry or the root cause is missing."""
+    """Yield a note where an entry has a field twice or is missing one, and where an entry or the root cause is missing."""
     complete = "ruler" in found.parts[-1][1].groupdict()
     headed = [e for e in entries if e.number is not None and (complete or e is not entries[-1])]
     torn = [e for e in entries if e.doubled] + [e for e in headed if not e.stated.keys() >= _ALWAYS]
@@ -126,7 +126,7 @@ def _damage(found: Found, entries: Sequence[_Entry]) -> Iterator[Note]:
     lost = max(numbers, default=0) - len(numbers) > beheaded
     if torn or lost or ((numbers or beheaded) and not rooted):
         where = [*torn, *entries][0].where
-        text = "the launcher's table of failures is incomplete: it breaks off, or an entry has fields twice or lacks some"
+        text = "the launcher's table of failures is incomplete: it breaks off, or an entry has fields twice or is missing some"
         yield Note("torn_table", text, where.file, where.number, "look at the launcher's own output")
 
 

@@ -46,13 +46,13 @@ def _pod(found: Found) -> Iterator[Event]:
             state = caught["name"] if caught["name"].endswith("State") else state
             if state != "Last State" or caught["name"] not in _ENDED:
                 containers[-1].setdefault(caught["name"], (line, caught["value"] or ""))
-    for told in containers:
-        number = {name: short_number(told[name][1]) for name in told}
-        if number.get("Exit Code") and told.get("State", (None, ""))[1].startswith("Terminated"):
-            where = min((told[name][0] for name in _ENDED if name in told), key=lambda line: line.number)
+    for fields in containers:
+        number = {name: short_number(fields[name][1]) for name in fields}
+        if number.get("Exit Code") and fields.get("State", (None, ""))[1].startswith("Terminated"):
+            where = min((fields[name][0] for name in _ENDED if name in fields), key=lambda line: line.number)
             alone = (number.get("nvidia.com/gpu", 1) or 1) == 1
             where = replace(where, rank=number.get("RANK") if alone else None, host=pod)
-            killed = "Reason" in told and told["Reason"][1] == "OOMKilled"
+            killed = "Reason" in fields and fields["Reason"][1] == "OOMKilled"
             yield (
                 where.event(OomHost)
                 if killed

@@ -54,44 +54,44 @@ def counted(lines: Sequence[tuple[int, str]]) -> list[tuple[re.Match[str], str]]
 
 def broken(lines: Sequence[str]) -> str:
     """Return which line no longer followed the last one, of two that took turns at least twice; empty where none did."""
-    told = [text for text in lines if not _LAUNCHER.match(text.lstrip())][-_TURNS_LOOKED_AT:]
-    forms = [_DIGITS.sub("#", text).strip() for text in told]
+    found = [text for text in lines if not _LAUNCHER.match(text.lstrip())][-_TURNS_LOOKED_AT:]
+    forms = [_DIGITS.sub("#", text).strip() for text in found]
     runs = [form for before, form in pairwise(["", *forms]) if form != before]
     if len(runs) < _TURNS or "#" not in runs[-1] or forms[-2:] != [runs[-1]] * 2:
         return ""
-    behind = [after for form, after in pairwise(runs) if form == runs[-1]]
-    if len(behind) < 2 or len(set(behind)) != 1:
+    followers = [after for form, after in pairwise(runs) if form == runs[-1]]
+    if len(followers) < 2 or len(set(followers)) != 1:
         return ""
-    last = quote(told[-1], _SHOWN)
-    return f"'{behind[0][:80]}' came {len(behind)} times after '{runs[-1][:80]}', and not after the last one ({last[:80]})"
+    last = quote(found[-1], _SHOWN)
+    return f"'{followers[0][:80]}' came {len(followers)} times after '{runs[-1][:80]}', and not after the last one ({last[:80]})"
 
 
 def moves(counted: Sequence[tuple[re.Match[str], str]], last_line: Sequence[tuple[int, str]]) -> str:
     """Return `911/5000 to 912/5000` where the last line counts and an earlier one of its form counts less; else nothing."""
     if not counted or counted[-1][1] != last_line[0][1]:
         return ""
-    told = [(match, form_of(text)) for match, text in (*counted[:-1][-_TURNS_LOOKED_AT:], counted[-1])]
-    last, form = told[-1]
-    alike = [match for match, other in told[:-1] if other == form and _number(match) < _number(last)]
+    found = [(match, form_of(text)) for match, text in (*counted[:-1][-_TURNS_LOOKED_AT:], counted[-1])]
+    last, form = found[-1]
+    alike = [match for match, other in found[:-1] if other == form and _number(match) < _number(last)]
     return " ".join(f"{alike[0][0]} to {last[0]}".split()) if alike else ""
 
 
 def pace(counted: Sequence[tuple[re.Match[str], str]]) -> str:
     """Return since which count steps take at least twice as long, as `4.9 times slower since step 120: 9.77 s, then 48.37 s per step`."""
-    told = [(count[0], _seconds(rate)) for count, text in counted if (rate := _RATE.search(text))]
-    if len(told) < _RATES or not (before := min(seconds for _, seconds in told[:2])):
+    found = [(count[0], _seconds(rate)) for count, text in counted if (rate := _RATE.search(text))]
+    if len(found) < _RATES or not (before := min(seconds for _, seconds in found[:2])):
         return ""
-    after = told[-1][1]
+    after = found[-1][1]
     if after < _SLOWER * before:
         return ""
-    since = next(label for label, seconds in told if seconds > (before * after) ** 0.5)
+    since = next(label for label, seconds in found if seconds > (before * after) ** 0.5)
     return f"{after / before:.2g} times slower since {' '.join(since.split())}: {before:.3g} s, then {after:.3g} s per step"
 
 
 def spread(lines: Sequence[tuple[int, str]]) -> str:
     """Return the timer that differs most between ranks, of a list as Megatron-LM prints it, where the slowest takes at least twice as long."""
-    told = [(float(m[3]) - float(m[2]), m) for _, text in lines if (m := _TIMER.match(text))]
-    more, timer = max(told, key=lambda item: item[0], default=(0.0, None))
+    found = [(float(m[3]) - float(m[2]), m) for _, text in lines if (m := _TIMER.match(text))]
+    more, timer = max(found, key=lambda item: item[0], default=(0.0, None))
     if timer is None or more < _WORTH or float(timer[3]) < _SLOWER * float(timer[2]):
         return ""
     return f"uneven across ranks: {timer[1]} takes {float(timer[2]):.0f} ms on the fastest and {float(timer[3]):.0f} ms on the slowest"
@@ -104,8 +104,8 @@ def steady(lines: Sequence[tuple[int, str]]) -> tuple[str, int]:
         if (clock := _CLOCK.search(text)) and not words("watches").search(text):
             rest = " ".join(_DRAWN.sub(" ", _DATE.sub(" ", text.replace(clock[0], " "))).split())
             forms[_NUMBER.sub("#", rest)].append((number, rest, clock))
-    told = [found for those in forms.values() if (found := _even(those))]
-    return max(told, key=lambda found: found[1], default=("", 0))
+    found = [even for those in forms.values() if (even := _even(those))]
+    return max(found, key=lambda even: even[1], default=("", 0))
 
 
 def _even(those: Sequence[tuple[int, str, re.Match[str]]]) -> tuple[str, int] | None:

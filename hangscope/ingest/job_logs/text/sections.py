@@ -27,7 +27,7 @@ _SHOWN = 110
 _MOST, _LEAST_ROWS, _LOGGER = 64, 4, 4
 _APART, _NEAR = 0.25, 0.1  # of the median: how far an outlier is from it at least, and the others at most
 _RANK = regex(r"(?i)\b(?:global[_ ]?)?rank[ =:#_-]{0,3}(\d{1,6})\b")
-#: What tells one process or host from another in the line that its part begins with.
+#: What distinguishes processes and hosts in the line that its part begins with.
 _LABEL = regex(
     r"(?i:\b(?:global[_ ]?)?rank[ =:#_-]{0,3}\d{1,6}\b)|\b(?:[TDPEC]P\d{1,4}\b[_ ]?){1,4}|^Process (?P<process>\d{1,9}: [\w:.-]{1,60})|^(?:\w{1,40}@)?(?P<host>[A-Za-z][\w.-]{0,60}\d)[:~/\w]{0,40} ?[$#] "
     r"|^(?P<alone>(?:host|node|worker|gpu|pod)[ _-]?[\w.-]{1,40}):?$"
@@ -150,10 +150,10 @@ def _unlike_rows(labelled: Sequence[tuple[str, str, str]]) -> tuple[Side, ...]:
     for those in rows.values():
         labels = [*those]
         for column in zip(*(numbers for _, numbers in those.values()), strict=True):
-            odd = _outlier(column)
-            if odd is not None:
-                others = [label for at, label in enumerate(labels) if at != odd]
-                return tuple(_of_row(some, those[some[0]][0]) for some in (others, [labels[odd]]))
+            outlier = _outlier(column)
+            if outlier is not None:
+                others = [label for at, label in enumerate(labels) if at != outlier]
+                return tuple(_of_row(some, those[some[0]][0]) for some in (others, [labels[outlier]]))
     return ()
 
 

@@ -3,7 +3,7 @@
 A paste of a terminal of 116 columns holds `NumelIn=112` and on the next line `4, NumelOut=1124`. A line that does not begin
 like one is joined with the one before it only where the join completes a known form (knowledge/lines/broken.toml), or where the lines
 before the breaks are as wide as the terminal and no other line is wider, so nothing is joined on suspicion. Line numbers stay those of
-the paste: a joined line has the number of its first part, and empty lines stand for the others.
+the paste: a joined line has the number of its first part, and empty lines replace the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FULL = 0.75  # of the width that a broken line fills at least, where it is brok
 _INDENT = "    "
 _NUMBERED = 3  # lines with numbers, or with a writer's name, that are no accident
 _NUMBERED_PART = 0.8  # of the lines have numbers where a page put them there
-_TERMINAL = 60  # characters, of the narrowest terminal that is looked for by its edge
+_TERMINAL = 60  # characters, of the narrowest terminal that is recognised by its edge
 _EDGES, _MOST_FULL = 2, 0.8  # lines that reach the edge, and the part of them that goes on in the next line
 _WRITERS = 0.9  # of the lines that begin with a writer's name, where a collector put it before each
 _TASK = regex(r"^ {0,6}\d{1,7}: ")
@@ -48,7 +48,7 @@ def _forms() -> Sequence[tuple[str, re.Pattern[str]]]:
     return [(form["word"], regex(form["pattern"])) for form in entries("lines/broken.toml", "form")]
 
 
-def mend(data: bytes) -> tuple[bytes, int]:
+def repair(data: bytes) -> tuple[bytes, int]:
     """Return a text as it was printed, with as many line feeds as before, and how many breaks were taken out. Linear in its length."""
     lines = data.decode("utf-8", "surrogateescape").split("\n")
     lines = _undented(_unnumbered(_unquoted(lines)))
