@@ -64,14 +64,6 @@ def _of_agent(line: Line, match: re.Match[str]) -> dict[str, Any]:
     return {"agent": line.pid}
 
 
-def _cleanup(line: Line, match: re.Match[str]) -> Sequence[Event]:
-    name = match["name"].split(".")[-1]
-    swept = line.event(CleanupSignal, pid=int(match["pid"]), signal=name, agent=line.pid)
-    # An agent closes its workers with SIGTERM, or with the signal that it got itself.
-    passed_on = name in ("SIGHUP", "SIGINT", "SIGQUIT")
-    return [swept, line.event(ExternalEnd, reason="cancelled", signal=name)] if passed_on else [swept]
-
-
 def _death_signal(line: Line, match: re.Match[str]) -> dict[str, Any]:
     number = short_number(match["name"])
     name = signal_name(-number) if number is not None else match["name"].rsplit(".", 1)[-1]
@@ -215,10 +207,13 @@ class CleanupSignal(Event, by_launcher=True):
     signal: str
     agent: int | None = None
     forms = (
-        says(r"Sending process (?P<pid>\d{1,9}) closing signal (?P<name>[\w.]{1,30})", read=_cleanup),
         says(
-            r"shutdown process (?P<pid>\d{1,9}) via .{1,40}, forcefully exiting via (?P<name>[\w.]{1,30})",
-            read=_cleanup,
+            r"Sending process (?P<pid>\d{1,9}) closing signal (?:Signals\.)?(?P<signal>\w{1,30})",
+            read=_of_agent,
+        ),
+        says(
+            r"shutdown process (?P<pid>\d{1,9}) via .{1,40}, forcefully exiting via (?:Signals\.)?(?P<signal>\w{1,30})",
+            read=_of_agent,
         ),
         says("attempts left; will restart worker group", read=_of_agent, signal="restart"),
     )
@@ -252,6 +247,8 @@ class ExternalEnd(Event, same_by=("reason",), by_launcher=True):
     forms = (
         says(r"Received (?P<name>[\w.]{1,30}) death signal, shutting down workers", read=_death_signal),
         says(r"SignalException: Process \d+ got signal: (?P<name>[\w.]{1,30})", read=_death_signal),
+        # an agent closes its workers with SIGTERM, or with the signal that it got itself
+        says(r" closing signal (?:Signals\.)?(?P<name>SIGHUP|SIGINT|SIGQUIT)\b", read=_death_signal),
         says(r"Main process received (?P<name>SIG[A-Z]{2,8}), exiting", read=_death_signal),
         says(r"hangscope: (?P<name>SIG[A-Z]{2,8}): the job was stalled", read=_death_signal, moving=False),
         says(r"hangscope: (?P<name>SIG[A-Z]{2,8}): the job was making ", read=_death_signal, moving=True),

@@ -11,7 +11,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
 from itertools import chain
 from typing import Any, BinaryIO
 
@@ -44,11 +43,11 @@ class Scan:
     last line that a rank printed before it.
     """
 
-    events: list[Event] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
-    lines: int = 0
-    size: int = 0
-    windows: list[tuple[int, bytes]] = field(default_factory=list)
+    events: list[Event]
+    notes: list[Note]
+    lines: int
+    size: int
+    windows: list[tuple[int, bytes]]
 
 
 def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser]) -> Scan:
