@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 
 import hangscope
+from hangscope.ingest.job_logs.text.vocabulary import expressions, words
+from hangscope.ingest.lines.layers import layers
 from hangscope.ingest.nccl import warn
 from hangscope.ingest.torch_logs import exception_meaning
 from hangscope.model.regex import LazyPattern
@@ -71,7 +73,8 @@ def _patterns() -> dict[str, re.Pattern[Any]]:
         for name, value in vars(module).items():
             for number, pattern in enumerate(_within(value)):
                 found.setdefault(f"{info.name}.{name}[{number}]", pattern)
-    found |= dict(_inline())
+    found |= dict(_inline()) | {f"words.toml: {name}": words(name) for name in expressions()}
+    found[PREFIXES] = layers()[0]
     found["faults/symptoms.toml"] = exception_meaning.symptoms()[0]
     found |= {f"faults/nccl.toml[{n}]": rule.pattern.compiled for n, rule in enumerate(warn.rules())}
     seen: set[Any] = set()
@@ -193,7 +196,8 @@ def _attacks(pattern: re.Pattern[Any], size: int = SIZE) -> Iterator[str]:
 
 
 #: asked by `match` alone, at the start of what is left of a line
-ANCHORED = {"hangscope.ingest.lines.layers._ANY[0]"}
+PREFIXES = "prefixes.toml"
+ANCHORED = {PREFIXES}
 
 
 def _seconds(pattern: re.Pattern[Any], attack: str) -> float:

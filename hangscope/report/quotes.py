@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hangscope.ingest.job_logs.endings import Exit, ExitOk, ExternalEnd, WorkersEnded
+from hangscope.ingest.job_logs.endings import Exit, ExitOk, ExternalEnd
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
+from hangscope.ingest.job_logs.good_ends import WorkersEnded
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.nccl.warn import NcclWarn

@@ -9,8 +9,9 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case
 from hangscope.explain.finding import Lagging
 from hangscope.explain.text.steps import last_output
-from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, JobCompleted, WorkersEnded
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk
 from hangscope.ingest.job_logs.excerpt import Excerpt
+from hangscope.ingest.job_logs.good_ends import JobCompleted, WorkersEnded
 from hangscope.ingest.job_logs.launchers.starts import Spawned
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.job_logs.progress import Progress

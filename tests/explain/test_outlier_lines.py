@@ -8,6 +8,7 @@ import pytest
 
 from hangscope.explain.statements.outlier_lines import TELLING, OutlierLine, outlier_lines
 from hangscope.ingest.job_logs.printed import Printed, printed
+from hangscope.ingest.lines.kept_text import KeptText
 
 ORDINARY = ["step 1 loss 0.5", "step 2 loss 0.4"]
 
@@ -17,7 +18,7 @@ def _printed(logs: dict[int, list[str]]) -> list[Printed]:
     found = []
     for rank, lines in logs.items():
         windows = [(1, "".join(f"{line}\n" for line in lines).encode())]
-        found += [replace(e, rank=rank) for e in printed(windows, f"rank_{rank}.log", own=True)]
+        found += [replace(e, rank=rank) for e in printed(KeptText(windows, f"rank_{rank}.log"), own=True)]
     return found
 
 

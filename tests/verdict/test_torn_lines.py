@@ -171,7 +171,7 @@ def test_a_line_in_the_log_of_another_rank_is_damage(tmp_path: Path) -> None:
     assert not whole.warnings
     misplaced = analyze(_logs(tmp_path / "misplaced", {2: DEATH_OF_RANK_1}))
     assert [w.code for w in misplaced.warnings] == ["contradiction"]
-    assert "rank 1 stands in the log of rank 2" in misplaced.warnings[0].message
+    assert "rank 1 is in the log of rank 2" in misplaced.warnings[0].message
     assert misplaced.verdict is None or misplaced.verdict.confidence != "high"
 
 

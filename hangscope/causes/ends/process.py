@@ -10,8 +10,8 @@ from hangscope.causes.init import never_formed
 from hangscope.explain.finding import Absent, Different, Extra, Lagging, Nothing, Unseen
 from hangscope.explain.statements.standstill import HOUR, by_steps, stood_still
 from hangscope.explain.statements.statements import Death
+from hangscope.ingest.job_logs.activity import EngineTimeout
 from hangscope.ingest.job_logs.endings import Exit
-from hangscope.ingest.job_logs.engines import EngineTimeout
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn

@@ -12,13 +12,12 @@ from hangscope.explain.finding import Absent, Nothing, Stalled, Unseen
 from hangscope.explain.statements.statements import INTERRUPTS
 from hangscope.explain.text.known_messages import blanks_of, filled
 from hangscope.explain.text.stop import find_stop
-from hangscope.ingest.job_logs.endings import Exit
+from hangscope.ingest.job_logs.endings import Exit, WorkerDied
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import OomCuda
-from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.job_logs.messages import Message, Notice, table
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.job_logs.text.named_processes import ranks_in
+from hangscope.ingest.lines.rank_words import ranks_in
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.exception_meaning import is_symptom
 from hangscope.ingest.torch_logs.store import FsdpOrder

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 from hangscope.explain.statements.exits import ABORTS, CLEANUPS, Exits
 from hangscope.explain.statements.statements import INTERRUPTS, WAITED, AnyEvent, Death, Statements
-from hangscope.ingest.job_logs.endings import Exit
+from hangscope.ingest.job_logs.endings import Exit, WorkerDied
 from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
-from hangscope.ingest.job_logs.launchers.ray import WorkerDied
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn

@@ -10,10 +10,9 @@ from collections import defaultdict
 from math import inf
 
 from hangscope.explain.statements.statements import CLOCK_SKEW, WAITED, Statements
-from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd, signal_name
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.job_logs.signals import signal_name
 
 ABORTS = frozenset({-6, 134})  # by SIGABRT, as a launcher or a shell reports it
 CLEANUPS = frozenset({-15, 143})

@@ -10,7 +10,7 @@ from hangscope.explain.finding import Absent, Candidate, Extra, Finding, OwnCall
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.group_size import others_of, world_size
 from hangscope.explain.text.partitions import different, last_call
-from hangscope.ingest.job_logs.launchers.horovod import HorovodStall
+from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.recorder.values import user_op

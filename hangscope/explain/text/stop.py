@@ -12,10 +12,10 @@ from time import gmtime, strftime
 
 from hangscope.explain.statements.standstill import HOUR, by_steps
 from hangscope.explain.statements.statements import Statements
+from hangscope.ingest.job_logs.activity import EngineTimeout
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
-from hangscope.ingest.job_logs.engines import EngineTimeout
 from hangscope.ingest.job_logs.excerpt import Excerpt
-from hangscope.ingest.job_logs.launchers.horovod import HorovodStall
+from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.messages import Message, table
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.hccl import HcclTimeout

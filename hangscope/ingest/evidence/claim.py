@@ -1,7 +1,8 @@
-"""A recording that speaks for a rank, and when it was made."""
+"""A recording that is taken for a rank, and when it was made."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -13,21 +14,33 @@ from hangscope.model.dataclass import dataclass
 
 @dataclass
 class Claim:
-    """A recording, the file it stands in, and the rank that it is taken for."""
+    """A recording, the file that holds it, and the rank that it is taken for."""
 
     file: str
     recording: Recording
     rank: int
 
+    def column(self, name: str) -> Any:
+        """Return a column of the recording as an array."""
+        column = self.recording.columns[name]
+        return np.frombuffer(column, column.typecode)
+
+    def by_group(self) -> Iterator[tuple[str, str, str, Any]]:
+        """Yield the local id, name and description of each group, and which rows are its collectives."""
+        group = self.column("group")
+        for index, (local_id, name, desc) in enumerate(self.recording.groups):
+            yield local_id, name, desc, group == index
+
     @cached_property
     def last_created(self) -> int:
         """Return the newest enqueue time in ns, 0 where there is none."""
-        return int(self._created.max(initial=0))
+        return int(self.column("created").max(initial=0))
 
     @cached_property
     def first_created(self) -> int:
         """Return the oldest enqueue time in ns, 0 where there is none."""
-        known = self._created[self._created != 0]
+        created = self.column("created")
+        known = created[created != 0]
         return int(known.min()) if len(known) else 0
 
     @cached_property
@@ -36,10 +49,6 @@ class Claim:
         done = sum(max(0, completed) for _, _, completed in self.recording.status.values())
         issued = sum(max(0, enqueued) for enqueued, _, _ in self.recording.status.values())
         return (self.last_created, issued + max(self.recording.columns["order"], default=-1), done)
-
-    @property
-    def _created(self) -> Any:
-        return np.frombuffer(self.recording.columns["created"], np.int64)
 
 
 def world_of(recording: Recording) -> tuple[int, ...] | None:

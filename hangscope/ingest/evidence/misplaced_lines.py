@@ -1,4 +1,4 @@
-"""Lines that show that a log was damaged, or that it holds a piece of another job's: of one rank in the log of another, of two ranks at once.
+"""Lines that show that a log was damaged or holds a piece of another log: of one rank in the log of another, or of two ranks at once.
 
     [rank4]:[E312 07:30:16.261318054 ProcessGroupNCCL.cpp:2636] [PG ID 0 PG GUID 0(default_pg) Rank 7] First PG on this rank ...
 
@@ -7,106 +7,78 @@ In the default group a rank's number is its global one. Whose such a line is can
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from functools import partial
 
 from hangscope.errors import Note
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent, is_default_group
+from hangscope.ingest.workers.log_reading import LogReading
 from hangscope.ingest.workers.reading import Reading
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
-PREFIX = regex(r"\[rank(-?\d{1,400})\]:")
-HINT = "copy the log again from where the job wrote it, or leave it out"
+_PREFIX = regex(r"\[rank(-?\d{1,400})\]:")
+_HINT = "copy the log again from where the job wrote it, or leave it out"
 _LEAST_LOGS = 3  # of two ranks' logs, one that holds lines of both may be everybody's
 _LAUNCHERS = 0  # the rank whose log may be the launcher's as well
 
 
 def misplaced(readings: Sequence[Reading]) -> Iterator[Note]:
-    """Yield a note for each log of one rank that holds a line of another, whose lines stand in a log of its own.
-
-    So does what a launcher says of another rank's end: it is in the launcher's log, or in that of the first rank.
-    """
-    for reading in readings:
-        yield from contradiction(reading.log.events if reading.log is not None else ())
-    yield from _ends_of_others(readings)
-    writers = {reading.file: _writers(reading) for reading in readings if reading.log is not None}
-    own: dict[int, set[str]] = defaultdict(set)
-    for reading in readings:
-        if (
-            reading.log is not None
-            and reading.log.rank is not None
-            and reading.log.rank in writers[reading.file]
-        ):
-            own[reading.log.rank].add(reading.file)
-    if len(own) < _LEAST_LOGS:
-        return
-    for reading in readings:
-        mine = reading.log.rank if reading.log is not None else None
-        if mine is None or len(writers[reading.file] - {mine}) * 2 >= len(own):
-            continue  # no rank's own, or everybody's output under the name of one
-        for event in reading.log.events if reading.log is not None else ():
-            theirs = event.rank
-            if theirs not in (None, mine) and theirs in own and _is_prefixed(event):
-                why = f"a line of rank {theirs} stands in the log of rank {mine}, though rank {theirs} has a log of its own"
-                yield Note("contradiction", why, event.file, event.line, HINT)
-                break
+    """Yield notes on lines that contradict themselves, and on lines of other ranks in the log of one; of each log the first of a kind."""
+    logs = [reading.log for reading in readings if reading.log is not None]
+    writers = [{event.rank for event in log.events if _is_prefixed(event)} for log in logs]
+    named = {log.rank for log in logs} - {None}
+    own = {log.rank for log, ranks in zip(logs, writers, strict=True) if log.rank in ranks} - {None}
+    for log, ranks in zip(logs, writers, strict=True):
+        yield from _first(log, _contradiction)
+        if log.rank not in (None, _LAUNCHERS) and len(named) >= _LEAST_LOGS:
+            yield from _first(log, partial(_end_of_another, log, named))
+        everybodys = len(ranks - {log.rank}) * 2 >= len(own)  # output under the name of one
+        if log.rank is not None and len(own) >= _LEAST_LOGS and not everybodys:
+            yield from _first(log, partial(_line_of_another, log, own))
 
 
-def _writers(reading: Reading) -> set[int]:
-    """Return the ranks that lines of a log begin with."""
-    events = reading.log.events if reading.log is not None else ()
-    return {event.rank for event in events if event.rank is not None and _is_prefixed(event)}
+def _first(log: LogReading, why: Callable[[Event], str]) -> Iterator[Note]:
+    """Yield a note on the first line of a log of which `why` returns what is wrong."""
+    for event in log.events:
+        if text := why(event):
+            yield Note("contradiction", text, event.file, event.line, _HINT)
+            return
 
 
 def _is_prefixed(event: Event) -> bool:
-    return not event.by_launcher and PREFIX.match(event.text) is not None
+    return not event.by_launcher and _PREFIX.match(event.text) is not None
 
 
-def _ends_of_others(readings: Sequence[Reading]) -> Iterator[Note]:
-    logs = [reading.log for reading in readings if reading.log is not None and reading.log.rank is not None]
-    named = {log.rank for log in logs}
-    for log in logs if len(named) >= _LEAST_LOGS else ():
-        for event in log.events if log.rank != _LAUNCHERS else ():
-            whose = event.rank if event.rank is not None else event.task
-            if isinstance(event, Exit) and whose not in (None, log.rank) and whose in named:
-                why = f"a launcher's line on the end of rank {whose} stands in the log of rank {log.rank}"
-                yield Note("contradiction", why, event.file, event.line, HINT)
-                break
+def _line_of_another(log: LogReading, own: Container[int | None], event: Event) -> str:
+    if event.rank in (None, log.rank) or event.rank not in own or not _is_prefixed(event):
+        return ""
+    return f"a line of rank {event.rank} is in the log of rank {log.rank}, though rank {event.rank} has a log of its own"
 
 
-def contradiction(events: Iterable[Event]) -> list[Note]:
-    """Return a note on the first line that contradicts itself, of the events of one log."""
-    for event in events:
-        why = _why(event)
-        if why:
-            return [Note("contradiction", why, event.file, event.line, HINT)]
-    return []
+def _end_of_another(log: LogReading, named: Container[int | None], event: Event) -> str:
+    whose = event.rank if event.rank is not None else event.task
+    if not isinstance(event, Exit) or whose in (None, log.rank) or whose not in named:
+        return ""
+    return f"a launcher's line on the end of rank {whose} is in the log of rank {log.rank}"
 
 
-def _why(event: Event) -> str:
-    prefix = PREFIX.search(event.text)
+def _contradiction(event: Event) -> str:
+    prefix = _PREFIX.search(event.text)
     if prefix is None:
         return ""
-    told = int(prefix[1])
-    if not 0 <= told < MAX_RANKS:
-        return f"a line says that it is of rank {prefix[1][:24]}, which no job has"
-    copied = (
-        "]: what(): " in event.text or "]:  what(): " in event.text
-    )  # a prefix of whoever copied the line
-    second = PREFIX.search(event.text, prefix.end())
-    between = event.text[prefix.end() : second.start()].strip() if second is not None else ""
-    if second is not None and second[1] == prefix[1] and between and not copied:
-        return f"two lines of rank {told} are glued together"
-    if (
-        isinstance(event, GroupEvent)
-        and event.group_desc
-        and event.group_rank not in (None, told)
-        and not copied
-    ):
+    rank = int(prefix[1])
+    if not 0 <= rank < MAX_RANKS:
+        return f"a line claims to be of rank {prefix[1][:24]}, which no job has"
+    if "]: what(): " in event.text or "]:  what(): " in event.text:
+        return ""  # the prefix is of whoever copied the line
+    second = _PREFIX.search(event.text, prefix.end())
+    if second is not None and second[1] == prefix[1] and event.text[prefix.end() : second.start()].strip():
+        return f"two lines of rank {rank} are glued together"
+    if isinstance(event, GroupEvent) and event.group_desc and event.group_rank not in (None, rank):
         group = {"group_name": event.group_name, "group_desc": event.group_desc}
         if is_default_group(group):
-            return f"a line says that it is of rank {told}, and of rank {event.group_rank} of the group of all ranks"
+            return f"a line claims to be of rank {rank}, and of rank {event.group_rank} of the group of all ranks"
     return ""

@@ -1,4 +1,4 @@
-"""Which recording speaks for a rank: the latest of its snapshots, of the attempt that is analysed, and not a stale one."""
+"""Which recording is used for a rank: the latest of its snapshots, of the attempt that is analysed, and not a stale one."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 
 from hangscope.errors import Note
 from hangscope.ingest.evidence.claim import Claim, world_of
-from hangscope.ingest.evidence.consistency import copies, shifted_counters
-from hangscope.ingest.evidence.staleness import stale_among
+from hangscope.ingest.evidence.staleness import copies, shifted_counters, stale_among
 from hangscope.ingest.files.naming import rank_of_dump, says_rank
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.torchcomms import NAMELESS
 from hangscope.ingest.workers.reading import Reading
 
-_MOMENT = 1.0  # seconds after a call in which nothing can be told to stand still
+_MOMENT = 1.0  # seconds after a collective in which nothing shows a stall
 _OF_LOGS = (".err", ".out", ".log", ".stderr", ".stdout")
 
 
@@ -27,45 +26,28 @@ def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | No
         named = None  # a date or a job's number
     inside = _rank_inside(recording)
     rank = recording.rank if recording.rank is not None else inside if inside is not None else named
+
+    def note(code: str, text: str, hint: str = "") -> None:
+        notes.append(Note(code, text, file, hint=hint))
+
     if rank is None:
-        notes.append(
-            Note(
-                "rank_unknown",
-                "neither its content nor its name says which rank wrote it, so it was set aside",
-                file,
-                hint="name it like nccl_trace_rank_3",
-            )
-        )
+        text = "neither its content nor its name says which rank wrote it, so it was set aside"
+        note("rank_unknown", text, "name it like nccl_trace_rank_3")
         return None
     if rank >= MAX_RANKS:
-        notes.append(
-            Note("rank_unknown", f"claims rank {rank:,}, which no job has, so it was set aside", file)
-        )
+        note("rank_unknown", f"claims rank {rank:,}, which no job has, so it was set aside")
         return None
     if inside is None and recording.rank is None and file.lower().endswith(_OF_LOGS):
-        notes.append(
-            Note(
-                "odd_name",
-                f"holds a dump and is named as a log; it is taken for rank {rank}'s by that name alone",
-                file,
-                hint="name it like nccl_trace_rank_3, after the rank that wrote it",
-            )
-        )
+        text = f"holds a dump and is named as a log; it is taken for rank {rank}'s by that name alone"
+        note("odd_name", text, "name it like nccl_trace_rank_3, after the rank that wrote it")
     desc, places = recording.config.get("", ("", None))
     if desc == NAMELESS and places is not None and rank not in places:
-        what = "its communicators have fewer ranks than the job, and do not tell which, so it was set aside"
-        notes.append(
-            Note("members_unknown", what, file, hint="register the recorder with a communicator of all ranks")
-        )
+        text = "its communicators have fewer ranks than the job, and do not state which, so it was set aside"
+        note("members_unknown", text, "register the recorder with a communicator of all ranks")
         return None
     if named is not None and named != rank:
-        notes.append(
-            Note(
-                "name_contradicts",
-                f"the name says rank {named}, the groups inside fit only rank {rank}; taken for rank {rank}",
-                file,
-            )
-        )
+        text = f"the name says rank {named}, the groups inside fit only rank {rank}; taken for rank {rank}"
+        note("name_contradicts", text)
     return Claim(file, recording, rank)
 
 
@@ -93,46 +75,40 @@ def choose(
     unchanged: dict[int, int] = {}
     stale: list[Claim] = []
     for rank, rivals in sorted(by_rank.items()):
-        if len(rivals) > 1:
-            rivals.sort(key=lambda c: (c.progress, c.file))
-        best = chosen[rank] = rivals[-1]
-        others = rivals[:-1]
-        same = [c for c in others if c.progress == rivals[-1].progress]
-        unchanged[rank] = len(same)
-        # Looks at one process that stands still show a last call made in the same nanosecond, and are no news.
-        if others and (len(same) < len(others) or not best.last_created):
+        *others, best = sorted(rivals, key=lambda c: (c.progress, c.file)) if len(rivals) > 1 else rivals
+        chosen[rank] = best
+        unchanged[rank] = same = sum(c.progress == best.progress for c in others)
+        # Snapshots of one stalled process show a last call issued in the same nanosecond, and are no news.
+        if others and (same < len(others) or not best.last_created):
             files = ", ".join(c.file for c in others)
-            code, text = (
-                "two_files_one_rank",
-                f"and {files} all claim rank {rank}; the latest of them is analysed",
-            )
-            if len(same) == len(others):
+            if same == len(others):
                 code, text = (
                     "same_rank_twice",
-                    f"also speaks for rank {rank}, with the same frontier as {files}",
+                    f"is also of rank {rank}, with the same frontier as {files}",
+                )
+            else:
+                code, text = (
+                    "two_files_one_rank",
+                    f"and {files} all claim rank {rank}; the latest of them is analysed",
                 )
             notes.append(Note(code, text, best.file))
     for claim in stale_among(chosen):
         stale.append(claim)
+        text = f"rank {claim.rank}'s dump is from an earlier attempt or another job and was set aside"
+        hint = "remove old dumps before a run, or give each attempt its own folder"
+        notes.append(Note("stale", text, claim.file, hint=hint))
+    for claim in stale:
         del chosen[claim.rank]
-        notes.append(
-            Note(
-                "stale",
-                f"rank {claim.rank}'s dump is from an earlier attempt or another job and was set aside",
-                claim.file,
-                hint="remove old dumps before a run, or give each attempt its own folder",
-            )
-        )
     copied, why = copies(chosen.values())
+    stale += copied
     for claim in copied:
-        stale.append(claim)
         del chosen[claim.rank]
     notes += [*why, *shifted_counters(chosen.values())]
     return chosen, unchanged, stale
 
 
 def of_a_moving_job(chosen: Mapping[int, Claim], claims: Sequence[Claim]) -> bool:
-    """Return whether every rank has made calls since each earlier dump of the same run: none shows that the job stands still."""
+    """Return whether every rank has made calls since each earlier dump of the same run: none shows a stall."""
     earlier = [c for c in claims if c.rank in chosen and c is not chosen[c.rank]]
     return (
         bool(earlier)
@@ -144,8 +120,8 @@ def of_a_moving_job(chosen: Mapping[int, Claim], claims: Sequence[Claim]) -> boo
 def of_one_moment(claims: Collection[Claim], readings: Sequence[Reading]) -> bool:
     """Return whether each of these dumps was written within a moment of the last call that any of them shows.
 
-    Then a call that is open is no older than that: nothing shows that the job stands still. Who copies files makes them younger,
-    which tells nothing; a file that is older than its own last call has no time that can be believed.
+    Then a pending collective is no older than that: nothing shows a stall. Copied files are younger, which shows nothing; a file
+    that is older than its own last collective has no time that can be believed.
     """
     written = {reading.file: reading.written for reading in readings}
     times = [(written.get(claim.file), claim.last_created / 1e9) for claim in claims]

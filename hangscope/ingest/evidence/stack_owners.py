@@ -1,17 +1,19 @@
-"""Which ranks the processes of one stack dump are, where the dump itself does not say."""
+"""Which ranks the processes of one stack dump are, and where those are of which no rank is known."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 from hangscope.errors import Note
+from hangscope.ingest.evidence.processes import Processes, only, tasks_are_ranks
 from hangscope.ingest.torch_logs.exception_meaning import is_library
-from hangscope.ingest.workers.reading import Thread
-from hangscope.model.frames import Stack
+from hangscope.ingest.workers.reading import Reading, Thread
+from hangscope.model.frames import Frame, Stack
 from hangscope.model.regex import regex
 
-STANDS = ": the main thread is at "  # before the places in such a note
+MAIN_THREAD_AT = ": the main thread is at "  # before the places in such a note
 APART = ": by their main threads, "  # before those of several processes with their ids
 ALONE = " alone is at "  # between the id of the one process that is elsewhere and its place
 OF_NO_RANK = "stacks_of_no_rank"  # code of the note on a file of stacks of which no rank is known
@@ -26,14 +28,73 @@ _NUMBER = regex(r"\d{1,7}")
 _NO_IDS: Mapping[str, int | None] = {}
 
 
+def owners(
+    known: Processes, reading: Reading, rank: int | None
+) -> tuple[dict[int, list[Thread]], list[list[Thread]]]:
+    """Return (threads by rank, threads of each process of no known rank); `rank` is what is known of the file.
+
+    What the dump states decides, then a process id that logs know, then the file's rank or its only writer, which is that of the
+    first process: others in the file are its children. Several processes that have neither rank nor process id are left out.
+    """
+    processes = [list(of_one) for _, of_one in groupby(reading.threads, key=lambda t: t.process)]
+    placed: dict[int, list[Thread]] = {}
+    for of_one, stated in zip(processes, _stated_ranks(known, reading, processes), strict=True):
+        if stated is not None:
+            placed.setdefault(stated, []).extend(of_one)
+    if placed:
+        return placed, []
+    if sum(of_one[0].pid is None for of_one in processes) > 1:
+        processes = [of_one for of_one in processes if of_one[0].pid is not None]
+    by_pid: dict[int | None, list[Thread]] = {}
+    for of_one in processes:
+        by_pid.setdefault(of_one[0].pid, []).extend(of_one)
+    missed = []
+    for pid, of_one in by_pid.items():
+        named = known.of_pid(pid) if len(by_pid) > 1 or rank is None else None
+        if named is not None and named not in placed:
+            placed[named] = of_one
+        else:
+            missed.append(of_one)
+    events = reading.log.events if reading.log is not None else []
+    if rank is None and not any(event.by_launcher for event in events):
+        rank = only({event.rank for event in events if event.rank is not None})
+    if rank is not None and rank not in placed and missed and missed[0] is next(iter(by_pid.values())):
+        placed[rank] = missed.pop(0)
+    return placed, missed
+
+
+def _stated_ranks(
+    known: Processes, reading: Reading, processes: Sequence[Sequence[Thread]]
+) -> Iterator[int | None]:
+    """Yield the ranks of a dump's processes, as far as the dump itself, local ranks and tasks state them.
+
+    A task's number is its rank where several tasks dumped and none of them is a launcher of several ranks; a local rank is mapped by
+    lines that carry both, or is the rank where command lines state all of one host.
+    """
+    events = reading.log.events if reading.log is not None else []
+    unknown = [of_one[0] for of_one in processes if of_one[0].rank is None]
+    tasks = len({first.task for first in unknown} - {None}) > 1 and tasks_are_ranks(events)
+    listed = sorted(p.local_rank for p in unknown if p.local_rank is not None and p.pid)
+    seen = {event.rank for event in events if event.rank is not None}
+    counted = len(listed) > 1 and listed == [*range(len(listed))] and seen <= {*listed}
+    of_one_host = counted and not known.states_local_ranks(reading.file)
+    for of_one in processes:
+        first = of_one[0]
+        if first.rank is not None or first.local_rank is None:
+            yield first.task if first.rank is None and tasks else first.rank
+        else:
+            rank = known.in_file(reading.file, first.local_rank)
+            yield first.local_rank if rank is None and of_one_host and first.pid else rank
+
+
 def numbered(
     files: Mapping[str, int | None], processes: Mapping[str, int | None] = _NO_IDS
 ) -> dict[str, int]:
-    """Return the rank of each of these files where their names differ in one number alone and count ranks: `py-spy.2.txt`.
+    """Return the rank of each of these files where their names differ in one number alone that counts ranks: `py-spy.2.txt`.
 
-    They do that count from 0 on, and those in which the ranks (values; None: not known) that process ids tell are the
-    numbers of two at least. Process ids do not count from 0, and of one file alone nothing tells that its number counts;
-    what is there twice counts within its node, unless it is the same of the `processes` (ids; None: not known) at another time.
+    Numbers from 0 on count ranks, and so do those of which two at least are the ranks (values; None: not known) that process ids
+    state. Process ids do not count from 0, and the number of a single file need not count; a number that occurs twice counts within
+    its node, unless both are of the same of the `processes` (ids; None: not known) at another time.
     """
     series: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for file in files:
@@ -43,10 +104,9 @@ def numbered(
             series[(name[: found[0].start()], name[found[0].end() :])].append((int(found[0].group()), file))
     counted: dict[str, int] = {}
     for of_names in series.values():
-        looks = {(number, processes.get(file) or file) for number, file in of_names}
-        numbers = sorted(number for number, _ in looks)
+        numbers = sorted(number for number, _ in {(n, processes.get(file) or file) for n, file in of_names})
         known = [files[file] == number for number, file in of_names if files[file] is not None]
-        from_0 = len(numbers) > 1 and numbers == list(range(len(numbers)))
+        from_0 = len(numbers) > 1 and numbers == [*range(len(numbers))]
         if from_0 or (len(known) > 1 and all(known) and len(set(numbers)) == len(numbers)):
             counted |= {file: number for number, file in of_names}
     return counted
@@ -56,7 +116,7 @@ def unplaced(file: str, placed: int, missed: list[list[Thread]]) -> list[Note]:
     """Return the note on processes of no known rank, if there are any, with where they are."""
     if not missed:
         return []
-    where = _standing(missed)
+    where = _places(missed)
     if not placed:
         unnamed = ", so it was set aside" if APART not in where else ""
         what = f"neither its name nor its text says which rank's stacks it holds{unnamed}{where}"
@@ -66,23 +126,23 @@ def unplaced(file: str, placed: int, missed: list[list[Thread]]) -> list[Note]:
     return [Note("rank_unknown", what, file, hint="logs that name their process ids place them")]
 
 
-def _standing(missed: list[list[Thread]]) -> str:
-    """Return where the main threads are: of several processes the ids at each place, the one that is nowhere else like the others first."""
+def _places(missed: Sequence[Sequence[Thread]]) -> str:
+    """Return where the main threads are: of several processes the ids at each place, first the one that is where no other is."""
     at: dict[str, list[int | None]] = defaultdict(list)
     for threads in missed:
         for thread in _main(threads):
             at[_place(_to_user(thread.stack) if len(missed) > 1 else thread.stack)].append(thread.pid)
     pids = [pid for those in at.values() for pid in those]
     if len(pids) < 2 or None in pids or len(set(pids)) < len(pids):
-        return f"{STANDS}{'; '.join([*at][:_SHOWN])}" if at else ""
-    odd = len(at) == 2 < len(pids) and min(map(len, at.values())) == 1
-    told = [
-        f"process {ids[0]}{ALONE if odd else ' is at '}{place}"
-        if len(ids) == 1
-        else f"processes {_listed(ids)} are at {place}"
+        return f"{MAIN_THREAD_AT}{'; '.join([*at][:_SHOWN])}" if at else ""
+    alone = len(at) == 2 < len(pids) and min(map(len, at.values())) == 1
+    texts = [
+        f"processes {_listed(ids)} are at {place}"
+        if len(ids) > 1
+        else f"process {ids[0]}{ALONE if alone else ' is at '}{place}"
         for place, ids in sorted(at.items(), key=lambda item: len(item[1]))
     ]
-    return f"{APART}{'; '.join(told[:_SHOWN])}"
+    return f"{APART}{'; '.join(texts[:_SHOWN])}"
 
 
 def _listed(ids: Sequence[int | None]) -> str:
@@ -92,16 +152,16 @@ def _listed(ids: Sequence[int | None]) -> str:
 
 def _to_user(stack: Stack) -> Stack:
     """Return a stack down to the line of the user's that calls its innermost frame: what is below that, all may have in common."""
-    for depth, frame in enumerate(stack[1:], 2):
-        if frame.file.endswith(".py") and not is_library(frame.file):
-            return stack[:depth]
-    return stack
+    ends = (
+        n for n, frame in enumerate(stack[1:], 2) if frame.file.endswith(".py") and not is_library(frame.file)
+    )
+    return stack[: next(ends, None)]
 
 
-def _main(threads: list[Thread]) -> list[Thread]:
+def _main(threads: Sequence[Thread]) -> list[Thread]:
     """Return the threads of a process that run its script; where no stack reaches down to it, the first thread."""
-    whole = [thread for thread in threads if thread.stack and thread.stack[-1].name == "<module>"]
-    return whole or [thread for thread in threads[:1] if thread.stack]
+    scripts = [thread for thread in threads if thread.stack and thread.stack[-1].name == "<module>"]
+    return scripts or [thread for thread in threads[:1] if thread.stack]
 
 
 def library_call(stack: Stack) -> str:
@@ -114,11 +174,12 @@ def _place(stack: Stack) -> str:
     """Return the innermost frame and the outermost one, or where the stack is cut off the innermost with a line of the user's."""
     inner, outer = stack[0], stack[-1]
     if outer.name != "<module>":
-        outer = next(
-            (frame for frame in stack if frame.file.endswith(".py") and not is_library(frame.file)), outer
-        )
-    told = str(inner) if inner.line > 0 else inner.name
+        users = (frame for frame in stack if frame.file.endswith(".py") and not is_library(frame.file))
+        outer = next(users, outer)
     api = library_call(stack)
-    told += f" inside {api}" if api and api != inner.name else ""
-    below = str(outer) if outer.line > 0 else outer.name
-    return told if inner == outer else f"{told} (from {below})"
+    text = _shown(inner) + (f" inside {api}" if api and api != inner.name else "")
+    return text if inner == outer else f"{text} (from {_shown(outer)})"
+
+
+def _shown(frame: Frame) -> str:
+    return str(frame) if frame.line > 0 else frame.name

@@ -1,12 +1,12 @@
-"""Everything that text inputs and stacks say, put to the ranks it belongs to.
+"""Everything that text inputs and stacks show, assigned to ranks.
 
 Local ranks become global ones, repeats of one message across files become one event, the last attempt is kept, and the
-calls that logs recorded (DETAIL's running collectives, NCCL's COLL lines) stand in for ranks without a dump.
+collectives that logs recorded (DETAIL's running collectives, NCCL's COLL lines) replace dumps of ranks that have none.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 
@@ -15,7 +15,7 @@ from hangscope.ingest.evidence.attempts import without_earlier
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.misplaced_lines import misplaced
 from hangscope.ingest.evidence.processes import Processes
-from hangscope.ingest.evidence.stack_owners import numbered, unplaced
+from hangscope.ingest.evidence.stack_owners import numbered, owners, unplaced
 from hangscope.ingest.evidence.world_size import without_job_numbers
 from hangscope.ingest.files.naming import rank_of_log
 from hangscope.ingest.job_logs.endings import CleanupSignal
@@ -34,34 +34,58 @@ from hangscope.model.incident import Group, RankRecord
 
 
 @dataclass(slots=True)
+class RankText:
+    """What text and stacks show of one rank: its last stacks and their file, how many captures before showed the same, its logs and their ends."""
+
+    threads: list[Thread] = field(default_factory=list)
+    stack_file: str = ""
+    unchanged: int = 0
+    files: list[str] = field(default_factory=list)
+    tails: list[tuple[int, str, tuple[str, ...]]] = field(default_factory=list)  # attempt, file, lines
+    host: str | None = None
+
+    def capture(self, file: str, threads: list[Thread]) -> None:
+        """Take the stacks of the rank's threads; of several captures the last one counts."""
+        same = bool(self.stack_file) and _main(self.threads) == _main(threads)
+        self.unchanged = self.unchanged + 1 if same else 0
+        self.threads, self.stack_file = threads, file
+
+    def attach(self, record: RankRecord, training: frozenset[tuple[str, str]]) -> None:
+        """Add it to a rank's record: the thread that issues collectives comes first, else the main thread."""
+        if self.stack_file:
+            order = sorted(self.threads, key=lambda t: (not trains(t.stack, training), not t.is_main))
+            record.threads = [(t.name, t.stack) for t in order]
+            record.stack_file, record.unchanged_stacks = self.stack_file, self.unchanged
+            record.files.append(self.stack_file)
+        record.files += [file for file in sorted(self.files) if file not in record.files]
+        last = max((attempt for attempt, _, _ in self.tails), default=0)
+        record.log_tails = sorted((file, lines) for attempt, file, lines in self.tails if attempt == last)
+        record.host = record.host or self.host
+
+
+@dataclass(slots=True)
 class TextEvidence:
-    """The events of the whole job and, per global rank, its threads, its log files and its text recordings."""
+    """The events of the whole job, what text and stacks show of each global rank, and the recordings that logs hold."""
 
     events: list[Event] = field(default_factory=list)
-    threads: dict[int, tuple[str, list[Thread]]] = field(default_factory=dict)
-    unchanged: dict[int, int] = field(
-        default_factory=dict
-    )  # looks before the last one that show the same stack
-    files: dict[int, list[str]] = field(default_factory=dict)
-    tails: dict[int, list[tuple[int, str, tuple[str, ...]]]] = field(
-        default_factory=dict
-    )  # attempt, file, lines
+    of_rank: dict[int, RankText] = field(default_factory=lambda: defaultdict(RankText))
     recorded: list[Claim] = field(default_factory=list)
-    hosts: dict[int, str] = field(default_factory=dict)
     world_size: int = 0
-    cut: set[tuple[int, str]] = field(default_factory=set)
-    attempts: set[int] = field(default_factory=set)  # restart attempts that were told of, taken or not
+    cut: set[tuple[int, str]] = field(
+        default_factory=set
+    )  # rank and group of recordings whose end may be missing
+    attempts: set[int] = field(default_factory=set)  # restart attempts that are stated, taken or not
 
     def ranks(self) -> set[int]:
-        """Return the ranks of which any text tells."""
-        told = {e.rank for e in self.events if e.rank is not None}
-        return told | self.threads.keys() | self.files.keys() | {claim.rank for claim in self.recorded}
+        """Return the ranks that any text is about."""
+        stated = {e.rank for e in self.events if e.rank is not None}
+        return stated | self.of_rank.keys() | {claim.rank for claim in self.recorded}
 
     def leave_out(self, limit: int) -> None:
-        """Forget whose it is what is told of ranks from `limit` on."""
+        """Forget of what is stated about ranks from `limit` on whose it is."""
         self.events = [_without_from(e, limit) for e in self.events]
-        self.threads = {rank: told for rank, told in self.threads.items() if rank < limit}
-        self.files = {rank: files for rank, files in self.files.items() if rank < limit}
+        for rank in [rank for rank in self.of_rank if rank >= limit]:
+            del self.of_rank[rank]
         self.recorded = [claim for claim in self.recorded if claim.rank < limit]
 
     def claims_beside(self, dumped: set[int]) -> list[Claim]:
@@ -69,59 +93,29 @@ class TextEvidence:
 
         NCCL's communicators have other names than the groups of dumps: its lines are used where there is no dump at all.
         """
-        by_source = Counter(
-            claim.recording.source
-            for claim in self.recorded
-            if not dumped or claim.recording.source != "nccl_log"
-        )
-        if not by_source:
-            return []
-        chosen = max(by_source, key=lambda source: (by_source[source], source == "detail_log"))
-        return [
-            claim for claim in self.recorded if claim.rank not in dumped and claim.recording.source == chosen
-        ]
-
-    def look(self, rank: int, file: str, threads: list[Thread]) -> None:
-        """Take the stacks of a rank's threads; of several looks the last one speaks, and earlier ones that were like it count."""
-        before = self.threads.get(rank)
-        same = before is not None and _main(before[1]) == _main(threads)
-        self.unchanged[rank] = self.unchanged.get(rank, 0) + 1 if same else 0
-        self.threads[rank] = (file, threads)
+        usable = [c for c in self.recorded if not dumped or c.recording.source != "nccl_log"]
+        sources = Counter(claim.recording.source for claim in usable)
+        chosen = max(sources, key=lambda source: (sources[source], source == "detail_log"), default="")
+        return [c for c in usable if c.rank not in dumped and c.recording.source == chosen]
 
     def attach(self, ranks: dict[int, RankRecord], groups: Sequence[Group], calls: Iterable[Stack]) -> None:
-        """Put threads, hosts, files and events to their ranks, and mark the text recordings whose end may be missing.
+        """Add stacks, hosts, files and events to the records of their ranks, and mark the text recordings whose end may be missing.
 
-        `calls` are the stacks of the recorded collectives: the thread that issues them comes first, else the main thread.
+        `calls` are the stacks of the recorded collectives.
         """
         training = issuers(calls)
         names = {group.gid: group.name for group in groups}
         for rank, record in ranks.items():
             for gid, queue in record.queues.items():
                 queue.cut = (rank, names[gid]) in self.cut
-        for rank, (file, threads) in self.threads.items():
-            if rank in ranks:
-                order = sorted(threads, key=lambda t: (not trains(t.stack, training), not t.is_main))
-                ranks[rank].threads = [(t.name, t.stack) for t in order]
-                ranks[rank].stack_file = file
-                ranks[rank].unchanged_stacks = self.unchanged[rank]
-                ranks[rank].files.append(file)
-        for rank, files in self.files.items():
-            if rank in ranks:
-                ranks[rank].files += [f for f in sorted(files) if f not in ranks[rank].files]
-        for rank, told in self.tails.items():
-            if rank in ranks:
-                last = max(attempt for attempt, _, _ in told)
-                ranks[rank].log_tails = sorted((f, lines) for attempt, f, lines in told if attempt == last)
-        for rank, host in self.hosts.items():
-            if rank in ranks and ranks[rank].host is None:
-                ranks[rank].host = host
+            if rank in self.of_rank:
+                self.of_rank[rank].attach(record, training)
         for event in self.events:
             if event.rank in ranks and event.rank is not None:
                 record = ranks[event.rank]
                 record.events.append(event)
-                if record.local_rank is None:
-                    record.local_rank = event.local_rank
-                if record.pid is None and event.pid is not None and not isinstance(event, CleanupSignal):
+                record.local_rank = event.local_rank if record.local_rank is None else record.local_rank
+                if record.pid is None and not isinstance(event, CleanupSignal):
                     record.pid = event.pid
 
 
@@ -153,16 +147,15 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
             if rank is None and reading.file not in job_numbers:
                 rank = rank_of_log(reading.file)[0]
                 rank = by_number.get(reading.file) if rank is None else rank
-            placed, missed = processes.stacks(reading, rank)
+            placed, missed = owners(processes, reading, rank)
             rank = next(iter(placed)) if rank is None and len(placed) == 1 and not missed else rank
             for member, threads in sorted(placed.items()):
-                text.look(member, reading.file, threads)
+                text.of_rank[member].capture(reading.file, threads)
             notes += unplaced(reading.file, len(placed), missed)
         if rank is not None and reading.log is not None:
-            text.files.setdefault(rank, []).append(reading.file)
+            text.of_rank[rank].files.append(reading.file)
             if reading.log.tail:
-                told = (reading.log.attempt or 0, reading.file, reading.log.tail)
-                text.tails.setdefault(rank, []).append(told)
+                text.of_rank[rank].tails.append((reading.log.attempt or 0, reading.file, reading.log.tail))
         for recording in reading.log.recordings if reading.log else ():
             if recording.rank is not None:
                 text.recorded.append(Claim(reading.file, recording, recording.rank))
@@ -173,15 +166,11 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
         _take_nccl(readings, joined, text, notes)
     text.events += [r.log.excerpt for r in readings if r.log is not None and r.log.excerpt is not None]
     for event in text.events:
-        if event.rank is not None and event.host:
-            text.hosts.setdefault(event.rank, event.host)
+        if event.rank is not None and event.host and text.of_rank[event.rank].host is None:
+            text.of_rank[event.rank].host = event.host
     text.leave_out(MAX_RANKS)
-    text.world_size = max(
-        [
-            max(text.ranks(), default=-1) + 1,
-            *(n for e in text.events for n in e.least_sizes() if n <= MAX_RANKS),
-        ]
-    )
+    sizes = [n for e in text.events for n in e.least_sizes() if n <= MAX_RANKS]
+    text.world_size = max(max(text.ranks(), default=-1) + 1, *sizes, 0)
     return text
 
 
@@ -198,8 +187,8 @@ def _take_nccl(readings: Sequence[Reading], joined: Joined, text: TextEvidence, 
     for recording in joined.recordings:
         if recording.rank is not None:
             text.recorded.append(Claim(_file_of(recording, communicators), recording, recording.rank))
-            if recording.host:
-                text.hosts.setdefault(recording.rank, recording.host)
+            of_rank = text.of_rank[recording.rank]
+            of_rank.host = of_rank.host or recording.host
     text.cut = {
         (rank, joined.name_of.get(c.local_id, c.name))
         for c in communicators
@@ -223,19 +212,14 @@ def _of_attempt(
     events: list[Event], wanted: int | str | None, text: TextEvidence, notes: list[Note]
 ) -> list[Event]:
     """Return the events of one attempt, and keep of the text recordings those of the same one."""
-    told = [*(e.attempt for e in events), *(c.recording.attempt for c in text.recorded)]
-    text.attempts = attempts = {attempt for attempt in told if attempt is not None}
+    stated = [*(e.attempt for e in events), *(c.recording.attempt for c in text.recorded)]
+    text.attempts = attempts = {attempt for attempt in stated if attempt is not None}
     if not attempts or wanted == "all":
         return events
     chosen = int(wanted) if wanted is not None else max(attempts)
     if len(attempts) > 1:
-        notes.append(
-            Note(
-                "several_attempts",
-                f"the logs hold {len(attempts)} restart attempts; attempt {chosen} is analysed",
-                hint="--attempt N picks another",
-            )
-        )
+        what = f"the logs hold {len(attempts)} restart attempts; attempt {chosen} is analysed"
+        notes.append(Note("several_attempts", what, hint="--attempt N picks another"))
     text.recorded = [c for c in text.recorded if c.recording.attempt in (None, chosen)]
     ended = [e.in_the_year for e in events if e.attempt is not None and e.attempt < chosen]
     over = max((moment for moment in ended if moment is not None), default=0.0)

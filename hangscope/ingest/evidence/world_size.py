@@ -1,11 +1,10 @@
-"""How many ranks a job has: at least what its inputs say, at most what inputs of a few ranks make plausible.
+"""How many ranks a job has: at least what its inputs state, at most what inputs of a few ranks make plausible.
 
 One number in one line makes a world of any size, and every rank of it is then a row of every report. Real jobs whose files are
-mostly lost have a few ten thousand ranks; above that, size has to be proved by files.
+mostly lost have a few ten thousand ranks; a larger size has to be proved by files.
 
-Logs whose names have a bare number are of a rank (`err.12`, `worker-1/app.log`) or of a whole job (`err.812345`), and the name alone
-does not tell. A rank is below the size that the job's dumps and logs tell; where they tell none, it is one of a row of files, or a
-small number.
+A bare number in a log's name is a rank (`err.12`, `worker-1/app.log`) or a job's number (`err.812345`). A rank is below the size that the
+job's dumps and logs state; where they state none, it is one of a row of files, or a small number.
 """
 
 from __future__ import annotations
@@ -20,56 +19,52 @@ from hangscope.ingest.nccl.ras.snapshot import NcclRas
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.store import StoreTimeout
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
-from hangscope.ingest.workers.log_reading import LogReading
 from hangscope.ingest.workers.reading import Reading
 
-UNPROVED = 2**15  # ranks that a job may have whatever is left of it
+UNPROVED = 2**15  # ranks that a job may have whatever was collected of it
 PER_RANK = 256  # ranks that each one with a file or a line of its own makes plausible
+_SMALL = 256
+_SPARSE = 4  # of four numbers in a row at least one file is there
 
 
 def largest_world(evident: int, wanted: int | None) -> int:
-    """Return the most ranks that are analysed, where `evident` of them left something and the user said `wanted`."""
+    """Return the most ranks that are analysed, where `evident` of them left something and the user wants `wanted`."""
     return max(UNPROVED, PER_RANK * evident, wanted or 0)
 
 
-def left_out(told: int, evident: int, limit: int) -> Note:
-    """Return the note that of the `told` ranks only those below `limit` are analysed."""
+def left_out(stated: int, evident: int, limit: int) -> Note:
+    """Return the note that of the `stated` ranks only those below `limit` are analysed."""
     return Note(
         "world_size",
-        f"the inputs tell of {told:,} ranks, and something of {evident:,} of them; ranks from {limit:,} on are left out",
+        f"the inputs state {stated:,} ranks, of which {evident:,} left something; ranks from {limit:,} on are left out",
         hint="--world-size takes them all, if the job had so many; else a file is damaged or forged",
     )
 
 
 def size_in_content(readings: Sequence[Reading]) -> int:
-    """Return the size that dumps, stores and communicators name; 0 where none does. Names of files do not count."""
-    told = [0]
+    """Return the size that dumps, stores and communicators state; 0 where none does. Names of files do not count."""
+    sizes = [0]
     for reading in readings:
         for recording in reading.recordings:
-            told += [max(ranks) + 1 for _, ranks in recording.config.values() if ranks]
+            sizes += [max(ranks) + 1 for _, ranks in recording.config.values() if ranks]
         for event in reading.all_events:
             if isinstance(event, (StoreTimeout, StoreBarrier, NcclInit, NcclRas)):
-                told += [n for n in event.least_sizes() if n <= MAX_RANKS]
-    return max(told)
-
-
-_SMALL = 256
-_SPARSE = 4  # of four numbers in a row at least one file is there
+                sizes += [n for n in event.least_sizes() if n <= MAX_RANKS]
+    return max(sizes)
 
 
 def without_job_numbers(readings: Sequence[Reading]) -> tuple[list[Reading], set[str]]:
-    """Return the readings with what was put to an impossible rank put to none, and the files of such names."""
+    """Return the readings without ranks that are jobs' numbers, and the files with such names."""
     numbers = {r.file: n for r in readings if (n := bare_number(r.file)) is not None}
     if not numbers:
         return list(readings), set()
     size, files = size_in_content(readings), len(set(numbers.values()))
     limit = max(size, 2 * files if files > 1 else 0) if size else max(_SMALL, _SPARSE * files)
-    refused = {file: number for file, number in numbers.items() if number >= limit}
-    return [
-        replace(r, log=_without(r.log, refused[r.file])) if r.log is not None and r.file in refused else r
-        for r in readings
-    ], set(refused)
-
-
-def _without(log: LogReading, number: int) -> LogReading:
-    return replace(log, rank=None) if log.rank == number else log
+    refused = {file for file, number in numbers.items() if number >= limit}
+    kept = []
+    for reading in readings:
+        log = reading.log
+        if log is not None and reading.file in refused and log.rank == numbers[reading.file]:
+            reading = replace(reading, log=replace(log, rank=None))
+        kept.append(reading)
+    return kept, refused

@@ -2,16 +2,14 @@
 
     job-17/trainer/nccl_trace_rank_0   job-17/rollout/nccl_trace_rank_0
 
-Two folders are of two worlds where their dumps say so: recorders of one rank that ran at the same time and share no call, or
-default groups with other members. Snapshots of one process share calls, and those of an earlier job end before the later begin.
+Two folders are of two worlds where their dumps show it: recorders of one rank that ran at the same time and share no collective, or
+default groups with other members. Snapshots of one process share collectives, and those of an earlier job end before the later begin.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-
-import numpy as np
 
 from hangscope.errors import Note
 from hangscope.ingest.evidence.claim import Claim, world_of
@@ -25,7 +23,7 @@ _MOST = 8  # folders that are compared
 
 @dataclass(slots=True)
 class _Folder:
-    """What the dumps below one folder tell of the world that they are of."""
+    """What the dumps below one folder show of their world."""
 
     name: str
     claims: dict[int, Claim] = field(default_factory=dict)
@@ -33,61 +31,49 @@ class _Folder:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Return the enqueue times (ns) of the first call and of the last."""
+        """Return the enqueue times (ns) of the first collective and of the last."""
         known = [claim for claim in self.claims.values() if claim.first_created]
-        return min((c.first_created for c in known), default=0), max(
-            (c.last_created for c in known), default=0
-        )
+        first = min((claim.first_created for claim in known), default=0)
+        return first, max((claim.last_created for claim in known), default=0)
 
 
 def worlds(readings: Sequence[Reading]) -> dict[str, list[Reading]]:
-    """Return the readings of each world by the folders that hold it; one entry where nothing tells of two.
+    """Return the readings of each world by the folders that hold it; one entry where nothing shows two.
 
-    What lies outside of these folders speaks of nobody knows whose ranks, and is left out where there are several worlds.
+    Files outside of these folders may be of any of them, and are left out where there are several worlds.
     """
-    folders = _folders(readings)
-    if not 1 < len(folders) <= _MOST:
-        return {"": list(readings)}
     apart: list[list[_Folder]] = []
-    for one in folders.values():
+    for one in _folders(readings):
         home = next((world for world in apart if not any(_two_worlds(one, other) for other in world)), None)
         if home is None:
             apart.append([one])
         else:
             home.append(one)
-    if len(apart) == 1:
+    if len(apart) < 2:
         return {"": list(readings)}
-    found: dict[str, list[Reading]] = {}
-    for world in apart:
-        names = sorted(folder.name for folder in world)
-        found[", ".join(f"{name}/" for name in names)] = [
-            r for r in readings if any(r.file.startswith(f"{name}/") for name in names)
-        ]
-    return found
+    names = [tuple(sorted(f"{folder.name}/" for folder in world)) for world in apart]
+    return {", ".join(those): [r for r in readings if r.file.startswith(those)] for those in names}
 
 
-def _folders(readings: Sequence[Reading]) -> dict[str, _Folder]:
+def _folders(readings: Sequence[Reading]) -> list[_Folder]:
     """Return the folders at the first level at which the dumps' paths differ."""
     dumps = [(r, rec) for r in readings for rec in r.recordings if rec.source == "flight_recorder"]
     if any(attempt_of(reading.file) is not None for reading, _ in dumps):
-        return {}  # the folders are of restart attempts, which are told apart by their names
+        return []  # the folders are of restart attempts, which are distinguished by their names
     paths = [reading.file.split("/")[:-1] for reading, _ in dumps]
-    level = 0
-    while paths and all(len(path) > level for path in paths) and len({path[level] for path in paths}) == 1:
-        level += 1
-    if not all(len(path) > level for path in paths) or len({path[level] for path in paths}) > _MOST:
-        return {}
-    found: dict[str, _Folder] = {}
+    levels = enumerate(zip(*paths, strict=False), 1)
+    level = next((level for level, parts in levels if len(set(parts)) > 1), 0)
+    names = ["/".join(path[:level]) for path in paths]
+    if not level or len(set(names)) > _MOST:
+        return []
+    found = {name: _Folder(name) for name in sorted(set(names))}
     ignored: list[Note] = []
-    for path, (reading, recording) in zip(paths, dumps, strict=True):
+    for name, (reading, recording) in zip(names, dumps, strict=True):
         claim = claim_rank(reading.file, recording, ignored)
-        if claim is None:
-            continue
-        folder = found.setdefault("/".join(path[: level + 1]), _Folder("/".join(path[: level + 1])))
-        folder.claims.setdefault(claim.rank, claim)
-        if (members := world_of(recording)) is not None:
-            folder.worlds.add(members)
-    return dict(sorted(found.items()))
+        if claim is not None:
+            found[name].claims.setdefault(claim.rank, claim)
+            found[name].worlds |= {members} if (members := world_of(recording)) is not None else set()
+    return [folder for folder in found.values() if folder.claims]
 
 
 def _two_worlds(one: _Folder, other: _Folder) -> bool:
@@ -102,28 +88,22 @@ def _two_worlds(one: _Folder, other: _Folder) -> bool:
 
 
 def _two_processes(one: Claim, other: Claim) -> bool:
-    """Return whether two recordings of one rank, of one backend and one time, have no call in common."""
+    """Return whether two recordings of one rank, of one backend and one time, have no collective in common."""
     backends = [{kind[1] for kind in claim.recording.kinds} for claim in (one, other)]
     if not backends[0] & backends[1]:
         return False  # two recorders of one process
     if max(one.first_created, other.first_created) > min(one.last_created, other.last_created):
         return False
-    return not _calls(one) & _calls(other)
+    return not _collectives(one) & _collectives(other)
 
 
-def _calls(claim: Claim) -> set[tuple[int, int]]:
-    """Return (running number, enqueue time in ns) of each call."""
-    columns = (
-        np.frombuffer(claim.recording.columns[name], np.int64).tolist() for name in ("order", "created")
-    )
-    return set(zip(*columns, strict=True))
+def _collectives(claim: Claim) -> set[tuple[int, int]]:
+    """Return (running number, enqueue time in ns) of each collective."""
+    return set(zip(claim.column("order").tolist(), claim.column("created").tolist(), strict=True))
 
 
-def chosen_note(names: Sequence[str], told: Sequence[str], chosen: int) -> Note:
-    """Return the note that of several worlds one is analysed; `told` says of each how it fares."""
-    what = "; ".join(f"{name} ({how})" for name, how in zip(names, told, strict=True))
-    return Note(
-        "several_worlds",
-        f"{len(names)} jobs of their own lie here, each with ranks from 0: {what}. {names[chosen]} is analysed",
-        hint="give the folder of one of them alone to analyze another",
-    )
+def chosen_note(names: Sequence[str], states: Sequence[str], chosen: int) -> Note:
+    """Return the note that of several worlds one is analysed; `states` describe each of them."""
+    what = "; ".join(f"{name} ({state})" for name, state in zip(names, states, strict=True))
+    text = f"{len(names)} jobs of their own lie here, each with ranks from 0: {what}. {names[chosen]} is analysed"
+    return Note("several_worlds", text, hint="give the folder of one of them alone to analyze another")

@@ -1,4 +1,4 @@
-"""What a process that makes no progress does: it is held by a debugger, a signal or the kernel, it computes, or it has not joined; and its GPU.
+"""What shows that a process makes no progress: a debugger, a signal or the kernel holds it, it computes, it has not joined, its engine gave up.
 
     > /workspace/train/loss.py(66)forward()
     -> scale = scale / scale.sum()
@@ -10,12 +10,18 @@
     process 9914 is computing: 98% of a processor, in Python code
     process 9914 on gpu07 is starting: no answer from the store at 10.0.0.9:29500
 
+    TimeoutError: RPC call to execute_model timed out.
+    [2026-03-02 11:05:24 TP6] Scheduler watchdog timeout (self.watchdog_timeout=300, self.soft=False)
+    [2026-06-06 16:55:19,004] [WARNING] [RankMonitorServer:gpu02:rank 12] Did not get subsequent heartbeat. Waited 180.00 seconds.
+
     |   2  NVIDIA H100 80GB HBM3          On  |   00000000:52:00.0 Off |                    0 |
     | N/A   33C    P0             71W /  700W |   61198MiB /  81559MiB |      0%      Default |
 
-(CPython Lib/pdb.py, IPython's debugger; Linux kernel/hung_task.c, which looks at tasks in uninterruptible sleep;
-hangscope/live/look/kernel.py, activity.py and meeting.py, one file for each rank; nvidia-smi.) A process that waits in a collective
-keeps its GPU at 100 % and far below its power limit; one that is on the CPU leaves it idle.
+(CPython Lib/pdb.py, IPython's debugger; Linux kernel/hung_task.c, which checks tasks in uninterruptible sleep;
+hangscope/live/look/kernel.py, activity.py and meeting.py, one file for each rank; vllm/v1/executor/multiproc_executor.py;
+sglang/srt/utils/watchdog.py, before 0.5 managers/scheduler.py; nvidia_resiliency_ext/fault_tolerance/rank_monitor_server.py;
+nvidia-smi.) A process that waits in a collective keeps its GPU at 100 % and far below its power limit; one that is on the CPU leaves it
+idle.
 """
 
 from __future__ import annotations
@@ -27,6 +33,17 @@ from hangscope.ingest.lines.forms import any_of, says
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
+
+_PREFIX = 120  # characters of a line that name its writer
+_COORDINATES = regex(
+    r"(?<![A-Za-z])(?:DP|PP|TP|EP|CP)\d{1,5}(?:[ _](?:DP|PP|TP|EP|CP)\d{1,5}){0,4}(?![A-Za-z\d])"
+)
+
+
+def process_of(raw: str) -> str | None:
+    """Return the coordinates that an engine's process prints at the start of its line: `PP1 TP1`, `TP0_EP1`."""
+    found = _COORDINATES.search(raw, 0, _PREFIX)
+    return found[0].replace("_", " ") if found else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +99,33 @@ class StoreAccess(Event, same_by=("store_host", "port", "reaches")):
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineTimeout(Event, same_by=("what", "process")):
+    """An engine gave up waiting for its workers: `what` is the call they did not answer, `scheduler` or `heartbeat`.
+
+    `process` is the writer by its coordinates in the engine, such as `PP1 TP1`; `seconds` is how long it waited.
+    """
+
+    what: str
+    process: str | None = None
+    seconds: int | None = None
+    forms = (
+        says(r"TimeoutError: RPC call to (?P<what>\w{1,80}) timed out"),
+        says(
+            r"atchdog timeout \(self\.watchdog_timeout=(?P<seconds>\d{1,9})",
+            what="scheduler",
+            read=lambda line, match: {"process": process_of(line.raw)},
+        ),
+        # A rank whose collectives wait sends its monitor no heartbeat either: it need not be the culprit.
+        says(
+            r"Did not get (?:subsequent|initial|any) heartbeats?(?: from rank \d{1,7})?\. Waited (?P<seconds>\d{1,9})",
+            what="heartbeat",
+        ),
+    )
+
+
 def _use(found: Found) -> Iterator[Event]:
-    """Yield what both rows say."""
+    """Yield what both rows state."""
     if found.last("percent") is not None:
         yield found.parts[-1][0].event(GpuUse, **found.caught(GpuUse))
 

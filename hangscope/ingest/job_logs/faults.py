@@ -1,4 +1,4 @@
-"""Deaths and faults that a process, the driver or the kernel prints: they beat every timeout that comes later.
+"""Deaths and faults that a process, the driver or the kernel prints: they outweigh every timeout that follows.
 
     RuntimeError: CUDA error: an illegal memory access was encountered
     NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.
@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from hangscope.ingest.lines.forms import any_of, says
@@ -17,21 +18,11 @@ from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.torch_logs.c10d_names import GroupEvent
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
-_SIZES = {
-    "bytes": 1,
-    "B": 1,
-    "KiB": 2**10,
-    "MiB": 2**20,
-    "GiB": 2**30,
-    "TiB": 2**40,
-    "PiB": 2**50,
-    "EB": 2**60,
-    "EiB": 2**60,
-}
+_UNITS = "BKMGTPE"  # powers of 1024
 IMPLAUSIBLE = 2**50
-
-
+_AMOUNT = regex(r"Tried to allocate (?:more than )?(\d{1,15}(?:\.\d{1,6})?) ?([BKMGTPEb])\w{0,4}")
 _STALL = (
     r"(?i)\bno (?:new )?(?:progress|output|steps?|(?:log )?lines?)(?: from (?:any|all) (?:of the )?ranks?)? (?:for|in|within|since) "
     r"(?:the (?:last|past) )?\d{1,9}(?:\.\d{1,9})? ?(?:ms|s|sec|seconds?|m|min|minutes?|h|hours?)\b"
@@ -39,14 +30,9 @@ _STALL = (
 
 
 def _oom_cuda(line: Line, match: re.Match[str]) -> dict[str, Any]:
-    amount = re.search(r"Tried to allocate (?:more than )?(\d{1,15}(?:\.\d{1,6})?) ?(\w{1,5})", line.text)
-    requested = int(float(amount.group(1)) * _SIZES.get(amount.group(2), 1)) if amount else None
+    amount = _AMOUNT.search(line.text)
+    requested = int(float(amount[1]) * 1024 ** _UNITS.index(amount[2].upper())) if amount else None
     return {"requested": requested, "implausible": bool(requested and requested >= IMPLAUSIBLE)}
-
-
-def _cuda(line: Line, match: re.Match[str]) -> dict[str, str] | None:
-    error = match.group(1).strip(" .")
-    return None if error.startswith("out of memory") else {"error": error}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +42,18 @@ class OomCuda(Event, same_by=("requested",)):
     requested: int | None = None
     implausible: bool = False
     forms = (
-        says(
-            r"(?:CUDA|HIP|XPU|NPU|MUSA) out of memory\. Tried to allocate",
-            read=_oom_cuda,
-        ),
+        says(r"(?:CUDA|HIP|XPU|NPU|MUSA) out of memory\. Tried to allocate", read=_oom_cuda),
         says("CUDA error: out of memory", read=_oom_cuda),
         # torch_npu's allocator of scratch memory
         says(r"out of memory\. NPUWorkspaceAllocator tried", read=_oom_cuda),
     )
+
+
+def _killed_worker(line: Line, match: re.Match[str]) -> Event:
+    # verl numbers the actors of a node by local rank, which is the rank on the first node (verl/single_controller/ray/base.py)
+    first = re.search(r"[A-Za-z]_0:(\d{1,5})$", match["name"])
+    event = line.event(OomHost, rank=int(first[1]) if first else None, victim_pid=int(match["victim"]))
+    return replace(event, pid=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +75,11 @@ class OomHost(Event, same_by=("victim_pid",), by_launcher=True):
         # not the command that asks for it, nor the answer that it was not so
         says(r"(?<![.\w])OOMKilled\b(?!\W{1,4}[Ff]alse)", literal="OOMKilled"),
         says("killed due to memory pressure"),
+        # Ray's memory monitor, which names the worker that it kills
+        says(
+            r"name=(?P<name>\S{1,200}?), pid=(?P<victim>\d{1,9}), memory used=.{0,300}?exceeds the memory usage threshold",
+            read=_killed_worker,
+        ),
     )
 
 
@@ -94,17 +89,16 @@ class CudaError(GroupEvent, same_by=("error",), prints_group_rank=True):
 
     error: str
     forms = (
-        says(r"CUDA error: ([^\n(]{3,120})", read=_cuda),
-        says(r"CUDA driver error: ([^\n(]{3,120})", read=_cuda),
-        says(r"HIP error: ([^\n(]{3,120})", read=_cuda),
-        says(r"(uncorrectable ECC error[\w ]{0,60})", literal="ncorrectable ECC error", read=_cuda),
+        says(r"CUDA error: (?!out of memory)(?P<error>[^\n(]{2,119}[^\n( .])"),
+        says(r"CUDA driver error: (?!out of memory)(?P<error>[^\n(]{2,119}[^\n( .])"),
+        says(r"HIP error: (?!out of memory)(?P<error>[^\n(]{2,119}[^\n( .])"),
+        says(r"(?P<error>uncorrectable ECC error[\w ]{0,60})\b", literal="ncorrectable ECC error"),
         says(
-            r"(HW Exception by GPU node-\d{1,4}.{0,80}?reason ?: ?[\w ]{1,40})",
+            r"(?P<error>HW Exception by GPU node-\d{1,4}.{0,80}?reason ?: ?[\w ]{1,40})\b",
             literal="HW Exception by GPU",
-            read=_cuda,
         ),
         # drivers/gpu/drm/amd/amdgpu/amdgpu_job.c
-        says(r"amdgpu: (ring \S{1,40} timeout), signaled seq=", read=_cuda),
+        says(r"amdgpu: (?P<error>ring \S{1,40} timeout), signaled seq="),
     )
 
 
@@ -150,7 +144,7 @@ class DiskFull(Event, same_by=()):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoProgress(Event, same_by=()):
-    """A watcher in the job says that it does not move."""
+    """A watcher in the job reports that it makes no progress."""
 
     forms = (
         *any_of(

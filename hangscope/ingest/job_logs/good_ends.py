@@ -1,4 +1,4 @@
-"""What the end of a text tells of a job that ended well, or of a server that answers.
+"""The end of a text that shows a job that ended well, or a server that answers.
 
     [launch.sh] torchrun exit code: 0, elapsed 00:41:13
     srun: job 812 step 0 completed, all 16 tasks exited with exit code 0
@@ -6,21 +6,48 @@
     INFO:     10.8.0.4:51020 - "POST /v1/completions HTTP/1.1" 200 OK
 
 (Scripts around a job; vllm/v1/metrics/loggers.py; sglang/srt/managers/scheduler.py; uvicorn's access log.) Whoever writes that a
-job hangs saw what no line shows: beside such words these lines count for nothing.
+job hangs saw what no line shows: next to such words these lines do not count.
 """
 
 from __future__ import annotations
 
-import re
-from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-
-from hangscope.ingest.job_logs.endings import WorkersEnded
-from hangscope.ingest.lines.prefixes import Line, strip_prefix
+from hangscope.ingest.job_logs.text.vocabulary import complains, words
+from hangscope.ingest.lines.forms import says
+from hangscope.ingest.lines.kept_text import KeptText
+from hangscope.ingest.lines.prefixes import Line
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersEnded(Event, same_by=("everywhere",), by_launcher=True, calm=True):
+    """An elastic agent reports that all its workers exited with 0, or (`everywhere`) that those of all other agents did as well.
+
+    torch/distributed/elastic/agent/server/api.py, `_exit_barrier`. `of_a_script`: it is a line such as `exit code: 0`, which a script
+    prints of its last command, whichever that was, or (`everywhere`) of all workers that it started.
+    """
+
+    everywhere: bool
+    of_a_script: bool = False
+    forms = (
+        says("worker group successfully finished", everywhere=False),
+        says("Done waiting for other agents", everywhere=True),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCompleted(Event, same_by=(), by_launcher=True, calm=True):
+    """Slurm reports that the whole job ended with exit code 0, as seff, sacct, scontrol and its mails print it."""
+
+    forms = (
+        says(
+            # a row of sacct is of the job, and not of a step of it, where no dot follows its number
+            r"^State: COMPLETED \(exit code 0\)|\bJobState=COMPLETED\b|, COMPLETED, ExitCode 0\b"
+            r"|^(?:JobID )?\d{1,12}(?:_\d{1,9})? .{0,200}\bCOMPLETED +(?:ExitCode )?0:0(?: |$)",
+            literal="COMPLETED",
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +57,9 @@ class Served(Event, same_by=("well",), by_launcher=True, calm=True):
     well: bool
 
 
-_CUT = 1000
-_MOST = 4096  # lines that are looked at, from the end back
+_MOST = 4096  # lines that are read, from the end back
 _CANDIDATE = regex(
-    rb"[Ee]xit|EXIT|eturned|nded|inished|erminated|ompleted|throughput|HTTP/1|broadcast block|[Nn]o progress"
+    r"[Ee]xit|EXIT|eturned|nded|inished|erminated|ompleted|throughput|HTTP/\d|broadcast block|[Nn]o progress"
 )
 _ZERO = r"(?:with )?(?:an? )?(?:exit )?(?:(?:codes?|status(?:es)?) ?[:=]? ?)?(?:0|\[0(?:, ?0){0,200}\])"
 _ENDED = (
@@ -56,50 +82,18 @@ _DECODED = regex(
 )  # whole: no server prints quotes
 _WAITS = regex(r"No available shared memory broadcast block|(?i:\bno progress (?:for|in|within|since)\b)")
 _ANSWERED = regex(r"\"POST /\S{1,200} HTTP/1\.\d\" 200\b")
-#: what people write of a job that stands
-_STANDS = regex(
-    rb"(?i)\b(?:hang(?:s|ing)?|hung|stuck|fr[eo]ezes?|froze|frozen|stall(?:s|ed)?|deadlock(?:s|ed)?|unresponsive"
-    rb"|never (?:returns?|ends|finish(?:es)?|exits?|comes?)|no (?:more )?(?:output|progress|response)"
-    rb"|not (?:respond|return|exit|finish|end|terminate))\b"
-)
-_NOT_SO = regex(
-    r"(?i)\b(?:not|never|no|without)\W{1,3}(?:\w{1,10}\W)?(?:hang|hung|stuck|fr[eo]ez|froz|stall|deadlock)|n't hang"
-)
-_LOGGED = regex(r"\b(?:INFO|WARN|WARNING|ERROR|DEBUG|NCCL|export|env)\b|^\s*\w{1,60}\s{0,2}[=:]\s{0,2}\S+$")
 
 
-def good_ends(windows: Sequence[tuple[int, bytes]], file: str) -> list[Event]:
-    """Return the last line of a script that tells of a good end, and a server's last of its load; nothing where somebody says that it stands.
-
-    `windows` are (number of the first line, bytes) as `Scan` keeps them.
-    """
-    if not windows:
-        return []
-    first, data = windows[-1]
+def good_ends(kept: KeptText) -> list[Event]:
+    """Return the last line of a script that reports a good end, and a server's last line about its load; nothing where somebody writes that it hangs."""
     found: dict[str, Event] = {}
-    for start, raw in _lines(_CANDIDATE, data):
-        line = strip_prefix(raw.decode("utf-8", "replace"), 0, file)
+    for line in kept.last(_CANDIDATE, _MOST):
         event = _end(line) or _served(line)
         if event is not None:
-            found.setdefault(event.kind, replace(event, line=first + data.count(b"\n", 0, start)))
-        if len(found) > 1:
-            break
-    if not found or any(_says_so(raw) for _, raw in _lines(_STANDS, data)):
+            found.setdefault(event.kind, event)
+    if not found or any(map(_says_so, kept.last(words("complains"), _MOST))):
         return []
     return [found[kind] for kind in sorted(found)]
-
-
-def _lines(words: re.Pattern[bytes], data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield (where it starts, line) of the last lines that hold one of the words, the last first."""
-    before = len(data) + 1
-    for match in reversed(deque(words.finditer(data), maxlen=_MOST)):
-        if match.start() >= before:
-            continue
-        low = max(0, match.start() - _CUT)
-        before = (
-            max(data.rfind(b"\n", low, match.start()), data.rfind(b"\r", low, match.start()), low - 1) + 1
-        )
-        yield before, data[before : match.end() + _CUT].splitlines()[0]
 
 
 def _end(line: Line) -> WorkersEnded | None:
@@ -125,8 +119,7 @@ def _served(line: Line) -> Served | None:
     return line.event(Served, well=True) if _ANSWERED.search(line.text) else None
 
 
-def _says_so(raw: bytes) -> bool:
-    """Return whether somebody says in a line that the job stands, and no program that it might."""
-    line = strip_prefix(raw.decode("utf-8", "replace"), 0, "")
+def _says_so(line: Line) -> bool:
+    """Return whether somebody writes in a line that the job hangs."""
     prefixed = (line.source, line.level, line.rank, line.host, line.time, line.stamp) != (None,) * 6
-    return not prefixed and not _LOGGED.search(line.raw) and not _NOT_SO.search(line.raw)
+    return not prefixed and complains(line.raw)

@@ -8,37 +8,21 @@ This holds for lines of any program, known or not: what a text shows beyond the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import field
 
-from hangscope.ingest.job_logs.own_rank import by_itself
-from hangscope.ingest.job_logs.progress import LOADS
+from hangscope.ingest.job_logs.text.vocabulary import words
+from hangscope.ingest.lines.layers import seconds_of_day
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
+from hangscope.ingest.lines.rank_words import by_itself
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import since_new_year
 from hangscope.model.regex import regex
 
 _KEPT = 24  # groups
 _SHOWN = 320  # characters of a line
-_READ = 64  # lines that differ in digits alone
 _AS_ZERO = str.maketrans("123456789", "000000000")
 _LAYERS = 3  # that loggers put in front of each other's lines
 ERROR, WAIT, BAR, OTHER = "error", "wait", "bar", "other"
-_TROUBLE = regex(
-    r"(?i)\w(?:error|exception)\b|\berrors?\b|\bfail(?:ed|ure|s)?\b|\btim(?:ed|e)[ -]?out\b|\bfatal\b|\babort|\bkilled\b|\bdied\b|\blost\b"
-    r"|\bunreachable\b|\bno route to\b|= -1 E[A-Z]{3,16}\b|\brefused\b|\bcannot\b|\bunable\b|keyboardinterrupt|\bnot (?:found|enough|available|supported)\b|\bno such\b|\binvalid\b"
-    r"|\bundefined symbol\b|\bexceeds\b|\bsegmentation\b|\bsignal \(?\d|\boom_kill(?! 0)|\bcorrupt|\bdenied\b|\bmismatch|\bdead\b|\bunhealthy\b|\bWARN\b|\breset b(?:y|egin)"
-)
-_NO_TROUBLE = regex(
-    r"(?i)\b(?:no|0|without|ignor\w{1,4}) (?:errors?|failures?|trouble)\b|error_?handling|errors?=(?:0|none)\b|(?:_|\b)timeout ?[=:]|if you believe"
-    r"|may now hang|^\s*raise\b|NCCL INFO|already been registered|to avoid deadlocks|errno: 97\b|error: 10049\b|destroy_process_group|find_unused_parameters"
-    r"|\b(?:apex|flash[-_ ]?attn|triton|xformers|tensorrt|bitsandbytes|numba|tensorboard|libnuma|cuda drivers?)\b.{0,60}\bnot (?:be )?(?:found|available|installed|supported|find)|could not find cuda|no module named"
-    r"|Setting OMP_NUM_THREADS|leaked semaphore|exception raised from|FutureWarning|DeprecationWarning"
-)
-_WAITS = regex(
-    r"(?i)\b(?:wait(?:s|ing|ed)?|retry(?:ing)?|not (?:yet )?ready|still (?:not|pending|running)|pending|queued?)\b"
-)
 _BAR = regex(
     r"(?P<label>[^|%\r]{0,80}?):? {0,6}\d{1,3}%\|[^|\r]{0,80}\| *(?P<state>[\d.,]{1,16}\w?/[\d.,]{1,16}\w? \[[\d:]{4,12}<[\d:?]{1,12}, [^\]]{1,30}\])"
 )
@@ -47,10 +31,6 @@ _BLANKS = regex(r"\s{2,}")
 _OF_RANK = regex(r"\b[Rr]ank(?:[ :=]{1,3}|\[)(\d{1,6})\b")
 _CLOCK, _HEAD = regex(r"\b(\d\d):(\d\d):(\d\d)\b"), 70
 _OF_SIZE = regex(r"\b[Rr]ank[ :=]{1,3}\d{1,6}(?:/| of | nranks )(\d{1,6})\b")
-#: What a program's line begins with that its reader does not need, where no layer of prefixes is known.
-_LOGGED = regex(
-    r"^[EWIF] [\w/.]{1,80}:\d{1,5}\]? |^\(\w{1,30}(?: \w{1,8}=\w{1,30}){0,3}\) |^\[[\d-]{10} [\d:.,]{8,15} [A-Z](?: \d{1,9}){1,2}\] |^(?:[\w.-]{1,80}:)?\d{1,9}:\d{1,9} \[-?\d{1,4}\] (?:[\w/.]{1,60}:\d{1,5} )?(?:(?:NCCL|CCOM) (?:INFO|WARN) )?|^\[ {0,6}\d{1,9}\.\d{6}\] |^(?:\[?\d{4}-\w{2,3}-\d\d[T ]?|\[?\d\d/\d\d/\d{4}-)[\d:.,+Z]{0,24}\]?[ |]{1,3}|^.{0,90}?\b(?:DEBUG|INFO|WARN(?:ING)?|ERROR|CRITICAL|FATAL)\b[\]:|\s-]{1,8}(?:[\d-]{4,10} [\d:.,]{8,15} )?(?:\[?[\w/.-]{1,60}\.(?:py|cc|cpp|h):\d{1,5}\]?:? )?"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,75 +51,67 @@ class LineGroup:
     ended: float | None = None
 
 
-@dataclass(slots=True)
-class _Open:
-    kind: str
-    first: str
-    text: str = ""
-    numbers: list[int] = field(default_factory=list)
-    ranks: set[int] = field(default_factory=set)
-    size: int | None = None
-    began: float | None = None
-    ended: float | None = None
-
-
-def line_groups(lines: Iterable[tuple[int, str]], noise: re.Pattern[str]) -> tuple[LineGroup, ...]:
-    """Return the groups of lines (number, text) in the order of their first lines: errors, waits and bars, and what several ranks printed.
-
-    Of lines that differ in digits alone the first few and the last are read.
-    """
-    found: dict[tuple[str, str], _Open] = {}
+def line_groups(lines: Iterable[tuple[int, str]]) -> tuple[LineGroup, ...]:
+    """Return the groups of lines (number, text) in the order of their first lines: errors, waits and bars, and what several ranks printed."""
+    found: dict[tuple[str, str], list[Line]] = {}
     alike: dict[str, list[tuple[int, str]]] = {}
     for number, raw in lines:
-        for bar in (b for b in _BAR.finditer(raw) if LOADS.search(b["label"])) if "%|" in raw else ():
-            label = bar["label"].strip()
-            _add(found, BAR, label, Line("", number, f"{label}: {bar['state']}", raw))
-            raw = raw[bar.end() :]
+        for bar in _BAR.finditer(raw) if "%|" in raw else ():
+            if words("loads").search(bar["label"]):
+                label = bar["label"].strip()
+                line = Line("", number, f"{label}: {bar['state']}", raw)
+                found.setdefault((BAR, label), []).append(line)
+                raw = raw[bar.end() :]
         if raw.strip():
             alike.setdefault(raw.translate(_AS_ZERO), []).append((number, raw))
     for same in alike.values():
-        first = by_itself(strip_prefix(same[0][1], same[0][0]))
-        kind = _kind(first.text, first.raw)
-        if noise.search(same[0][1]) or (kind == OTHER and _rank(first) is None):
+        read = [by_itself(strip_prefix(raw, number)) for number, raw in same]
+        kind = _kind(read[0].text, read[0].raw)
+        if words("noise").search(same[0][1]) or (kind == OTHER and _rank(read[0]) is None):
             continue
-        for number, raw in same if len(same) <= _READ else [*same[: _READ - 1], same[-1]]:
-            line = by_itself(strip_prefix(raw, number))
-            group = _add(found, kind, _WORD_WITH_DIGIT.sub("#", line.text), line)
-        group.numbers += [number for number, _ in same[_READ:]]
-    kept = [g for g in found.values() if g.kind != OTHER or len(g.ranks) > 1]
-    return tuple(_closed(g) for g in _chosen(kept))
+        for line in read:
+            found.setdefault((kind, _WORD_WITH_DIGIT.sub("#", line.text)), []).append(line)
+    groups = [_group(kind, of_one) for (kind, _), of_one in found.items()]
+    shown = [group for group in groups if group.kind != OTHER or len(group.ranks) > 1]
+    return tuple(shown if len(shown) <= _KEPT else [*shown[: _KEPT // 2], *shown[-_KEPT // 2 :]])
+
+
+def _group(kind: str, lines: Sequence[Line]) -> LineGroup:
+    numbers = [line.number for line in lines]
+    moments: list[float | None] = [moment for line in lines if (moment := _moment(line)) is not None] or [
+        None
+    ]
+    sizes: list[int | None] = [int(size[1]) for line in lines if (size := _OF_SIZE.search(line.text))] or [
+        None
+    ]
+    return LineGroup(
+        kind,
+        plain(lines[-1].text),
+        plain(lines[0].text),
+        tuple(numbers if len(numbers) <= _KEPT else [numbers[0], numbers[-1]]),
+        len(numbers),
+        tuple(sorted({rank for line in lines if (rank := _rank(line)) is not None})),
+        sizes[-1],
+        moments[0],
+        moments[-1],
+    )
 
 
 def tells_of_trouble(text: str) -> bool:
-    """Return whether a line's words tell of an error, a timeout or an end, and not of what healthy jobs print as well."""
-    return _TROUBLE.search(text) is not None and _NO_TROUBLE.search(text) is None
+    """Return whether a line's words report an error, a timeout or an end, and not of what healthy jobs print as well."""
+    return words("trouble").search(text) is not None and words("no_trouble").search(text) is None
 
 
 def _kind(text: str, raw: str) -> str:
-    if tells_of_trouble(text) and not _NO_TROUBLE.search(raw):
+    if tells_of_trouble(text) and not words("no_trouble").search(raw):
         return ERROR
-    return WAIT if _WAITS.search(text) else OTHER
-
-
-def _add(found: dict[tuple[str, str], _Open], kind: str, form: str, line: Line) -> _Open:
-    text = plain(line.text)
-    group = found.setdefault((kind, form), _Open(kind, text))
-    group.text = text
-    group.numbers.append(line.number)
-    if (rank := _rank(line)) is not None:
-        group.ranks.add(rank)
-    if size := _OF_SIZE.search(line.text):
-        group.size = int(size[1])
-    stamp = _moment(line)
-    group.began = stamp if group.began is None else group.began
-    group.ended = stamp if stamp is not None else group.ended
-    return group
+    return WAIT if words("waits").search(text) else OTHER
 
 
 def _rank(line: Line) -> int | None:
-    """Return who printed a line, or the only rank that it speaks of."""
-    told = _OF_RANK.findall(line.text) if line.rank is None else ()
-    return int(told[0]) if len(told) == 1 else line.rank
+    """Return who printed a line, or the only rank that it names."""
+    named = _OF_RANK.findall(line.text) if line.rank is None else ()
+    return int(named[0]) if len(named) == 1 else line.rank
 
 
 def _moment(line: Line) -> float | None:
@@ -147,29 +119,12 @@ def _moment(line: Line) -> float | None:
     if line.time is not None or line.stamp is not None:
         return since_new_year(line.time) if line.time is not None else line.stamp
     clock = _CLOCK.search(line.raw, 0, _HEAD)
-    return (
-        sum(int(part) * unit for part, unit in zip(clock.groups(), (3600, 60, 1), strict=True))
-        if clock
-        else None
-    )
-
-
-def _chosen(groups: Sequence[_Open]) -> Sequence[_Open]:
-    """Return at most so many groups as are kept: of many the first and the last ones."""
-    return groups if len(groups) <= _KEPT else [*groups[: _KEPT // 2], *groups[-_KEPT // 2 :]]
-
-
-def _closed(group: _Open) -> LineGroup:
-    numbers = group.numbers if len(group.numbers) <= _KEPT else [group.numbers[0], group.numbers[-1]]
-    return LineGroup(
-        group.kind, group.text, group.first, tuple(numbers), len(group.numbers), tuple(sorted(group.ranks)),
-        group.size, group.began, group.ended,
-    )  # fmt: skip
+    return seconds_of_day(clock) if clock is not None else None
 
 
 def plain(text: str) -> str:
     """Return a line without what a logger puts in front of its message, on one line."""
     for _ in range(_LAYERS):
-        text = _LOGGED.sub("", text)
+        text = words("logger").sub("", text)
     text = _BLANKS.sub(" ", text).strip()
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1].rsplit(" ", 1)[0] + "…"

@@ -10,19 +10,18 @@ the blanks of the sentence in `says`; `rank`, `victim_pid` and `host` also name 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-from hangscope.ingest.job_logs.engines import process_of
-from hangscope.ingest.lines.forms import LineParser, integer
+from hangscope.ingest.job_logs.activity import process_of
+from hangscope.ingest.lines.forms import FormParser, Keyed, integer, literals_of, says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.nccl.hccl import StatedRank
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
-from hangscope.model.regex import regex
 from hangscope.model.tables import entries
 
 _LONGEST = 120
@@ -73,44 +72,40 @@ class Notice(Message, same_by=("id", "values", "process"), calm=True):
 @cache
 def table() -> Mapping[str, Known]:
     """Return the entries by id."""
-    return {entry["id"]: _known(entry) for entry in _entries()}
+    return {
+        entry["id"]: Known(**{name: value for name, value in entry.items() if name not in _OF_THE_LINE})
+        for entry in _entries()
+    }
 
 
-class MessageParser(LineParser):
+class MessageParser(FormParser):
     """Reads the lines of the table; of each entry the first literal that a line holds counts."""
 
     def __init__(self) -> None:
-        self._forms = _forms()
-        self._told = StatedRank()
-        self.literals = (*(literal.encode() for literal, _, _ in self._forms), StatedRank.literal)
+        self._forms, self.literals = _forms()
+        self._stated = StatedRank()
 
-    def feed(self, line: Line) -> Iterable[Event]:
+    def feed(self, line: Line) -> list[Event]:
         """Return at most one event per entry."""
-        found: dict[str, Event] = {}
-        rank = self._told.of(line)
-        for literal, pattern, known in self._forms:
-            if literal in line.text and known.id not in found and (match := pattern.search(line.text)):
-                found[known.id] = _message(known, line, match)
-        return [replace(e, rank=rank) if e.rank is None else e for e in found.values()]
+        rank = self._stated.of(line)
+        return [replace(e, rank=rank) if e.rank is None else e for e in super().feed(line)]
 
 
 @cache
-def _forms() -> tuple[tuple[str, re.Pattern[str], Known], ...]:
-    """Return (literal, pattern, entry) of each wording; without a pattern the literal says it all."""
-    found = []
+def _forms() -> tuple[Keyed, tuple[bytes, ...]]:
+    """Return a form of each wording with its entry's id, and their literals; without a pattern the literal says it all."""
+    forms = []
     for entry in _entries():
-        for literal in [entry["literal"]] if isinstance(entry["literal"], str) else entry["literal"]:
-            found.append((literal, regex(entry.get("pattern", re.escape(literal))), _known(entry)))
-    return tuple(found)
+        read = partial(_message, table()[entry["id"]])
+        for text in [entry["literal"]] if isinstance(entry["literal"], str) else entry["literal"]:
+            form = says(entry.get("pattern", re.escape(text)), literal=text, read=read)
+            forms.append((entry["id"], Message, form))
+    return tuple(forms), (*literals_of(form for _, _, form in forms), StatedRank.literal)
 
 
 @cache
 def _entries() -> tuple[dict[str, Any], ...]:
     return tuple(entries("messages", "message"))
-
-
-def _known(entry: Mapping[str, Any]) -> Known:
-    return Known(**{name: value for name, value in entry.items() if name not in _OF_THE_LINE})
 
 
 def _message(known: Known, line: Line, match: re.Match[str]) -> Event:

@@ -9,23 +9,23 @@ tracebacks print is left out. Of a large log only the text before its first erro
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
-from hangscope.ingest.job_logs.own_rank import by_itself
-from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
+from hangscope.ingest.job_logs.text.vocabulary import words
+from hangscope.ingest.lines.kept_text import KeptText
+from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.rank_words import by_itself
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
 KEPT = 64  # templates of one writer
-_FORMS = 1024  # lines that differ in more than digits, of one writer
-_SHOWN, _WIDTH = 8, 200  # lines of a log's end, and characters of each, that a report shows
+_WORDINGS = 1024  # lines that differ in more than digits
+_WIDTH = 200  # characters of a line
 _LONGEST = 120
-_LOOKED_AT = 1 << 14  # bytes of a log's end that are shown
-_OF_SEVERAL = 1 << 16  # bytes of a log that several ranks share, of which each line's writer is looked for
-_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 #: what does not depend on the line's words: quoted names, paths, addresses, and numbers with their signs and units
 _MASKS = (
     (regex(r"'[^']{0,200}'|\"[^\"]{0,200}\""), "<s>"),
@@ -35,10 +35,6 @@ _MASKS = (
     (regex(r"[\w-]{0,40}#[\w#.-]*"), "#"),
     (regex(r"(?:# ?[,x|/:-]? ?)+"), "# "),
     (regex(r"\s+"), " "),
-)
-_NOT_ITS_OWN = regex(
-    r"Traceback|Exception\b|\bSIG(?:TERM|INT|KILL)\b|Warning\b|warnings\.warn|^\s|^\W*$|^\^|^[\w.]{1,80}(?:Error|Interrupt|Exit)\b|\[[EWIF]\d{3,4} |NCCL |gloo|c10d|torch\.distributed|elastic|"
-    r"Watchdog|watchdog|\.(?:cpp|cc|hpp):\d|^[-=*#]{5,}|^Thread 0x|\(most recent call |\d%\||^terminate called|^Process .{1,80}:$"
 )
 
 
@@ -59,131 +55,52 @@ class Printed(Event, kind="printed", calm=True):
     complete: bool = False
 
 
-def last_lines(windows: Sequence[tuple[int, bytes]]) -> tuple[str, ...]:
-    """Return the last lines of a log as they stand, but for empty ones and all but the last state of a progress bar."""
-    if not windows:
-        return ()
-    lines = []
-    for raw in reversed(windows[-1][1][-_LOOKED_AT:].split(b"\n")):
-        shown = clean(
-            raw.rstrip(b"\r").rpartition(b"\r")[2][: 4 * _WIDTH].decode("utf-8", "replace")
-        ).rstrip()
-        if shown:
-            lines.append(shown if len(shown) <= _WIDTH else shown[: _WIDTH - 1] + "…")
-        if len(lines) == _SHOWN:
-            break
-    return tuple(reversed(lines))
-
-
-class _Writer:
-    """What one writer printed: how often each template, and where the last time."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.last: dict[str, tuple[int, int, Line]] = {}  # how many lines came before, number, line
-        self.earlier: dict[str, str] = {}
-        self.before = 0
-
-    def add(self, template: str, count: int, before: int, line: Line, earlier: Line | None = None) -> None:
-        self.counts[template] += count
-        last = self.last.pop(template, None)
-        if earlier is None and last is not None:
-            earlier = last[2]
-        if earlier is not None:
-            self.earlier[template] = earlier.text
-        self.last[template] = (before, line.number, line)
-
-    def event(self, complete: bool) -> Printed | None:
-        told = sorted(self.last.items(), key=lambda item: item[1][1])
-        rare = sorted(told, key=lambda item: (self.counts[item[0]], -item[1][1]))[:KEPT]
-        kept = [item for item in told if item in rare]
-        if not kept:
-            return None
-        return kept[-1][1][2].event(
-            Printed,
-            templates=tuple(template for template, _ in kept),
-            counts=tuple(self.counts[template] for template, _ in kept),
-            numbers=tuple(number for _, (_, number, _) in kept),
-            texts=tuple(line.text[:_WIDTH].strip() for _, (_, _, line) in kept),
-            earlier=tuple(self.earlier.get(template, "")[:_WIDTH].strip() for template, _ in kept),
-            behind=tuple(self.before - before - 1 for _, (before, _, _) in kept),
-            complete=complete and len(kept) == len(told),
-        )
-
-
-def printed(windows: Sequence[tuple[int, bytes]], file: str, own: bool) -> list[Printed]:
-    """Return what each writer of a log printed; `own`: it is one rank's log. Of a shared log only lines with a rank or a prefix tell.
-
-    `windows` are (number of the first line, bytes) as `Scan` keeps them; two may overlap.
-    """
-    if is_of_the_watcher(file):
+def printed(kept: KeptText, own: bool) -> list[Printed]:
+    """Return what each writer of a log printed; `own`: it is one rank's log. Of a shared log only lines with a rank or a prefix count."""
+    if is_of_the_watcher(kept.file):
         return []
-    writers: dict[object, _Writer] = {}
+    writers: dict[object, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     heard: set[object] = set()  # who has any line here
-    parts = _apart(windows)
-    complete = [number for number, _ in parts] == [1] and (own or len(parts[0][1]) <= _OF_SEVERAL)
-    for number, data in parts:
-        if own:
-            _of_one(writers.setdefault(None, _Writer()), number, data, file)
-            continue
-        cut = data[-_OF_SEVERAL:]
-        number += data.count(b"\n", 0, len(data) - len(cut))
-        for offset, raw in enumerate(cut.split(b"\n")):
-            line = by_itself(_line(raw, number + offset, file))
-            if line.rank is not None or line.origin:
-                heard.add(line.rank if line.rank is not None else line.origin)
-            if (template := template_of(line)) and (line.rank is not None or line.origin):
-                writer = writers.setdefault(
-                    (line.rank, "" if line.rank is not None else line.origin), _Writer()
-                )
-                writer.add(template, 1, writer.before, line)
-                writer.before += 1
+    latest = sorted(kept.wordings.values(), key=lambda places: places[-1])[-_WORDINGS:]
+    for places in latest:
+        for of_one in [places] if own else kept.by_writer(places):
+            line = by_itself(kept.line(of_one[-1]))
+            who = None if own else line.rank if line.rank is not None else line.origin
+            if own or line.rank is not None or line.origin:
+                heard.add(who)
+                if template := template_of(line):
+                    writers[who][template] += of_one
     if not own and len(heard) < 2:
         return []  # nothing to compare with
-    return [event for writer in writers.values() if (event := writer.event(complete)) is not None]
+    complete = kept.complete and len(latest) == len(kept.wordings)
+    line_at = kept.line if own else lambda place: by_itself(kept.line(place))
+    return [_of_writer(places, line_at, complete) for places in writers.values()]
 
 
-def _apart(windows: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
-    """Return the windows without the lines that a later one holds as well."""
-    found, following = [], None
-    for number, data in reversed(windows):
-        if following is not None and number + data.count(b"\n") >= following:
-            lines = data.split(b"\n")
-            data = b"\n".join(lines[: max(0, following - number)])
-        following = number
-        if data:
-            found.append((number, data))
-    return found[::-1]
-
-
-def _of_one(writer: _Writer, number: int, data: bytes, file: str) -> None:
-    """Add the lines of a log of one rank: those that differ in digits alone are looked at once, the last of them."""
-    lines = data.split(b"\n")
-    forms = data.translate(_AS_ZERO).split(b"\n")
-    counts, last = Counter(forms), dict(zip(forms, range(len(forms)), strict=True))
-    ends = set(last.values())
-    before = {form: at for at, form in enumerate(forms) if at not in ends}
-    chosen = sorted(last.items(), key=lambda item: item[1])[-_FORMS:]
-    found = {form: _line(lines[at], number + at, file) for form, at in chosen}
-    templates = {form: template_of(by_itself(line)) for form, line in found.items()}
-    its_own = {form for form, template in templates.items() if template}
-    places = {at for form, at in chosen if form in its_own}
-    for at, form in enumerate(forms):
-        if form in its_own:
-            if at in places:
-                earlier = _line(lines[before[form]], number + before[form], file) if form in before else None
-                writer.add(templates[form], counts[form], writer.before, found[form], earlier)
-            writer.before += 1
-
-
-def _line(raw: bytes, number: int, file: str) -> Line:
-    return strip_prefix(raw[:1000].partition(b"\r")[0].decode("utf-8", "replace"), number, file)
+def _of_writer(places_of: Mapping[str, list[int]], line_at: Callable[[int], Line], complete: bool) -> Printed:
+    """Return what one writer printed, of many templates the rarest; `places_of` are the places of its lines by template."""
+    of_template = [(template, sorted(places)) for template, places in places_of.items()]
+    rare = sorted(of_template, key=lambda item: (len(item[1]), -item[1][-1]))[:KEPT]
+    templates, places = zip(*sorted(rare, key=lambda item: item[1][-1]), strict=True)
+    every = sorted(place for _, of_one in of_template for place in of_one)
+    lines = [line_at(of_one[-1]) for of_one in places]
+    before = [line_at(of_one[-2]).text if len(of_one) > 1 else "" for of_one in places]
+    return lines[-1].event(
+        Printed,
+        templates=templates,
+        counts=tuple(map(len, places)),
+        numbers=tuple(line.number for line in lines),
+        texts=tuple(line.text[:_WIDTH].strip() for line in lines),
+        earlier=tuple(text[:_WIDTH].strip() for text in before),
+        behind=tuple(len(every) - bisect_right(every, of_one[-1]) for of_one in places),
+        complete=complete and len(rare) == len(of_template),
+    )
 
 
 def template_of(line: Line) -> str:
     """Return a line with all that varies masked, empty where it is not the program's own."""
     text = line.text
-    if line.source is not None or _NOT_ITS_OWN.search(text):
+    if line.source is not None or words("not_its_own").search(text):
         return ""
     for pattern, mask in _MASKS:
         text = pattern.sub(mask, text)

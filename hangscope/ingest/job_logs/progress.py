@@ -1,10 +1,10 @@
-"""The last sign of progress of each writer: a step count, or a line that says a loop ended.
+"""The last sign of progress of each writer: a step count, or a line that reports the end of a loop.
 
     app r1: train step 2 done
     epoch done 1
      45%|####5     | 450/1000 [00:10<00:12, 44.2it/s]
 
-Such lines are no format and there are millions of them, so only the text just before an error and at the end
+Such lines have no fixed form and there are millions of them, so only the text just before an error and at the end
 of a log is read.
 """
 
@@ -13,40 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.ingest.job_logs.own_rank import by_itself
-from hangscope.ingest.lines.prefixes import Line, strip_prefix
+from hangscope.ingest.job_logs.text.vocabulary import words
+from hangscope.ingest.lines.kept_text import KeptText
+from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.rank_words import by_itself
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
-_LINE = regex(rb"[^\r\n]+")
 _CANDIDATE = regex(
     rb"[Ss]tep|STEP|xhausted|len\(|oader len|StopIter|\bcode\b|[Ii]ter|\bit[=: ]{1,3}\d|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xit(?:ing|s|ed) |xiting|eaving|eturning|uitting|borting|hutting|bye|estroy"
-)
-_CUT = 1000
-_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
-#: what changes from line to line in the prefix of one writer
-_TIME = regex(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
-_DONE = regex(
-    r"(?i)\b(?:(?:loop|ep(?:och)?(?: \d{1,9})?|training|train(?:ing)? loop|validation|evaluation) (?:is |has |was "
-    r")?(?:ended|done|finished|completed?|over)"
-    r"|(?:finished|completed|done|end of)(?: with)? (?:the )?(?:training|epoch|train(?:ing)? loop|loop|"
-    r"validation|evaluation)|reached (?:the )?end"
-    r"|exit(?:ing|ed) (?:the )?(?:train(?:ing)? )?loop|training complete"
-    r"|(?:loader|dataloader|dataset|iterator|iterable|shards?) (?:is |are |was )?(?:exhausted|ended|empty|drained|depleted)|StopIteration (?:after|at|in)"
-    r"|(?:ran|run|is) out of (?:data|batches|samples))\b"
-)
-_LEAVING = regex(
-    r"(?i)\b(?:stop(?:ping|ped|s)? early|early[- ]stop(?:ping|ped)?|(?:stopping|leaving|quitting|aborting) (?:now|the job|training|the run)"
-    r"|exiting(?! (?:the )?(?:train\w{0,6} )?loop)|shutting down|(?:(?<=, )|(?<=\band ))(?:stopping|leaving|quitting|exiting|returning)|all done|job done|nothing left to do|(?:good)?bye"
-    r"|(?:process )?group (?:is |was )?destroyed|destroy(?:ed|ing) (?:the )?process group)\b"
-)
-_OVER = regex(
-    r"(?i)\b(?:(?:training|job|run|all(?: \w{1,20}){0,2}) (?:is |has |are |were )?(?:done|finished|processed|completed?|over|ended)|(?:finished|completed|done with|end of) (?:the )?(?:training|run|job)"
-    r"|\brank \d{1,7}:? (?:has |is )?(?:finished|done|completed?)(?: (?:after|in) [\d,]{1,12} (?:steps|iterations|batches|epochs))?"
-    r"|(?:finished|done|completed) (?:after|in) [\d,]{1,12} (?:steps|iterations|batches|epochs)"
-    r"|exit(?:ed|s|ing) (?:cleanly|normally)|(?:exit(?:ed|s|ing)?|return(?:ed|s)?|rc|code)[ =:]{1,3}(?:(?:with|code|status|retour)[ =:]{1,3}){0,3}0"
-    r"|(?:good)?bye|exiting)\b[\s.!)]*$"
 )
 _STEP = regex(
     r"(?i)\b(?:global[_ ]?)?(?:step|iteration|iter|batch|batch_idx|it)s?\b\s{0,8}[:=#\[(/]?\s{0,3}(\d{1,12})"
@@ -63,16 +39,6 @@ _LENGTH = regex(
 _EPOCH = regex(r"(?i)\bepoch\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,9})")
 _OF = regex(r"\s{0,3}(?:/|of)\s{0,3}(\d{1,12})\b")
 _BAR = regex(r"(?:\||\b)\s{0,4}(\d{1,12})/(\d{1,12}|\?) \[\d{1,3}:\d\d")
-#: what a bar counts that is no step of a loop, by the word before it: files, shards, records of a data set
-LOADS = regex(
-    r"(?i)\b(?:(?:down)?load(?:ing|ed|s)?|fetching|map(?:ping)?(?: \(.{1,40}\))?|filter(?:ing)?|flattening|concatenating|casting|grouping|packing|generating|creating|building"
-    r"|preparing|resolving|extracting|unpacking|tokeni[sz](?:ing|er)|pre-?processing|reading|parsing|caching|sav(?:ing|e)|writing|uploading|copying|moving|convert(?:ing)?"
-    r"|quantizing|sharding|merging|initiali[sz]ing|capturing|compiling|comput(?:ing|e) checksums?|verifying|applying|adding|truncating|dropping|shuffling|sorting|indexing|counting"
-    r"|warming|profiling|num examples)\b"
-)
-_NOT_PROGRESS = regex(
-    r"Traceback|Error|slurmstepd: |srun: |Running collective|WorkNCCL|NCCL (?:INFO|WARN)|\[[\w/]{0,30}\.(?:cpp|cc):"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,54 +60,24 @@ class Progress(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopLength(Event, calm=True):
-    """A rank's word on how many steps (`total`) its loop has, before it begins or behind its end."""
+    """A rank prints how many steps (`total`) its loop has, before it begins or after its end."""
 
     total: int
 
 
-def progress_events(windows: Sequence[tuple[int, bytes]], file: str) -> list[Progress | LoopLength]:
-    """Return per writer the last `progress` event that counts, the last that says a loop ended and the last that says it leaves or that all is over.
-
-    `windows` are (number of the first line, bytes) as `log_scan.Scan` keeps them; the first line of each may
-    be cut.
-    """
-    last: dict[tuple[str, str], Progress | LoopLength] = {}
-    seen: set[tuple[bytes, bytes]] = set()
-    candidates: dict[bytes, bool] = {}  # by the form of a line, which is the line with its digits made equal
-    prefixes: dict[bytes, list[slice]] = {}  # where the prefix of lines of a form stands, but for its times
-    unpaced: dict[tuple[bytes, bytes], tuple[str, str]] = {}  # of which the line before is still to come
-    for first, data in reversed(windows):
-        for match in reversed(list(_LINE.finditer(data))):
-            raw = match.group(0)[:_CUT]
-            form = raw.translate(_AS_ZERO)
-            is_candidate = candidates.get(form)
-            if is_candidate is None:
-                is_candidate = candidates[form] = _CANDIDATE.search(form) is not None
-            if not is_candidate:
-                continue
-            before = (form, b"".join([raw[part] for part in prefixes[form]])) if form in prefixes else None
-            if before in seen:  # a later line of this writer says the same of a later step
-                if (key := unpaced.pop(before, None)) is not None:
-                    last[key] = _paced(
-                        last[key],
-                        _progress(by_itself(strip_prefix(raw.decode("utf-8", "replace"), 0, file))),
-                    )
-                continue
-            number = first + data.count(b"\n", 0, match.start())
-            line = by_itself(strip_prefix(raw.decode("utf-8", "replace"), number, file))
-            text = line.text.encode()
-            prefixes[form] = _but_times(raw[: len(raw) - len(text)] if raw.endswith(text) else raw)
-            own = (form, b"".join([raw[part] for part in prefixes[form]]))
-            seen.add(own)
+def progress_events(kept: KeptText) -> list[Progress | LoopLength]:
+    """Return per writer the last line that counts, the last that says a loop ended and the last that says it leaves or that all is over."""
+    last: dict[tuple[str, str], tuple[Progress | LoopLength, Sequence[int]]] = {}
+    for wording, places in kept.wordings.items():
+        for of_one in kept.by_writer(places) if _CANDIDATE.search(wording) else ():
+            line = by_itself(kept.line(of_one[-1]))
             event = _progress(line)
-            if event is None:
-                continue
-            key = (f"{line.origin}|{line.host}", _sort(event))
-            if key not in last or last[key].line < event.line:
-                last[key] = event
-                if isinstance(event, Progress) and event.step is not None and event.in_the_year is not None:
-                    unpaced[own] = key
-    return sorted(last.values(), key=lambda event: (event.line, event.text))
+            if event is not None:
+                key = (f"{line.origin}|{line.host}", _sort(event))
+                if key not in last or last[key][1][-1] < of_one[-1]:
+                    last[key] = event, of_one
+    found = [_paced(event, kept, places) for event, places in last.values()]
+    return sorted(found, key=lambda event: (event.line, event.text))
 
 
 def _sort(event: Progress | LoopLength) -> str:
@@ -151,40 +87,36 @@ def _sort(event: Progress | LoopLength) -> str:
     return "leaving" if event.leaving else "done" if event.done else "" if counts else "over"
 
 
-def _paced(event: Progress | LoopLength, before: Event | None) -> Progress | LoopLength:
-    """Return an event with how long after `before` it was printed."""
-    moments = event.in_the_year, before.in_the_year if before is not None else None
-    if isinstance(event, LoopLength) or moments[0] is None or moments[1] is None or moments[0] < moments[1]:
+def _paced(event: Progress | LoopLength, kept: KeptText, places: Sequence[int]) -> Progress | LoopLength:
+    """Return an event with how long after the line before it, of the same wording, it was printed."""
+    if isinstance(event, LoopLength) or event.step is None or event.in_the_year is None or len(places) < 2:
         return event
-    return replace(event, pace=moments[0] - moments[1])
-
-
-def _but_times(prefix: bytes) -> list[slice]:
-    """Return where the parts of a prefix stand that are no times."""
-    times = [match.span() for match in _TIME.finditer(prefix)]
-    return [
-        slice(end, start)
-        for (_, end), (start, _) in zip([(0, 0), *times], [*times, (len(prefix), 0)], strict=True)
-    ]
+    before = _progress(by_itself(kept.line(places[-2])))
+    moment = before.in_the_year if before is not None else None
+    return (
+        event
+        if moment is None or moment > event.in_the_year
+        else replace(event, pace=event.in_the_year - moment)
+    )
 
 
 def _progress(line: Line) -> Progress | LoopLength | None:
-    if _NOT_PROGRESS.search(line.text) or (
+    if words("no_progress").search(line.text) or (
         line.source and not line.source.rpartition(":")[0].endswith(".py")
     ):
         return None
-    done = _DONE.search(line.text)
+    done = words("loop_ended").search(line.text)
     epoch = _EPOCH.search(line.text)
     bar = _BAR.search(line.text)
     if line.text[:1].isspace() and not bar:
         return None  # a line of a traceback or of a report
-    if bar and LOADS.search(line.text, 0, bar.start()):
+    if bar and words("loads").search(line.text, 0, bar.start()):
         return None
     if not bar and (length := _LENGTH.match(line.text)):
         return line.event(LoopLength, total=int(length[1] or length[2]))
     counted = bar or _STEP.search(line.text)
-    leaving = _LEAVING.search(line.text)
-    over = _OVER.search(line.text)
+    leaving = words("leaves").search(line.text)
+    over = words("over").search(line.text)
     if done is None and counted is None and epoch is None and leaving is None and over is None:
         return None
     of = _OF.match(line.text, counted.end(1)) if counted else _BEFORE.search(line.text) if done else None

@@ -1,4 +1,4 @@
-r"""What takes several lines to say: a block is declared as data beside its event, and one parser reads all of them.
+r"""Statements of several lines: a block is declared as data in the module of its event, and one parser reads all of them.
 
     GPU = block(
         says(r"^\|\s{1,4}(?P<gpu>\d{1,3})\s{1,4}\S.{0,60}\| "),  # the line that it begins with
@@ -7,76 +7,80 @@ r"""What takes several lines to say: a block is declared as data beside its even
         made=_use,
     )
 
-`made` makes the events of what the named groups of its lines caught. A line belongs to the block of its writer: whoever
-launchers and torch say printed it. c10 names the rank on the first line only, so a line without one belongs to the block that
-its host or task began last.
+`made` makes the events from what the named groups of its lines caught. A line belongs to the block of its writer, by the prefixes of
+launchers and torch. c10 prints the rank on the first line only, so a line without one belongs to the block that its host or task began
+last.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from types import ModuleType
 from typing import Any
 
-from hangscope.ingest.lines.forms import Form, FormParser, LineParser, typed
+from hangscope.errors import Note
+from hangscope.ingest.lines.forms import Form, FormParser, LineParser, literals_of, typed
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 
-_SILENCE = 2000  # lines of others after which a block is over
+_SILENCE = 2000  # lines without a statement, whoever printed them, after which a block is over
 _OPEN = 512  # blocks that are read at a time
 
 
 @dataclass(slots=True, eq=False)
 class Found:
-    """A block as far as it was read: (line, what was matched in it), the first line first, and the form of that one."""
+    """A block as far as it was read: (line, what matched in it), the first line first, and the form of that one."""
 
     form: Form
     parts: list[tuple[Line, re.Match[str]]]
     left: int
-    idle: int = 0  # lines in a row that stated nothing
-    silent: int = 0  # lines of others in a row
+    idle: int = 0  # lines of this writer in a row that stated nothing
 
     @property
     def first(self) -> Line:
         """Return the line that it begins with."""
         return self.parts[0][0]
 
+    @property
+    def latest(self) -> Line:
+        """Return the last line that stated anything."""
+        return self.parts[-1][0]
+
     def all(self, *names: str) -> Iterator[tuple[str, ...]]:
         """Yield what the groups of these names caught, of each match in which all of them took part."""
         for _, match in self.parts:
-            caught = match.groupdict()
-            values = tuple(caught.get(name) for name in names)
+            values = [match.groupdict().get(name) for name in names]
             if None not in values:
                 yield tuple(value for value in values if value is not None)
 
     def last(self, name: str) -> str | None:
         """Return what a group caught last, None where it caught nothing."""
-        found = [value for (value,) in self.all(name)]
-        return found[-1] if found else None
+        return next((value for (value,) in reversed([*self.all(name)])), None)
 
     def caught(self, kind: type[Event]) -> dict[str, Any]:
         """Return the fields of a kind of event that groups are named after, and those that the first line's form implies."""
         return {**{n: v for _, match in self.parts for n, v in typed(kind, match)}, **self.form.known}
 
     def belongs(self, line: Line) -> bool:
-        """Return whether nothing says that somebody else printed a line."""
+        """Return whether no prefix shows that another process printed a line."""
         first = self.first
         who = (line.host, line.local_rank, line.task) == (first.host, first.local_rank, first.task)
         return who and (line.rank is None or first.rank in (None, line.rank))
 
 
-#: what a block's own function makes of it
-Made = Callable[[Found], Iterable[Event]]
+#: what makes the events of a block, and notes on what is damaged
+Made = Callable[[Found], Iterable[Event | Note]]
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """What begins a block, and what its further lines state.
 
-    It is over at a line that `ends` it, which counts too, after so many `lines`, or when more than `gap` in a row state nothing. A
-    line that says it all begins it and ends it.
+    It is over at a line that `ends` it, which counts too, after so many `lines`, or when more than `gap` in a row state nothing. One
+    line may both begin and end it; no later line ends a block whose patterns have matched nothing yet.
     """
 
     begins: tuple[Form, ...]
@@ -91,7 +95,7 @@ class Block:
         return next((found for one in self.states if (found := list(one.finditer(line.text)))), [])
 
     def matches_whole(self, line: Line) -> list[re.Match[str]]:
-        """Return what a line states that begins with what looks like a prefix and is none: `5: [layer_3]`."""
+        """Return what a line states whose own beginning looks like a prefix: `5: [layer_3]`."""
         return [match for one in self.states if line.raw != line.text and (match := one.match(line.raw))][:1]
 
 
@@ -109,16 +113,17 @@ def block(
 
 
 class BlockParser(LineParser):
-    """Reads blocks of one kind, each writer's for itself."""
+    """Reads blocks of one kind, those of each writer separately."""
 
     def __init__(self, declared: Block) -> None:
         self._block = declared
-        self.literals = tuple(dict.fromkeys(form.literal.encode() for form in declared.begins))
+        self.literals = literals_of(declared.begins)
         self._open: list[Found] = []
 
-    def feed(self, line: Line) -> Iterable[Event]:
+    def feed(self, line: Line) -> Iterable[Event | Note]:
         """Read one line; return the events of the blocks that it completes."""
-        done = self._silent(line)
+        silent = [found for found in self._open if line.number - found.latest.number > _SILENCE]
+        done = [event for found in silent for event in self._over(found)]
         mine = [found for found in self._open if found.belongs(line)]
         exact = [found for found in mine if found.first.rank == line.rank]
         found = next(reversed(exact or mine), None)
@@ -126,6 +131,8 @@ class BlockParser(LineParser):
         if self._open and not stated and (stated := self._block.matches_whole(line)):
             found = found or self._open[-1]
         ends = self._block.ends.search(line.text) if self._block.ends is not None else None
+        if found is not None and self._block.states and len(found.parts) == 1:
+            ends = None
         begin = None if stated or (ends and found is not None) else self._begins(line)
         if begin is not None:
             done += self._over(found) if found is not None and found in exact else []
@@ -149,17 +156,11 @@ class BlockParser(LineParser):
                 return Found(form, [(line, match)], self._block.lines)
         return None
 
-    def _silent(self, line: Line) -> list[Event]:
-        """Return the events of blocks that do not go on any more."""
-        for found in self._open:
-            found.silent = 0 if found.belongs(line) else found.silent + 1
-        return [e for found in list(self._open) if found.silent > _SILENCE for e in self._over(found)]
-
-    def _over(self, found: Found) -> list[Event]:
+    def _over(self, found: Found) -> list[Event | Note]:
         self._open.remove(found)
         return list(self._block.made(found))
 
-    def close(self) -> Iterable[Event]:
+    def close(self) -> Iterable[Event | Note]:
         """Return the blocks that the text ends in."""
         return [event for found in list(self._open) for event in self._over(found)]
 
@@ -167,5 +168,9 @@ class BlockParser(LineParser):
 def parsers_of(*modules: ModuleType) -> list[LineParser]:
     """Return what reads the forms and the blocks that modules declare."""
     forms = [parser for module in modules if (parser := FormParser(module)).literals]
-    declared = [value for module in modules for value in vars(module).values() if isinstance(value, Block)]
-    return [*forms, *map(BlockParser, declared)]
+    return [*forms, *map(BlockParser, _declared(modules))]
+
+
+@cache
+def _declared(modules: tuple[ModuleType, ...]) -> list[Block]:
+    return [value for module in modules for value in vars(module).values() if isinstance(value, Block)]

@@ -1,4 +1,4 @@
-r"""How lines say something: a form is declared in the class of its event, and everything that reads it follows from that.
+r"""The grammar of log lines: a form is declared in the class of its event, and everything that reads it follows from that.
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class HeartbeatTimeout(GroupEvent, same_by=("what",)):
@@ -7,7 +7,7 @@ r"""How lines say something: a form is declared in the class of its event, and e
         forms = (says(r"watchdog got stuck for \d+ seconds", what="watchdog_stuck"),)
         also = (regex(r"workMetaList_\.size\(\)=(?P<pending>\d{1,9})"),)
 
-A pattern's named groups are the event's fields, converted as the annotations say. The longest text that a pattern requires is
+A pattern's named groups are the event's fields, converted according to their annotations. The longest text that a pattern requires is
 the literal that a log is searched for, so a form needs no entry anywhere else.
 """
 
@@ -19,6 +19,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from hangscope.errors import Note
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event, hints_of
@@ -27,7 +28,7 @@ from hangscope.model.regex import regex
 LEAST = 4  # bytes of a literal
 _ITEMS_SHOWN = 4000  # characters of a list that are read
 
-#: what a form's own function returns: further fields, whole events, or None where the line says nothing after all
+#: what a form's own function returns: further fields, whole events, or None where the line states nothing after all
 Read = Callable[[Line, "re.Match[str]"], "Mapping[str, Any] | Event | Sequence[Event] | None"]
 
 
@@ -57,6 +58,11 @@ def any_of(literals: Iterable[str], pattern: str, **options: Any) -> tuple[Form,
     return tuple(says(pattern, literal=literal, **options) for literal in literals)
 
 
+def each(field: str, patterns: Mapping[str, Any], **options: Any) -> tuple[Form, ...]:
+    """Return a form for each of several patterns, next to which is the value that it implies for a field."""
+    return tuple(says(pattern, **{field: value}, **options) for pattern, value in patterns.items())
+
+
 _ATOM = regex(
     r"(?P<skip>\\[A-Za-z0-9]|\[\^?\]?(?:\\.|[^\]\\])*\]|[.^$])|\\(?P<escaped>.)|(?P<open>\()|(?P<close>\))|(?P<either>\|)|(?P<plain>.)",
     re.DOTALL,
@@ -80,10 +86,7 @@ def required_text(pattern: str) -> str:
             return ""
         text = atom["escaped"] or atom["plain"] or ""
         repeat = _REPEATED.match(pattern, at)
-        if depth or not text or (repeat and _OPTIONAL.match(pattern, at)):
-            run = ""
-        else:
-            run += text
+        run = "" if depth or not text or (repeat and _OPTIONAL.match(pattern, at)) else run + text
         best = max(best, run, key=len)
         if repeat:
             at, run = repeat.end(), ""
@@ -105,11 +108,11 @@ class LineParser:
         """Return whether the next line is wanted whatever it holds."""
         return bool(self._open)
 
-    def feed(self, line: Line) -> Iterable[Event]:
-        """Return the events that this line completes."""
+    def feed(self, line: Line) -> Iterable[Event | Note]:
+        """Return the events that this line completes, and notes on what is damaged."""
         raise NotImplementedError
 
-    def close(self) -> Iterable[Event]:
+    def close(self) -> Iterable[Event | Note]:
         """Return the events that only the end of the file completes."""
         return ()
 
@@ -118,7 +121,7 @@ class BulkParser(LineParser):
     """A parser that reads lines of one form which repeats endlessly from the bytes themselves."""
 
     def run(self, block: bytes, start: int, number: int) -> int:
-        """Read as many lines of the form as follow each other from `start`, the beginning of line `number`, on.
+        """Read as many consecutive lines of the form as there are from `start` on, the beginning of line `number`.
 
         Returns where the first line begins that is to be read like any other: `start` itself where this one is.
         """
@@ -126,39 +129,47 @@ class BulkParser(LineParser):
 
 
 class FormParser(LineParser):
-    """Reads the forms of all kinds of event that a module declares; of each kind the first that matches counts."""
+    """Reads forms; of those with one key, such as all of one kind of event, the first that matches counts."""
 
     def __init__(self, *modules: ModuleType) -> None:
-        self._forms = _forms(modules)
-        self.literals = tuple(dict.fromkeys(form.literal.encode() for _, form in self._forms))
+        self._forms, self.literals = _forms(modules)
 
-    def feed(self, line: Line) -> Iterable[Event]:
-        """Return at most one event per kind, or what a form's own function makes of the line."""
-        found: dict[type[Event], Sequence[Event]] = {}
-        for kind, form in self._forms:
-            if kind not in found and form.literal in line.text:
+    def feed(self, line: Line) -> list[Event]:
+        """Return what a line states in its forms."""
+        found: dict[object, Sequence[Event]] = {}
+        for key, kind, form in self._forms:
+            if form.literal in line.raw and key not in found:
                 match = form.pattern.search(line.text)
                 if match is not None and (events := _events(kind, form, line, match)):
-                    found[kind] = events
+                    found[key] = events
         return [event for events in found.values() for event in events]
 
 
 def kinds_of(module: ModuleType) -> list[type[Event]]:
     """Return the kinds of event that a module declares."""
-    return [
-        kind
-        for kind in vars(module).values()
-        if isinstance(kind, type) and issubclass(kind, Event) and kind.__module__ == module.__name__
-    ]
+    kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Event)]
+    return [kind for kind in kinds if kind.__module__ == module.__name__]
+
+
+#: forms, each with its key and its kind of event
+Keyed = tuple[tuple[object, type[Event], Form], ...]
+
+
+def literals_of(forms: Iterable[Form]) -> tuple[bytes, ...]:
+    """Return the literals of forms, each once."""
+    return tuple(dict.fromkeys(form.literal.encode() for form in forms))
 
 
 @cache
-def _forms(modules: tuple[ModuleType, ...]) -> tuple[tuple[type[Event], Form], ...]:
-    return tuple((kind, form) for module in modules for kind in kinds_of(module) for form in kind.forms)
+def _forms(modules: tuple[ModuleType, ...]) -> tuple[Keyed, tuple[bytes, ...]]:
+    forms = tuple(
+        (kind, kind, form) for module in modules for kind in kinds_of(module) for form in kind.forms
+    )
+    return forms, literals_of(form for _, _, form in forms)
 
 
 def _events(kind: type[Event], form: Form, line: Line, match: re.Match[str]) -> Sequence[Event]:
-    """Return what a line says in a form."""
+    """Return what a line states in a form."""
     more = form.read(line, match) if form.read is not None else {}
     if more is None or isinstance(more, (Event, Sequence)):
         return [more] if isinstance(more, Event) else more or ()
@@ -187,7 +198,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    return tuple(word for word in re.split(r"[,\s]+", text[:_ITEMS_SHOWN]) if word)
+    return tuple(filter(None, re.split(r"[,\s]+", text[:_ITEMS_SHOWN])))
 
 
 _CONVERT: Mapping[Any, Callable[[str], Any]] = {

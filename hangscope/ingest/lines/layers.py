@@ -1,197 +1,163 @@
-"""What wrappers put in front of a line, one layer at a time: launchers, log shippers, containers, torch's own loggers."""
+"""What wrappers put in front of a line, one layer at a time, and what it states; the kinds of prefixes are data, in knowledge/lines/prefixes.toml.
+
+The groups of a prefix are fields, and each field is taken in one way: `host` is text; `rank`, `local_rank`, `task` and `pid` are numbers.
+`worker`, `file` and `named_rank` state a rank where nothing else does. A time has a `month`, `day`, `h`, `m` and `s`, and perhaps a
+`year`, a `fraction` and a `zone`; `code` and `line` are the place of the logging call.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
 from functools import cache
+from typing import Any
 
-from hangscope.ingest.lines.stamps import GLOG, ISO, TIME, Found, take
+from hangscope.ingest.files.naming import rank_of_log, says_rank
 from hangscope.model.dataclass import dataclass
+from hangscope.model.events import in_leap_year
 from hangscope.model.regex import regex
+from hangscope.model.tables import entries
 
+Found = dict[str, Any]
+
+TIME = ("month", "day", "h", "m", "s")
+ISO = ("year", *TIME)
+GLOG = ("level", *TIME, "fraction", "pid", "code", "line")
+_NUMBERS = frozenset({"rank", "local_rank", "task"})
+_COORDINATE = regex(r"(?:^|[ _])(?<!ATTN_)(?<!MOE_)(DP|PP|TP|EP)(\d{1,5})(?=[ _]|$)")
+_COORDINATES = regex(r"(?:(?:(?:ATTN|MOE)_)?(?:DP|PP|TP|EP|CP)\d{1,5} ?){1,6}")
+_MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTHS = {name: i for i, name in enumerate(_MONTH_NAMES, 1)}
 CODE = r"[\w./<>+-]{1,200}\.(?:cpp|cc|cxx|h|hpp|cu|cuh|py)"
 CLOCK = r"(\d\d):(\d\d):(\d\d)"
 _NO_NAME = r"(?!(?:rank|step|epoch|iter|batch|layer|cuda|stage|fold)[\d_\[-])"  # what programs count
+_PATTERNS = {"<clock>": CLOCK, "<code>": CODE, "<no_name>": _NO_NAME}
+_FIELDS = {"time": TIME, "iso": ISO, "glog": GLOG}
+_MOST = 8  # layers of one line
+
+
+def take(found: Found, fields: Sequence[str], values: Sequence[str | None]) -> None:
+    """Take what the groups of a prefix caught. Of two values of one field the first counts; a time counts before a level."""
+    stated = {name: value for name, value in reversed(list(zip(fields, values, strict=True))) if value}
+    # c10's own fractions are from another clock, and its numbers are threads
+    python = stated.get("code", ".py").endswith(".py")
+    if "month" in stated:
+        _take_time(
+            found, stated, float(f"0.{stated['fraction']}") if python and "fraction" in stated else 0.0
+        )
+    if "code" in stated:
+        found["source"] = f"{stated['code']}:{stated['line']}"
+    if "level" in stated:
+        found["level"] = stated["level"][0]
+    if "host" in stated:
+        found["host"] = stated["host"]
+    if "pid" in stated and "code" not in stated:
+        found["pid"] = int(stated["pid"])
+    elif "pid" in stated and python and len(stated["pid"]) < 10:
+        found.setdefault("pid", int(stated["pid"]))
+    for name in _NUMBERS & stated.keys():
+        found[name] = int(stated[name])
+    rank = _named_rank(stated)
+    if rank is not None:
+        found.setdefault("rank", rank)
+
+
+def seconds_of_day(clock: re.Match[str]) -> int:
+    """Return the seconds since midnight of a clock whose hours, minutes and seconds are the first groups of a match."""
+    h, m, s = map(int, clock.groups()[:3])
+    return 3600 * h + 60 * m + s
+
+
+def _named_rank(stated: dict[str, str]) -> int | None:
+    """Return the rank that the name of a worker or a file states, or a launcher's own template."""
+    if "file" in stated:
+        return rank_of_log(stated["file"])[0] if says_rank(stated["file"]) else None
+    return int(stated["named_rank"]) if "named_rank" in stated else rank_of_worker(stated.get("worker", ""))
+
+
+def rank_of_worker(name: str) -> int | None:
+    """Return the rank within its engine that an inference worker's name states: `VllmWorker-3`, `Worker_TP1_EP1`; None for others.
+
+    The tensor-parallel number is the rank where no pipeline stage or data-parallel replica but the first is named.
+    """
+    if "Worker" not in name and not _COORDINATES.fullmatch(name.strip()):
+        return None
+    found = dict(_COORDINATE.findall(name))
+    if "TP" not in found or any(int(found.get(other, 0)) for other in ("PP", "DP")):
+        return None
+    return int(found["TP"])
+
+
+def _take_time(found: Found, stated: dict[str, str], fraction: float) -> None:
+    """Set `stamp`, seconds since 1 January of a leap year, so that times with and without a year compare; and `time` where there is a year."""
+    month = int(stated["month"]) if stated["month"].isdigit() else _MONTHS.get(stated["month"], 0)
+    day, h, m, s = (int(stated[name]) for name in TIME[1:])
+    if "stamp" not in found or "level" in found or fraction:  # else the outer one has a year or a fraction
+        moment = in_leap_year(month, day, h, m, s)
+        if moment is not None:
+            found["stamp"] = moment + fraction
+    if "year" not in stated:
+        return
+    zone = stated.get("zone", "")
+    try:
+        stamp = datetime(int(stated["year"]), month, day, h, m, min(s, 59), tzinfo=timezone.utc)
+        if zone[:1] in ("+", "-"):
+            offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
+            stamp -= offset if zone[0] == "+" else -offset
+        found["time"] = stamp.timestamp() + fraction
+    except (ValueError, OverflowError):
+        return
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One kind of prefix: what it looks like, and which fields its groups are (`stamps.take`).
+    """One kind of prefix: which fields its groups are (`stamps.take`), and which of all groups are its own.
 
-    `of_writer`: it tells writers apart. `bare`: so plain that it counts only outside everything that torch prints; `outside`:
-    what may stand outside of such a one.
+    `of_writer`: it distinguishes writers. `bare`: so plain that it counts only outside of everything that torch prints; `outside`: a
+    bare one may follow it.
     """
 
-    name: str
-    pattern: str
-    fields: tuple[str, ...] = ()
+    fields: tuple[str, ...]
+    groups: slice
     of_writer: bool = False
     bare: bool = False
     outside: bool = False
 
 
-#: Each layer is tried at the start of what is left, at most once per name; one space is dropped after it, never more,
-#: because a traceback's indentation is part of the message (mpirun 4 prints none, mpirun 5 one: then it is odd).
-LAYERS = {
-    layer.name: layer
-    for layer in (
-        Layer("rank", r"\[rank(\d{1,7})[\]\[]:? ?", ("rank",), of_writer=True),
-        # Determined's task log
-        Layer("rank_bars", r"\[rank=(\d{1,7})\] \|\| ?", ("rank",), of_writer=True, outside=True),
-        # grep over several files, with and without line numbers; a program puts a blank behind the colon
-        Layer(
-            "grep",
-            r"((?:[\w.-]{0,100}/){0,12}[\w.-]{1,100}\.(?:log|txt|out|err|stdout|stderr)):(?:\d{1,9}[:-])?(?=\S)",
-            ("file",),
-            of_writer=True,
-            outside=True,
-        ),
-        # a launcher's own template, `[${role_name}${rank}|${local_rank}]:`
-        Layer(
-            "role_pipe",
-            r"\[[A-Za-z_][A-Za-z_.-]{0,60}(\d{1,7})\|(\d{1,6})\]: ?",
-            ("named_rank", "local_rank"),
-            of_writer=True,
-        ),
-        # SGLang's logger: a stamp and the coordinates of the process (sglang/srt/managers/scheduler.py)
-        Layer(
-            "sglang",
-            rf"\[(\d{{4}})-(\d\d)-(\d\d) {CLOCK}((?: (?:(?:ATTN|MOE)_)?(?:DP|PP|TP|EP|CP)\d{{1,5}}){{1,6}})\] ?",
-            (*ISO, "worker"),
-            of_writer=True,
-        ),
-        # vLLM's logger: a level, a stamp without a year, the place (vllm/logger.py)
-        Layer(
-            "vllm",
-            rf"(DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d)-(\d\d) {CLOCK} \[[\w./]{{1,100}}:\d{{1,6}}\] ?",
-            ("level", *TIME),
-        ),
-        Layer(
-            "role_ranks",
-            r"\[[A-Za-z_]+-(\d{1,7})-(\d{1,7})\]: ?",
-            ("local_rank", "rank"),
-            of_writer=True,
-        ),
-        Layer("role", r"\[[A-Za-z_][A-Za-z_.-]{0,60}(\d{1,7})\]:", ("local_rank",), of_writer=True),
-        # Open MPI 4, and 5 (`--output tag`, `tag-fullname`, `tag-detailed`, `rank`; openpmix/src/common/pmix_iof.c)
-        Layer(
-            "mpi",
-            r"\[(?:[\w.-]{1,253}@)?\d{1,9},(?:mpirank:)?(\d{1,7})(?:,([\w.-]{1,253}))?\](?:\[([\w.-]{1,253}):(\d{1,10})\])?"
-            r"(?:<std(?:out|err|diag)>)?:(?: (?=(?: {2}){0,20}\S))?",
-            ("task", "host", "host", "pid"),
-            of_writer=True,
-        ),
-        Layer(
-            "mpi_rank",
-            r"\[(\d{1,7})\]<std(?:out|err|diag)>:(?: (?=(?: {2}){0,20}\S))?",
-            ("task",),
-            of_writer=True,
-        ),
-        Layer(
-            "ctime",
-            rf"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) ([A-Z][a-z]{{2}}) ([ \d]\d) {CLOCK} (\d{{4}})\](?:<std(?:out|err|diag)>:)? ?",
-            (*TIME, "year"),
-            outside=True,
-        ),
-        Layer(
-            "ray",
-            r"\((?:([A-Za-z_][\w.<>:-]{0,80})(?: rank=(\d{1,7}))?,? )?pid=(\d{1,9})(?:, ip=([\w.:]{2,64}))?\) ?",
-            ("worker", "task", "pid", "host"),
-            of_writer=True,
-        ),
-        Layer("pod", r"\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] ?", ("host",), of_writer=True, outside=True),
-        Layer(
-            "iso",
-            rf"\[?(\d{{4}})[-/](\d\d)[-/](\d\d)[T_ ]{CLOCK}(?:[.,](\d{{1,9}}))?(?: ?(Z|UTC|[+-]\d\d:?\d\d))?\]?"
-            rf"(?: [|-] |: |[ \t]|(?=\[)|$)",
-            (*ISO, "fraction", "zone"),
-            outside=True,
-        ),
-        Layer("cri", r"std(?:out|err) [FP] ", (), outside=True),
-        Layer("stream", r"(?:([A-Za-z][\w.-]{0,253}) )?\[std(?:out|err)\]:? ?", ("host",), outside=True),
-        Layer(
-            "syslog",
-            rf"([A-Z][a-z]{{2}}) ([ \d]\d) {CLOCK} ([\w.-]{{1,253}}) (?=[\w./-]{{1,64}}(?:\[\d+\])?: )",
-            (*TIME, "host"),
-            outside=True,
-        ),
-        Layer(
-            "unit",
-            rf"(?:([\w.-]{{1,253}}) )?{_NO_NAME}[\w./-]{{1,64}}\[(\d{{1,9}})\]: ?",
-            ("host", "pid"),
-            of_writer=True,
-            outside=True,
-        ),
-        Layer(
-            "glog",
-            rf"\[?([IWEFVD])(\d{{1,2}})(\d\d) {CLOCK}\.(\d{{3,9}}) +(?:(\d{{1,19}}) +)?({CODE}):"
-            rf"(\d{{1,6}})\] ?",
-            GLOG,
-        ),
-        Layer("c10", rf"\[([IWEFV]) ({CODE}):(\d{{1,6}})\] ?", ("level", "code", "line")),
-        Layer("logger", r"torch\.[\w.]{1,200}: \[(DEBUG|INFO|WARNING|ERROR|CRITICAL)\] ?", ("level",)),
-        Layer("root_logger", r"(DEBUG|INFO|WARNING|ERROR|CRITICAL):[\w.]{1,200}:", ("level",)),
-        Layer("number", r"\[\d{1,9}\] (?=\[rank)|\d{1,9}[ \t]{1,4}(?=\[rank|\d{4}-\d\d-\d\dT)", ()),
-        Layer(
-            "hydra",
-            r"\[(\d{1,7})\] (?=Traceback | +\S|[\w.]{0,120}(?:Error|Exception|Interrupt|Exit)\b|terminate called|"
-            r"Fatal Python error|\[[IWEF]\d?)",
-            ("task",),
-            of_writer=True,
-            bare=True,
-        ),
-        Layer("debris", r"\[\d{1,2}(?:;\d{1,3}){0,4}m ?", (), outside=True),
-        Layer("task", r" {0,5}(\d{1,7}): ", ("task",), of_writer=True, bare=True),
-        Layer(
-            "pdsh",
-            rf"{_NO_NAME}([a-z][a-z0-9.-]{{0,"
-            r"252}\d[a-z0-9.-]{0,252}): ",
-            ("host",),
-            of_writer=True,
-            bare=True,
-        ),
-        Layer(
-            "compose",
-            rf"{_NO_NAME}([a-z][\w.-]{{0,100}}[-_.]\d{{1,6}}) +\| ",
-            ("host",),
-            of_writer=True,
-            bare=True,
-        ),
-    )
-}
-_ANY = regex("|".join(f"(?P<{layer.name}>{layer.pattern})" for layer in LAYERS.values()))
-_OUTSIDE = frozenset(layer.name for layer in LAYERS.values() if layer.outside)
-
-
 @cache
-def _own_groups() -> dict[str, slice]:
-    """Return where the groups of each layer's own are among those of all."""
-    numbers = [*_ANY.groupindex.values(), _ANY.groups + 1]
-    return {
-        name: slice(number, behind - 1)
-        for (name, number), behind in zip(_ANY.groupindex.items(), numbers[1:], strict=True)
-    }
+def layers() -> tuple[re.Pattern[str], Mapping[str, Layer]]:
+    """Return a pattern that finds any layer, and the layers by the name of their group in it."""
+    alternatives, found, groups = list[str](), dict[str, Layer](), 1
+    for entry in entries("lines/prefixes.toml", "prefix"):
+        name, pattern = entry.pop("name"), entry.pop("pattern")
+        for short, meant in _PATTERNS.items():
+            pattern = pattern.replace(short, meant)
+        alternatives.append(f"(?P<{name}>{pattern})")
+        fields = tuple(field for short in entry.pop("fields", ()) for field in _FIELDS.get(short, (short,)))
+        found[name] = Layer(fields, slice(groups, groups + len(fields)), **entry)
+        groups += 1 + len(fields)
+    return re.compile("|".join(alternatives)), found
 
 
 def peel(text: str, found: Found, origin: list[str], before: Iterable[str] = ()) -> str:
     """Return what is left when all layers but those `before` are taken off; fill `found` and `origin`."""
+    any_layer, known = layers()
     at = 0
     seen = set(before)
-    for _ in range(8):
-        match = _ANY.match(text, at)
-        if match is None:
+    for _ in range(_MOST):
+        match = any_layer.match(text, at)
+        name = match.lastgroup or "" if match is not None else ""
+        if match is None or (name in seen and name != "debris"):
             break
-        name = match.lastgroup or ""
-        layer = LAYERS[name]
-        if name in seen and name != "debris":
-            break
-        if layer.bare and seen - _OUTSIDE:
+        layer = known[name]
+        if layer.bare and not all(known[other].outside for other in seen):
             break  # a bare "3: " or "node1: "
         if name == "unit" and not seen & {"iso", "syslog"}:
-            break  # "python[123]: " is a name only behind a stamp
+            break  # "python[123]: " is a name only after a time
         seen.add(name)
         at = match.end()
-        values = match.groups()[_own_groups()[name]]
+        values = match.groups()[layer.groups]
         take(found, layer.fields, values)
         if layer.of_writer:
             whole = match.group(0).strip()

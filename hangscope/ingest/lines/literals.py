@@ -1,7 +1,7 @@
 """Where any of many byte strings occur in a block, at a speed that does not depend on how many they are.
 
 Every literal of seven bytes or more holds, whatever its offset, one complete group of four bytes that starts
-at a multiple of four. So only every fourth position is hashed and looked up (three vector operations, about 1
+at a multiple of four. So only every fourth position is hashed and searched for (three vector operations, about 1
 GB/s on one core), and the few positions that remain are compared byte by byte. Shorter literals cost one
 `bytes.find` pass each.
 """
@@ -18,9 +18,8 @@ _GRAM = 4
 _WINDOW = 2 * _GRAM - 1
 _FEW = 256
 _SHIFT = np.uint32(12)
-_FACTOR = np.uint32(
-    2654435761
-)  # Knuth's multiplicative hash; the top 20 bits index a table that fits the cache
+#: Knuth's multiplicative hash; the top 20 bits index a table that fits the cache
+_FACTOR = np.uint32(2654435761)
 _COMMON = b" etaoinsrhldcumfpgwybv0123456789.,:=_-/[]"  # most frequent first: such bytes make a window match too often
 
 
@@ -51,11 +50,8 @@ class LiteralFinder:
         np.right_shift(hashed, _SHIFT, out=hashed)
         # numpy looks up by its own index type twice as fast as by another
         candidates = np.flatnonzero(self._table[hashed.astype(np.intp)])
-        found = (
-            self._few(block, candidates, words)
-            if len(candidates) < _FEW
-            else self._many(block, candidates, words)
-        )
+        compare = self._few if len(candidates) < _FEW else self._many
+        found = compare(block, candidates, words)
         for literal, mask in self._short:
             at = block.find(literal)
             while at >= 0:

@@ -1,10 +1,10 @@
-"""What stands before every line of a text that was quoted or indented as a whole: taken off before the file is recognised.
+"""What precedes every line of a text that was quoted or indented as a whole: taken off before the file is recognised.
 
     > Process 700: python train.py          a mail's or Markdown's quotation, of a quotation too (`> > `)
         NCCL version 2.26.2 compiled ...    the blanks of a block of code, alone or below words that have none
     | Thread 700 (idle): "MainThread"       a bar, a comment's mark, a point of a list
 
-A stack's own frames are indented too: blanks are a margin where all lines have them, and in a block behind an empty line only
+A stack's own frames are indented too: blanks are a margin where all lines have them, and in a block after an empty line only
 where nothing is recognised with them. A table's rows end in a bar as well.
 """
 
@@ -16,7 +16,7 @@ from io import BytesIO
 from typing import BinaryIO
 
 from hangscope.ingest.files import sniff
-from hangscope.ingest.lines.mend import LIMIT
+from hangscope.ingest.lines.broken_lines import LIMIT
 from hangscope.model.regex import regex
 
 _LAYERS = 4  # of quotations and blocks in each other
@@ -52,7 +52,7 @@ def _kind(lines: list[bytes]) -> str:
 
 
 def _cut(lines: Iterable[tuple[bytes, int]]) -> list[bytes]:
-    """Return the lines from where each one's margin ends, without the one blank behind it that all have."""
+    """Return the lines from where each one's margin ends, without the one blank after it that all have."""
     rests = [(line[end:], end > 0) for line, end in lines]
     blank = all(rest[:1] in (b" ", b">") or not rest.strip() for rest, marked in rests if marked)
     return [rest[1:] if blank and marked and rest[:1] == b" " else rest for rest, marked in rests]
@@ -84,7 +84,7 @@ def _undented(lines: list[bytes]) -> list[bytes] | None:
 
 
 def _without_blocks(lines: list[bytes]) -> Iterator[bytes]:
-    """Yield the lines, those of Markdown's blocks of code without its four blanks: a block stands behind an empty line."""
+    """Yield the lines, those of Markdown's blocks of code without its four blanks: a block follows an empty line."""
     inside, before = False, b""
     for line in lines:
         inside = (line.startswith(_CODE) and (inside or not before.strip())) or (inside and not line.strip())

@@ -1,4 +1,4 @@
-"""One line of a log without what wrappers put in front of it: who printed it, when, and the bare message.
+"""One line of a log without its prefixes: who printed it, when, and the bare message.
 
 A line of a multi-node job can carry five layers, outermost first, for example
 
@@ -14,8 +14,7 @@ from __future__ import annotations
 import re
 from typing import Any, TypeVar
 
-from hangscope.ingest.lines.layers import CLOCK, CODE, peel
-from hangscope.ingest.lines.stamps import GLOG, take
+from hangscope.ingest.lines.layers import CLOCK, CODE, GLOG, peel, take
 from hangscope.model.codec import MAX_NUMBER
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -43,7 +42,7 @@ class Line:
 
     `text` is the message without its prefixes, `raw` the whole line; both without control characters. `rank`
     is global (`[rank3]:`), `local_rank` is torchrun's (`[default3]:`), `task` is srun's or mpirun's number,
-    which is the rank only where one task is one rank. `origin` is what tells interleaved writers apart.
+    which is the rank only where one task is one rank. `origin` distinguishes interleaved writers.
     `time` is seconds since the epoch where the year is printed (UTC where no zone is), `stamp` seconds since
     1 January of any leap year where only month and day are; c10's own headers count whole seconds only,
     because their fraction comes from another clock. `source` is the `file:line` of the logging call.
@@ -65,15 +64,13 @@ class Line:
     source: str | None = None
 
     def event(self, kind: type[AnyEvent], group_rank: int | None = None, **fields: Any) -> AnyEvent:
-        """Return an event that quotes this line. What `fields` tell of host, process or task wins over the line's prefix."""
-        told = {name: value for name, value in fields.items() if value is not None}
-        who = {name: _of_a_job(told.pop(name, getattr(self, name))) for name in _WHO}
-        return kind(self.file, self.number, quote(self.raw), group_rank=group_rank, **who, **told)
-
-
-def _of_a_job(value: Any) -> Any:
-    """Return what a line tells of a process; None for a number that no process of a job has."""
-    return None if isinstance(value, int) and not 0 <= value < MAX_NUMBER else value
+        """Return an event that quotes this line. What `fields` state about host, process or task overrides the line's prefix."""
+        stated = {name: value for name, value in fields.items() if value is not None}
+        who = {name: stated.pop(name, getattr(self, name)) for name in _WHO}
+        for name, value in who.items():
+            if isinstance(value, int) and not 0 <= value < MAX_NUMBER:
+                who[name] = None  # no process of a job has such a number
+        return kind(self.file, self.number, quote(self.raw), group_rank=group_rank, **who, **stated)
 
 
 def clean(text: str) -> str:
@@ -83,10 +80,14 @@ def clean(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
-def quote(text: str, limit: int = TEXT_LIMIT) -> str:
-    """Return the text cut for quoting, with a mark where it was cut."""
-    text = text.strip()
+def cut(text: str, limit: int) -> str:
+    """Return the text, with a mark where it was cut."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def quote(text: str, limit: int = TEXT_LIMIT) -> str:
+    """Return the text cut for quoting, without the blanks around it."""
+    return cut(text.strip(), limit)
 
 
 def strip_prefix(raw: str, number: int = 1, file: str = "") -> Line:
@@ -104,7 +105,7 @@ def strip_prefix(raw: str, number: int = 1, file: str = "") -> Line:
     else:
         rest = peel(text, found, origin)
     if "rank" not in found and "[rank" in rest:
-        inside = _RANK_INSIDE.search(rest)  # behind a progress bar that ended without a line break
+        inside = _RANK_INSIDE.search(rest)  # after a progress bar that ended without a line feed
         if inside:
             rest = peel(rest[inside.start() :], found, origin)
     return Line(file, number, rest, raw, "".join(origin), **found)

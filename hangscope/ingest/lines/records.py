@@ -1,12 +1,13 @@
-r"""Lines that a log shipper or a logger put into records, one a line, read as if they stood behind their stamp and their rank.
+r"""Records, one a line, into which a log shipper or a logger put the lines of a log: read as if each line followed its time and its rank.
 
     {"log": "[rank1]: KeyError: 'x'\n", "stream": "stderr", "time": "2025-10-30T17:40:01.110022113Z"}
     {"labels": {"app": "run", "rank": "0", "pod": "run-0"}, "timestamp": "2025-11-11T01:00:00Z", "line": "step 5 done"}
     {"asctime": "2026-03-02 11:00:21,118", "levelname": "ERROR", "message": "...", "exc_text": "Traceback ...", "world_rank": 3}
+    {"message": {"message": "ValueError: bad", "extraInfo": {"py_callstack": "Traceback ...", "timestamp": "1795188709"}}}
     "2025-06-17T11:20:12.000Z","node-4","train","  exitcode  : -11 (pid: 3313)"
 
-are Docker's json-file driver, Loki's `logcli -o jsonl`, a Ray Train worker (ray/train/v2/_internal/logging/logging.py) and a row
-of a table that a collector exports. loguru's `serialize=True`, structlog and python-json-logger write records of this kind, too.
+are Docker's json-file driver, Loki's `logcli -o jsonl`, a Ray Train worker (ray/train/v2/_internal/logging/logging.py), the error file of
+a worker of torchrun (torch/distributed/elastic/multiprocessing/errors/error_handler.py) and a row of a table that a collector exports. loguru's `serialize=True`, structlog and python-json-logger write records of this kind, too.
 """
 
 from __future__ import annotations
@@ -14,20 +15,24 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timezone
 from typing import Any
 
 from hangscope.ingest.recorder.values import short_number
 from hangscope.model.regex import regex
 
-_MESSAGES = ("log", "message", "msg", "text", "line", "content", "body", "textPayload", "event")
-_ERRORS = ("exc_text", "exc_info", "exception", "stack_trace")
-_RANKS = ("rank", "global_rank", "world_rank")
-_TIMES = ("asctime", "timestamp", "time", "@timestamp", "ts")
-_PODS = ("pod", "pod_name")
+_KEYS = {
+    "message": ("log", "message", "msg", "text", "line", "content", "body", "textPayload", "event"),
+    "error": ("exc_text", "exc_info", "exception", "stack_trace", "py_callstack"),
+    "rank": ("rank", "global_rank", "world_rank"),
+    "time": ("asctime", "timestamp", "time", "@timestamp", "ts"),
+    "pod": ("pod", "pod_name"),
+}
 _DEPTH = 3  # of records within records
 _MOST_LINES = 500  # of one record
 _STAMP = regex(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?$")
 _STAMPED = regex(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:")
+_EPOCH = regex(r"1\d{9}(?:\.\d{1,9})?$")
 _NAME = regex(r"[\w.-]{1,253}$")
 _ROW = regex(rb'"\d{4}-\d\d-\d\d[T ]\d\d:\d\d')
 
@@ -35,7 +40,7 @@ _ROW = regex(rb'"\d{4}-\d\d-\d\d[T ]\d\d:\d\d')
 def unwrapped(block: bytes) -> bytes:
     """Return a block of whole lines with the lines of its records in their place; those of one record end in carriage returns.
 
-    So what is behind them keeps its number. A line that is no record stays as it is.
+    So what follows them keeps its number. A line that is no record stays as it is.
     """
     if not (block[:1] in (b"{", b'"') or b'\n{"' in block or b'\n"2' in block):
         return block
@@ -43,66 +48,51 @@ def unwrapped(block: bytes) -> bytes:
 
 
 def _line(line: bytes) -> bytes:
-    if line.startswith(b'{"'):
-        told = _record(line)
-    elif _ROW.match(line):
-        told = _row(line)
-    else:
+    """Return the lines of a record, each after who printed it and when, where it does not state that itself."""
+    found = _record(line) if line.startswith(b'{"') else _row(line) if _ROW.match(line) else {}
+    message, error, rank, time, pod = (found.get(name) for name in _KEYS)
+    if not isinstance(message, str):
         return line
+    if isinstance(error, Mapping) and error.get("type"):
+        error = f"{error['type']}: {error.get('value')}"
+    number = short_number(str(rank)) if isinstance(rank, int | str) else None
+    head = "" if number is None or message.startswith("[rank") else f"[rank{number}]: "
+    head += f"[pod/{pod}/-] " if isinstance(pod, str) and _NAME.match(pod) else ""
+    time = str(time)
+    if _EPOCH.match(time):
+        time = datetime.fromtimestamp(float(time), timezone.utc).isoformat()
+    stamp = f"{time} " if _STAMP.match(time) else ""
+    error = error if isinstance(error, str) and error not in message else ""
+    lines = [] if message in error else message.splitlines()
+    lines += error.splitlines()
+    stated = [f"{head}{'' if _STAMPED.match(text) else stamp}{text}" for text in lines[:_MOST_LINES]]
     # JSON may hold halves of characters, which no encoding has.
-    return "\r".join(told).encode("utf-8", "replace") if told else line
+    return "\r".join(stated).encode("utf-8", "replace") if stated else line
 
 
-def _record(line: bytes) -> list[str]:
-    """Return the lines of a JSON object; nothing where it holds none."""
+def _record(line: bytes) -> Mapping[str, Any]:
+    """Return what a JSON object states; nothing where it is none."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
-        return []
-    message = _first(record, _MESSAGES)
-    if not isinstance(message, str):
-        return []
-    error = _first(record, _ERRORS)
-    if isinstance(error, Mapping) and error.get("type"):
-        error = f"{error['type']}: {error.get('value')}"
-    if not isinstance(error, str) or error in message:
-        error = ""
-    rank, pod, stamp = (_first(record, keys) for keys in (_RANKS, _PODS, _TIMES))
-    number = short_number(str(rank)) if isinstance(rank, int | str) else None
-    return _behind(
-        message,
-        error,
-        number,
-        pod if isinstance(pod, str) and _NAME.match(pod) else None,
-        stamp if isinstance(stamp, str) else "",
-    )
+        return {}
+    return {name: _first(record, keys) for name, keys in _KEYS.items()}
 
 
-def _row(line: bytes) -> list[str]:
-    """Return the line that is the last cell of a row, whose first one is its time; nothing where it is no row of a table."""
+def _row(line: bytes) -> Mapping[str, Any]:
+    """Return the time and the line that are the first and the last cell of a row; nothing where it is no row of a table."""
     try:
         cells = next(csv.reader([line.decode("utf-8", "replace").rstrip("\r")]), [])
     except csv.Error:  # a bar that was drawn over it, or a cell without end
-        return []
-    return _behind(cells[-1], "", None, None, cells[0]) if len(cells) > 1 else []
-
-
-def _behind(message: str, error: str, rank: int | None, pod: str | None, stamp: str) -> list[str]:
-    """Return the lines of a record behind what it tells of who printed them, and when, where they do not tell it themselves."""
-    head = "" if rank is None or message.startswith("[rank") else f"[rank{rank}]: "
-    head += f"[pod/{pod}/-] " if pod else ""
-    lines = [line for part in (message, error) for line in part.splitlines()][:_MOST_LINES]
-    stamp = f"{stamp} " if _STAMP.match(stamp) else ""
-    return [f"{head}{'' if _STAMPED.match(line) else stamp}{line}" for line in lines]
+        return {}
+    return {"message": cells[-1], "time": cells[0]} if len(cells) > 1 else {}
 
 
 def _first(record: Any, keys: tuple[str, ...]) -> Any:
     """Return the first value of these keys, those of the record itself before those of records in it."""
-    for level in _levels(record):
-        for key in keys:
-            if level.get(key) not in (None, ""):
-                return level[key]
-    return None
+    found = (level.get(key) for level in _levels(record) for key in keys)
+    values = (value for value in found if not isinstance(value, Mapping) or value.get("type"))
+    return next((value for value in values if value not in (None, "")), None)
 
 
 def _levels(record: Any) -> Iterator[Mapping[str, Any]]:

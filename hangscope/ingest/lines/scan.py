@@ -9,16 +9,15 @@ writer, with a note that counts the rest.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, BinaryIO
 
 from hangscope.errors import Note
+from hangscope.ingest.lines.broken_lines import LIMIT, repair
 from hangscope.ingest.lines.forms import BulkParser, LineParser
 from hangscope.ingest.lines.literals import finder_of
-from hangscope.ingest.lines.mend import LIMIT, mend
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.lines.records import unwrapped
 from hangscope.ingest.lines.split import pieces
@@ -38,17 +37,17 @@ _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 
 @dataclass(slots=True)
 class Scan:
-    """What a pass over one log gave: events by line, notes, `lines` and bytes (`size`) read, and the raw text just before errors.
+    """The result of a pass over one log: events by line, notes, `lines` and bytes (`size`) read, and the raw text just before errors.
 
-    `windows` are (number of the first line, bytes) of up to 256 KiB before a first error and at the end of
-    the file: where the last line that a rank printed in peace is to be found.
+    `windows` are (number of the first line, bytes) of up to 256 KiB before a first error and at the end of the file, which hold the
+    last line that a rank printed before it.
     """
 
-    events: list[Event] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
-    lines: int = 0
-    size: int = 0
-    windows: list[tuple[int, bytes]] = field(default_factory=list)
+    events: list[Event]
+    notes: list[Note]
+    lines: int
+    size: int
+    windows: list[tuple[int, bytes]]
 
 
 def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser]) -> Scan:
@@ -61,37 +60,36 @@ def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser]) -> Scan:
     number = 1
     broken: list[str] = []
     blocks = _blocks(stream, broken)
-    first, second, third = (next(blocks, None) for _ in range(3))
-    if first is not None and second is not None and third is None and len(first) + len(second) <= LIMIT:
-        first, second = first[: -len(_FILLER)] + second, None  # its last line has no line feed
-    if first is not None and second is None and len(first) <= LIMIT:
-        first = run.mended(first)
-    for block in chain((b for b in (first, second, third) if b is not None), blocks):
-        number = run.block(block, number)
+    first, second = next(blocks, b""), next(blocks, b"")
+    if first and not second and len(first) <= LIMIT:
+        first = run.repaired(first)
+    for block in chain(filter(None, (first, second)), blocks):
+        number = run.block(block + _FILLER, number)
     run.notes.extend(Note("truncated", f"the log breaks off: {error}", file, number) for error in broken)
     return run.finish()
 
 
 def _blocks(stream: BinaryIO, broken: list[str]) -> Iterator[bytes]:
-    """Yield blocks of whole lines, without the records that hold them, each with three filler line feeds at its end; name in `broken` what ended the stream."""
-    carry = b""
-    while True:
-        try:
-            data = stream.read(BLOCK)
-        except Exception as error:  # damaged gz and zst streams raise whatever their decoders choose
-            broken.append(f"{error or type(error).__name__}"[:200])
-            break
-        if not data:
-            break
+    """Yield blocks of whole lines, with the lines of records in their place; name in `broken` what ended the stream."""
+    carry, reads = b"", _reads(stream, broken)
+    data = next(reads, b"")
+    while data:
+        after = next(reads, b"")
         cut = data.rfind(b"\n") + 1 or data.rfind(b"\r") + 1
-        if not cut and len(carry) < BLOCK:
-            carry += data
-            continue
-        cut = cut or len(data)
-        yield unwrapped(carry + data[:cut]) + _FILLER
-        carry = data[cut:]
-    if carry:
-        yield unwrapped(carry) + _FILLER
+        if not after or (not cut and len(carry) >= BLOCK):
+            cut = len(data)
+        if cut:
+            yield unwrapped(carry + data[:cut])
+        carry = data[cut:] if cut else carry + data
+        data = after
+
+
+def _reads(stream: BinaryIO, broken: list[str]) -> Iterator[bytes]:
+    try:
+        while data := stream.read(BLOCK):
+            yield data
+    except Exception as error:  # damaged gz and zst streams raise whatever their decoders choose
+        broken.append(f"{error or type(error).__name__}"[:200])
 
 
 class _Run:
@@ -113,7 +111,7 @@ class _Run:
         self.before: tuple[int, bytes] = (1, b"")
         self.quiet_bytes = 0  # since the last error
         self.had_error = False
-        self.failed: dict[str, int] = {}
+        self.failed: set[str] = set()
 
     def block(self, block: bytes, number: int) -> int:
         """Read one block whose first line has this number; return the number of the line after it."""
@@ -121,7 +119,7 @@ class _Run:
         hits = self.finder.find(block)
         nth = at = counted = 0
         while True:
-            wanted = self._wanted()
+            wanted = sum(bit for bit, parser in self.fed.items() if parser.wants_more)
             if wanted:
                 if at >= end:
                     break
@@ -160,43 +158,41 @@ class _Run:
         self.quiet_bytes += end
         return self.last_number
 
-    def mended(self, block: bytes) -> bytes:
-        """Return the block of a short text with its broken lines put together, and note how many there were."""
-        found = mend(block[: -len(_FILLER)])
-        if found.joined:
-            self.notes.append(
-                Note(
-                    "mended",
-                    f"{found.joined} line breaks in the middle of a line, as a terminal makes them, were taken out",
-                    self.file,
-                )
-            )
-        return found.data + _FILLER
-
-    def _wanted(self) -> int:
-        mask = 0
-        for bit, parser in self.fed.items():
-            if parser.wants_more:
-                mask |= bit
-        return mask
+    def repaired(self, block: bytes) -> bytes:
+        """Return a short text with its broken lines joined, and note how many there were."""
+        data, joined = repair(block)
+        if joined:
+            text = f"{joined} line breaks in the middle of a line, as a terminal makes them, were taken out"
+            self.notes.append(Note("mended", text, self.file))
+        return data
 
     def _line(self, data: bytes, number: int, mask: int, block: bytes, start: int) -> None:
         for piece in pieces(data.decode("utf-8", "replace")):
-            self._piece(strip_prefix(piece, number, self.file), number, mask, block, start)
-
-    def _piece(self, line: Line, number: int, mask: int, block: bytes, start: int) -> None:
-        for bit, parser in self.by_bit:
-            if mask & bit:
-                self.fed[bit] = parser
-                try:
-                    events = list(parser.feed(line))
-                except Exception as error:  # a parser's own fault must not cost the rest of the log
-                    self._failure(parser, error, number)
-                    continue
-                if events:
-                    self.kept.extend(events)
+            line = strip_prefix(piece, number, self.file)
+            for bit, parser in self.by_bit:
+                if mask & bit:
+                    self.fed[bit] = parser
+                    events = self._keep(parser, number, parser.feed, line)
                     if not all(event.calm for event in events):
                         self._window(block, start, number)
+
+    def _keep(
+        self, parser: LineParser, number: int, ask: Callable[..., Iterable[Event | Note]], *what: Line
+    ) -> list[Event]:
+        """Keep what a parser returns when it is asked; return the events. Its own fault must not cost the rest of the log."""
+        try:
+            found = list(ask(*what))
+        except Exception as error:
+            name = type(parser).__name__
+            if name not in self.failed:
+                self.failed.add(name)
+                text = f"{name} could not read a line: {type(error).__name__}"
+                self.notes.append(Note("parser_failed", text, self.file, number))
+            return []
+        self.notes += [note for note in found if isinstance(note, Note)]
+        events = [event for event in found if isinstance(event, Event)]
+        self.kept.extend(events)
+        return events
 
     def _window(self, block: bytes, start: int, number: int) -> None:
         """Keep the text before an error, unless an error close before it had its own."""
@@ -207,25 +203,9 @@ class _Run:
         here = _tail(self.before[1] + block[:start] if start < WINDOW else block[start - WINDOW - 1 : start])
         self.windows = [*self.windows[-1:], (number - here.count(b"\n"), here)]
 
-    def _failure(self, parser: LineParser, error: Exception, number: int) -> None:
-        name = type(parser).__name__
-        self.failed[name] = self.failed.get(name, 0) + 1
-        if self.failed[name] == 1:
-            self.notes.append(
-                Note(
-                    "parser_failed",
-                    f"{name} could not read a line: {type(error).__name__}",
-                    self.file,
-                    number,
-                )
-            )
-
     def finish(self) -> Scan:
         for _, parser in sorted(self.fed.items()):
-            try:
-                self.kept.extend(parser.close())
-            except Exception as error:
-                self._failure(parser, error, self.last_number)
+            self._keep(parser, self.last_number, parser.close)
         self.notes.extend(self.kept.notes(self.file))
         number, data = self.before
         if data:
@@ -256,40 +236,29 @@ class EventStore:
     """
 
     def __init__(self) -> None:
-        self._first: dict[Any, list[Event]] = {}
-        self._last: dict[Any, deque[Event]] = {}
-        self._totals = {True: 0, False: 0}  # of calm kinds, and of all others
-        self._dropped: dict[str, int] = {}
+        self._kept: dict[Any, list[Event]] = {}
+        self._totals = Counter[bool]()  # of calm kinds, and of all others
+        self._dropped = Counter[str]()
 
     def extend(self, events: Iterable[Event]) -> None:
         """Add events in file order."""
         for event in events:
             key = (event.kind, event.rank, event.host, event.local_rank, event.task)
-            calm = event.calm
-            first = self._first.get(key)
-            if first is None and self._totals[calm] < EVENTS_IN_ALL:
-                first = self._first[key] = []
-            if first is not None and len(first) < EVENTS_PER_WRITER and self._totals[calm] < EVENTS_IN_ALL:
-                first.append(event)
-                self._totals[calm] += 1
+            full = self._totals[event.calm] >= EVENTS_IN_ALL
+            if full and key not in self._kept:
+                self._dropped[event.kind] += 1
                 continue
-            last = self._last.get(key)
-            if last is None and first is not None and self._totals[calm] < EVENTS_IN_ALL:
-                last = self._last[key] = deque()
-            if last is None:
-                self._dropped[event.kind] = self._dropped.get(event.kind, 0) + 1
-                continue
-            last.append(event)
-            self._totals[calm] += 1
-            if len(last) > EVENTS_PER_WRITER or self._totals[calm] > EVENTS_IN_ALL:
-                dropped = last.popleft()
-                self._totals[calm] -= 1
-                self._dropped[dropped.kind] = self._dropped.get(dropped.kind, 0) + 1
+            kept = self._kept.setdefault(key, [])
+            kept.append(event)
+            if full or len(kept) > 2 * EVENTS_PER_WRITER:
+                del kept[min(EVENTS_PER_WRITER, len(kept) - 1)]  # the oldest of the last ones
+                self._dropped[event.kind] += 1
+            else:
+                self._totals[event.calm] += 1
 
     def events(self) -> list[Event]:
         """Return what is kept, by line; events of one line stay in the order in which they came."""
-        kept = [event for events in (*self._first.values(), *self._last.values()) for event in events]
-        return sorted(kept, key=lambda event: (event.line, event.kind))
+        return sorted(chain(*self._kept.values()), key=lambda event: (event.line, event.kind))
 
     def notes(self, file: str) -> list[Note]:
         """Return one note per kind of which events were dropped."""

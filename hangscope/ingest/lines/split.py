@@ -1,4 +1,4 @@
-r"""One line of a file that holds several lines of a job: glued for want of a line feed, or quoted with `\n` in a string."""
+r"""One line of a file that holds several lines of a job: glued because line feeds were lost, or quoted with `\n` in a string."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hangscope.model.regex import regex
 
 _MOST = 4096  # pieces of one line
 _LONGEST_PREFIX = 400  # what wrappers put in front of a line is no longer
-#: What only the first words of a line look like. NCCL's heads are not here: its own parser tells torn lines apart.
+#: What only the first words of a line look like. NCCL's own parser splits its lines.
 _START = regex(
     r"\[rank\d{1,7}\]:(?=\[[EWIF]\d{3,4} \d\d:|\[[EWIF] \w| ?Traceback |\[[EWIF]\d{3,4} | ?[\w.]{1,100}(?:Error|Exception): )"
     r"|\[\d{1,9},\d{1,7}\](?:<std(?:out|err)>):"
     r"|(?<!\]:)(?<!\]: )\[[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d{6,9} [\w./]{1,100}\.(?:cpp|hpp|cc|py):\d{1,6}\]"
     r"|(?<!\]:)(?<!\]: )\[[EWIF] [\w./]{1,100}\.(?:cpp|hpp|cc):\d{1,10}\]"
 )
-#: What begins several lines of one text, each with an error of the same name behind the end of a sentence.
+#: What begins several lines of one text, each with an error of the same name after the end of a sentence.
 _ERROR = regex(r"[\w.]{1,100}(?:Error|Exception): (?=\S)")
 _HINTS = ("[rank", "<std", ".cpp:", ".hpp:")
 
@@ -68,5 +68,5 @@ def _repeated(text: str) -> list[int]:
 
 
 def _is_prefix(before: str) -> bool:
-    """Return whether what stands before a start is no line of its own, but what wrappers put in front of one."""
+    """Return whether a text is nothing but the prefixes of a line."""
     return not peel(before, {}, []).strip()

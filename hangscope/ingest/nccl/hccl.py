@@ -10,7 +10,6 @@ RankID: torch_npu's NPUException, whose number is the environment's RANK.) The r
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from dataclasses import replace
 
 from hangscope.ingest.lines.forms import FormParser, says
@@ -84,7 +83,7 @@ class HcclParser(FormParser):
         self.literals = (*self.literals, StatedRank.literal)
         self._stated = StatedRank()
 
-    def feed(self, line: Line) -> Iterable[Event]:
+    def feed(self, line: Line) -> list[Event]:
         """Return the events of a line, with the rank that its writer stated last."""
         rank = self._stated.of(line)
         return [replace(event, rank=rank) for event in super().feed(line)]

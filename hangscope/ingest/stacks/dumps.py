@@ -22,7 +22,7 @@ from dataclasses import field, replace
 from typing import BinaryIO
 
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
-from hangscope.ingest.lines.titles import ranks_titled
+from hangscope.ingest.lines.rank_words import ranks_titled
 from hangscope.ingest.stacks.command_lines import local_ranks_of_commands, ranks_of_commands
 from hangscope.ingest.stacks.open_threads import (
     FRAMES_KEPT,

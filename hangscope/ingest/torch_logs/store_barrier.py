@@ -67,7 +67,7 @@ class StoreBarrierParser(FormParser):
         """Whether the store's server waits, until its process prints something else."""
         return _SERVER in self._waits
 
-    def feed(self, line: Line) -> Iterable[Event]:
+    def feed(self, line: Line) -> list[Event]:
         """Return a timeout; keep who waits until a later line shows how that ended."""
         key, completed = _KEY.search(line.text), _COMPLETED.search(line.text)
         if completed and key:

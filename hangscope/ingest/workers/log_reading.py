@@ -4,33 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import BinaryIO
 
 from hangscope.errors import Note
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs import (
-    accelerate_check,
     activity,
     endings,
-    engines,
     faults,
+    good_ends,
+    kernel,
+    library_reports,
     messages,
 )
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.excerpt import excerpt
-from hangscope.ingest.job_logs.good_ends import good_ends
-from hangscope.ingest.job_logs.kernel import KernelParser
-from hangscope.ingest.job_logs.launchers import exit_codes, horovod, hydra, starts
-from hangscope.ingest.job_logs.launchers.failure_table import FailureTableParser
-from hangscope.ingest.job_logs.launchers.kubernetes import PodParser
-from hangscope.ingest.job_logs.launchers.ray import RayParser
-from hangscope.ingest.job_logs.launchers.starts import DeepSpeedParser
-from hangscope.ingest.job_logs.printed import last_lines, printed
+from hangscope.ingest.job_logs.kernel import LinkParser
+from hangscope.ingest.job_logs.launchers import failure_table, kubernetes, mpi, starts
+from hangscope.ingest.job_logs.printed import printed
 from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.blocks import parsers_of
 from hangscope.ingest.lines.forms import LineParser
+from hangscope.ingest.lines.kept_text import KeptText
+from hangscope.ingest.lines.prefixes import cut
 from hangscope.ingest.lines.scan import scan
 from hangscope.ingest.nccl import warn
 from hangscope.ingest.nccl.hccl import HcclParser
@@ -43,6 +41,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
+_SHOWN, _WIDTH = 8, 200  # lines of a log's end, and characters of each, that a report shows
 #: what only a job of this kind prints: text that holds it tells of one, if of nothing that went wrong
 _OF_A_JOB = regex(
     rb"NCCL (?:INFO|WARN) |\[rank\d{1,7}\]:|ProcessGroup[A-Z]\w{2,10}|process_group_\w{2,20}\.cpp|torch[./]distributed|TCPStore"
@@ -87,20 +86,19 @@ def read_log(
     `file` is the name that events show, `path` the one that rank and attempt are read from (default: `file`);
     `extra` are further parsers, asked after those here.
     """
-    detail, table = DetailParser(file), FailureTableParser()
+    detail = DetailParser(file)
     parsers: list[LineParser] = [
         *parsers_of(
-            c10d, wrapper, store, endings, faults, abort, engines, starts, analyzer, desync, debug_pages, exit_codes, horovod, hydra,
-            accelerate_check, activity, warn,
+            c10d, wrapper, store, endings, faults, abort, starts, analyzer, desync, debug_pages, failure_table, kubernetes, mpi,
+            library_reports, good_ends, kernel, activity, warn,
         ),
-        messages.MessageParser(), HcclParser(), TracebackParser(), table, PodParser(), StoreBarrierParser(),
-        DeepSpeedParser(), RayParser(), KernelParser(), detail, *extra,
+        messages.MessageParser(), HcclParser(), TracebackParser(), StoreBarrierParser(), LinkParser(), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
     reading = LogReading(
         file,
-        notes=[*found.notes, *table.notes],
+        notes=found.notes,
         lines=found.lines,
         size=found.size,
         rank=rank,
@@ -108,13 +106,12 @@ def read_log(
         attempt=attempt,
     )
     own = rank is not None or local_rank is not None
-    own_lines = printed(found.windows, file, own)
+    kept = KeptText(found.windows, file)
     signs = (data for _, data in found.windows if any(sign in data for sign in _SIGNS))
     reading.of_a_job = any(map(_OF_A_JOB.search, signs))
-    reading.tail = last_lines(found.windows) if own else ()
-    ends = good_ends(found.windows, file)
-    reading.excerpt = None if is_of_the_watcher(file) else excerpt(found.windows, found.size, file)
-    told = [*found.events, *progress_events(found.windows, file), *ends, *own_lines]
+    reading.tail = tuple(cut(t, _WIDTH) for _, t in islice(kept.texts(), _SHOWN))[::-1] if own else ()
+    reading.excerpt = None if is_of_the_watcher(file) else excerpt(kept, found.size)
+    told = [*found.events, *progress_events(kept), *good_ends.good_ends(kept), *printed(kept, own)]
     events = _of_spawned(sorted(told, key=lambda event: event.line))
     recorded = detail.recordings(owned=own)
     reading.events, reading.recordings = events, recorded

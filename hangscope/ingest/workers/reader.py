@@ -185,7 +185,6 @@ def _read_pack(stream: BinaryIO, shown: str, hand_over: Callable[[Part], None] |
 
 
 def _read_json(data: bytes, shown: str, completions: bool) -> Wire:
-    from hangscope.ingest.job_logs.launchers import failure_table
     from hangscope.ingest.nccl.ras import reading as ras
     from hangscope.ingest.stacks.open_threads import looks_like_spy_json
     from hangscope.ingest.workers import text_files
@@ -196,8 +195,6 @@ def _read_json(data: bytes, shown: str, completions: bool) -> Wire:
     dump = bool(_DUMP_SIGN.search(head))
     if not dump and ras.sniff(data):
         return text_files.read_ras(BytesIO(data), shown)
-    if failure_table.sniff_error_file(data):
-        return text_files.with_events("error_file", failure_table.read_error_file(data, shown), [])
     try:
         value = json.loads(data)
     except RecursionError:

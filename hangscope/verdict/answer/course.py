@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from hangscope.causes.case import Case
-from hangscope.ingest.job_logs.excerpt import Excerpt, of_people
+from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.messages import Notice
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.job_logs.text.stage import Stage, stages
+from hangscope.ingest.job_logs.text.vocabulary import Stage, of_people, stages
 from hangscope.model.conclusion import Collect
 from hangscope.model.rankset import ranks_phrase
 from hangscope.model.regex import regex

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.causes.case import Case
-from hangscope.ingest.evidence.stack_owners import APART, OF_NO_RANK, STANDS, library_call
+from hangscope.ingest.evidence.stack_owners import APART, MAIN_THREAD_AT, OF_NO_RANK, library_call
 from hangscope.ingest.job_logs.activity import GpuUse
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.text.sections import Side
@@ -50,7 +50,7 @@ def of_no_rank(case: Case) -> Observation | None:
         return None
     notes = [note.message for note in case.incident.notes if note.code == OF_NO_RANK]
     several = next((text.partition(APART)[2] for text in notes if APART in text), "")
-    place = next((text.partition(STANDS)[2] for text in notes if STANDS in text), "")
+    place = next((text.partition(MAIN_THREAD_AT)[2] for text in notes if MAIN_THREAD_AT in text), "")
     if not (several or place):
         return None
     shows = several or f"the main thread of the process that is shown is at {place}"

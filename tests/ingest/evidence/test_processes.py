@@ -50,25 +50,3 @@ def test_the_folder_of_one_agent_numbers_its_ranks_in_a_row() -> None:
     assert mapping.local(None, 3, "logs/n0/none_x/attempt_0/3/stdout.log") == 3
     assert mapping.local(None, 3, "logs/n2/none_x/attempt_0/3/stdout.log") is None
     assert mapping.local(None, 0, "logs/n2.err") is None
-
-
-def _agent(pid: int, workers: tuple[int, ...], signal: str = "15") -> list[str]:
-    at = "W0302 10:00:09.000000 {} torch/distributed/elastic/"
-    return [
-        at.format(pid) + f"agent/server/api.py:753] Received {signal} death signal, shutting down workers",
-        *(
-            at.format(pid) + f"multiprocessing/api.py:1028] Sending process {worker} closing signal SIGTERM"
-            for worker in workers
-        ),
-    ]
-
-
-def _agents(*told: bool, local: int = 2, world: int = 4) -> Processes:
-    """Return what is known where each agent's folder has a log per worker, of which those that are `told` name their ranks."""
-    joined = f"torch.distributed.DistStoreError: Timed out after 301 seconds waiting for clients. 1/{world} clients joined."
-    logs = [reading("store.log", joined)]
-    for node, names_them in enumerate(told):
-        for n in range(local):
-            line = f"[rank{local * node + n}]: {CLOSED}" if names_them else "done"
-            logs.append(reading(f"n{node}/none_x/attempt_0/{n}/stderr.log", line))
-    return Processes(logs)

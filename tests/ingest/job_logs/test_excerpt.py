@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from hangscope.ingest.job_logs.excerpt import Excerpt, excerpt
+from hangscope.ingest.lines.kept_text import KeptText
 
 
 def read(text: str) -> Excerpt:
-    found = excerpt([(1, text.encode())], len(text.encode()), "train.log")
+    found = excerpt(KeptText([(1, text.encode())], "train.log"), len(text.encode()))
     assert found is not None
     return found
 

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from hangscope.ingest.job_logs.endings import Exit
-from hangscope.ingest.job_logs.launchers.failure_table import read_error_file, sniff_error_file
-from hangscope.ingest.job_logs.signals import signal_name
+from hangscope.ingest.job_logs.endings import Exit, signal_name
 from hangscope.model.incident import Event
 from tests.conftest import analyze
 from tests.text_lines import settled
@@ -204,37 +201,6 @@ def test_table_and_agents_line_are_one_exit() -> None:
     agent = f"E1120 15:31:49.819000 29458 torch/distributed/elastic/multiprocessing/api.py:1002] {FAILED}\n"
     found = events(agent + table())
     assert [(e.rank, e.via) for e in found] == [(8, "table"), (9, "table")]
-
-
-def test_error_file() -> None:
-    stack = 'Traceback (most recent call last):\n  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/elastic/errors.py", line 1, in wrapper\n    f()\n  File "/workspace/train/train.py", line 9, in main\n    raise ValueError("bad")\nValueError: bad\n'
-    data = json.dumps(
-        {
-            "message": {
-                "message": "ValueError: bad",
-                "extraInfo": {"py_callstack": stack, "timestamp": "1795188709"},
-            }
-        }
-    ).encode()
-    assert sniff_error_file(data) and not sniff_error_file(b'{"version": "2.10"}')
-    exception, ended = read_error_file(data, "attempt_0/1/error.json")
-    assert (exception.kind, exception.type, exception.code, exception.time) == (
-        "exception",
-        "ValueError",
-        'raise ValueError("bad")',
-        1795188709.0,
-    )
-    assert (ended.kind, ended.code, ended.message) == ("exit", 1, "ValueError: bad")
-    short = json.dumps({"message": "RuntimeError: it broke"}).encode()
-    assert [e.kind for e in read_error_file(short, "error.json")] == ["exception", "exit"]
-
-
-@pytest.mark.parametrize(
-    "data",
-    [b"", b"{", b'{"message": {', b"[1]", b'{"message": 3}', b'{"message": {"extraInfo": 1}}', b"\xff\xfe"],
-)
-def test_damaged_error_files_say_nothing(data: bytes) -> None:
-    assert read_error_file(data, "error.json") == []
 
 
 MPI = [

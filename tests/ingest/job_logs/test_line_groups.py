@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from hangscope.ingest.job_logs.line_groups import BAR, ERROR, OTHER, WAIT, LineGroup, line_groups
-from hangscope.model.regex import regex
-
-_NONE = regex(r"(?!)")
 
 
 def read(*lines: str) -> list[LineGroup]:
-    return list(line_groups(list(enumerate(lines, 1)), _NONE))
+    return list(line_groups(enumerate(lines, 1)))
 
 
 def test_lines_that_differ_in_numbers_are_one_group_with_its_span() -> None:

@@ -21,7 +21,7 @@ def read(text: str) -> list[messages.Message]:
 
 @pytest.mark.parametrize("entry", messages._entries(), ids=lambda entry: str(entry["id"]))
 def test_an_entry_has_what_its_sentences_need(entry: dict[str, object]) -> None:
-    known = messages._known(entry)
+    known = messages.table()[str(entry["id"])]
     pattern = re.compile(str(entry.get("pattern", "")))
     blanks = {name for text in (known.says, known.means, known.collect) for name in BLANK.findall(text)}
     assert blanks <= {*pattern.groupindex, "who", "endpoint"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hangscope.ingest.lines.mend import Mended, mend
+from hangscope.ingest.lines.broken_lines import repair
 from hangscope.ingest.nccl.log import NcclParser
 from hangscope.ingest.workers.log_reading import read_log
 from hangscope.model.events import Event
@@ -329,7 +329,7 @@ def test_the_indentation_of_a_traceback_is_its_own() -> None:
 def test_an_indented_stack_dump_is_read() -> None:
     block = 'Process 11: VLLM::Worker_TP1\n\nThread 11 (idle): "MainThread"\n    load (app/x.py:7)\n    main (app/x.py:9)\n'
     pasted = "It says:\n\n" + "".join(f"    {line}\n" if line else "\n" for line in block.splitlines())
-    assert mend(pasted.encode()).data.decode() == "It says:\n\n" + block
+    assert repair(pasted.encode())[0].decode() == "It says:\n\n" + block
 
 
 @pytest.mark.parametrize("name", ["gpu{n:02}: ", "worker-{n} | ", "[pod/job-{n}/torch] "])
@@ -343,7 +343,7 @@ def test_no_line_is_the_rest_of_another_where_each_begins_with_its_writer(name: 
         "NET/IB: Got completion from peer 192.0.2.7<40112> with status=12 opcode=0 len=0 vendor err 129 (Recv)",
     )
     text = "\n".join(name.format(n=n) + line.format(n=n) for n in (3, 4, 3, 4) for line in told)
-    assert mend(text.encode()) == Mended(text.encode(), 0)
+    assert repair(text.encode()) == (text.encode(), 0)
 
 
 def test_what_begins_with_the_name_that_a_collector_repeats_is_no_rest_of_a_line() -> None:
@@ -360,4 +360,4 @@ def test_what_begins_with_the_name_that_a_collector_repeats_is_no_rest_of_a_line
 def test_calls_of_processes_behind_the_names_of_their_files_stay_lines_of_their_own() -> None:
     call = "LOG.{0}.txt:node1:70{0}:70{0} [{0}] NCCL INFO AllReduce: opCount 0 sendbuff 0x7f recvbuff 0x7f count 53 datatype 7 op 0 root 0 comm 0x7fa [nranks=4] stream 0x55c{0}"
     text = "\n".join(call.format(n) for n in range(4))
-    assert mend(text.encode()) == Mended(text.encode(), 0)
+    assert repair(text.encode()) == (text.encode(), 0)

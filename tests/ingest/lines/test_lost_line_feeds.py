@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.ingest.lines.mend import mend
+from hangscope.ingest.lines.broken_lines import repair
 from hangscope.ingest.lines.split import pieces
 from tests.text_lines import c10, short, told
 
@@ -77,4 +77,4 @@ def test_ranks_that_began_one_call_differ_in_nothing(tmp_path: Path) -> None:
 
 def test_names_before_lines_of_one_length_are_writers() -> None:
     lines = [f"node{n % 3}: {'waiting for the others in a barrier'}" for n in range(12)]
-    assert mend("\n".join(lines).encode()).data.decode().split("\n") == lines
+    assert repair("\n".join(lines).encode())[0].decode().split("\n") == lines

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hangscope.ingest.lines.broken_lines import LIMIT
 from hangscope.ingest.lines.margin import without_margin
-from hangscope.ingest.lines.mend import LIMIT
 from hangscope.ingest.workers.reader import read_file
 
 SPY = """Process 81: python fit.py

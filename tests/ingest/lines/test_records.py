@@ -56,6 +56,14 @@ def test_an_error_that_a_logger_keeps_apart_is_a_line_of_its_own() -> None:
     assert lines(record) == ["step failed", "KeyError: 'x'"]
 
 
+def test_the_error_file_of_a_worker_is_its_traceback() -> None:
+    extra = {"py_callstack": TRACE, "timestamp": "1795188709"}
+    record = {"message": {"message": "KeyError: 1", "extraInfo": extra, "errorCode": 1}}
+    told = [strip_prefix(raw) for raw in lines(record)]
+    assert "\n".join(line.text for line in told) == TRACE and {line.time for line in told} == {1795188709.0}
+    assert lines({"message": "RuntimeError: it broke"}) == ["RuntimeError: it broke"]
+
+
 @pytest.mark.parametrize(
     "text",
     ['{"step": 4, "loss": 1.25, "rank": 0}', '{"message": ', '{"message": {"a": 1}}', "[" * 99_999, '{"a":' * 99_999, '"2026-05-07","a"', "{'loss': 1}"],

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from hangscope.ingest.evidence.writers import Writers
+from hangscope.ingest.evidence.processes import Processes
+from hangscope.ingest.evidence.stack_owners import owners
 from hangscope.ingest.workers.reader import read_file
 from hangscope.ingest.workers.reading import Reading, Thread
 
@@ -114,9 +115,11 @@ def test_what_py_spy_prints_far_behind_the_start_of_a_log(tmp_path: Path) -> Non
     assert mains == [(0, 800, "load"), (1, 801, "wait"), (2, 802, "wait")]
 
 
-def placed(tmp_path: Path, text: str) -> list[Thread]:
+def placed(tmp_path: Path, text: str) -> list[tuple[int | None, Thread]]:
     reading = Reading.from_wire("job.log", read(tmp_path, text))
-    return Writers(reading.log).stacks(reading.threads)
+    placed, missed = owners(Processes([reading]), reading, None)
+    known = [(rank, thread) for rank, threads in placed.items() for thread in threads]
+    return [*known, *((None, thread) for threads in missed for thread in threads)]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +142,7 @@ def test_stacks_behind_a_launchers_prefix(tmp_path: Path, prefix: str, more: str
     woven = "".join(a + b for a, b in zip(*own, strict=True))
     for text in (woven + more, "step 1\n" * 2000 + woven + more):
         threads = placed(tmp_path, text)
-        assert [(thread.rank, len(thread.stack)) for thread in threads] == [(rank, 2) for rank in ranks]
+        assert [(rank, len(thread.stack)) for rank, thread in threads] == [(rank, 2) for rank in ranks]
 
 
 def test_tasks_that_are_no_ranks_tell_none(tmp_path: Path) -> None:
@@ -164,4 +167,4 @@ def test_stacks_of_processes_without_a_rank_are_not_mixed(
     woven = "".join(a + b for a, b in zip(*own, strict=True))
     for text in (woven, "step 1\n" * 2000 + woven):
         threads = placed(tmp_path, text)
-        assert [((t.rank, t.pid), len(t.stack)) for t in threads] == [(who, 2) for who in whose]
+        assert [((rank, t.pid), len(t.stack)) for rank, t in threads] == [(who, 2) for who in whose]

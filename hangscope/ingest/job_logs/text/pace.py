@@ -1,11 +1,23 @@
-"""How far and how fast the lines of a short text count: from where to where, since when slower, and what no longer followed."""
+"""How far and how fast the lines of a short text count: from where to where, since when slower, what no longer followed, and what goes on evenly.
+
+    [2026-04-12 09:32:31 TP0] Prefill batch, #new-token: 8192, token usage: 0.41, #queue-req: 37,
+    [2026-04-12 09:32:52 TP0] Prefill batch, #new-token: 8192, token usage: 0.42, #queue-req: 39,
+    [2026-04-12 09:33:13 TP0] Prefill batch, #new-token: 8192, token usage: 0.43, #queue-req: 39,
+
+Whoever prints lines at even intervals with numbers that grow still works at the last of them, whatever they count. A line that repeats
+alike but for its clock, as watchers and pollers print it, shows nothing.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import median
 
+from hangscope.ingest.job_logs.text.vocabulary import words
+from hangscope.ingest.lines.layers import seconds_of_day
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.model.regex import regex
 
@@ -24,11 +36,15 @@ _RATE = regex(
     r"|(\d{1,9}(?:\.\d{1,6})?) ?(?:it|iter|step|sample|example|tok(?:en)?)s?/s(?:ec)?\b"
 )
 _SLOWER, _RATES = 2.0, 4
-#: `    forward-backward .....: (812.11, 4120.50)`, the least and the most of all ranks (megatron/core/timers.py)
-_TIMER, _WORTH = (
-    regex(r"^\s{1,8}([\w-]{3,60}) \.{2,80}: \((\d{1,9}\.\d{1,4}), (\d{1,9}\.\d{1,4})\)"),
-    100,
-)  # ms
+#: `    forward-backward .....: (812.11, 4120.50)`, the least and the most of all ranks in ms (megatron/core/timers.py)
+_TIMER = regex(r"^\s{1,8}([\w-]{3,60}) \.{2,80}: \((\d{1,9}\.\d{1,4}), (\d{1,9}\.\d{1,4})\)")
+_WORTH = 100  # ms
+_CLOCK = regex(r"\b(\d\d):(\d\d):(\d\d)\b(?:[.,]\d{1,9})?")
+_DATE = regex(r"\b\d{4}[-/]\d\d[-/]\d\d\b|\b\d\d[-/]\d\d[-/]\d{4}\b")
+_NUMBER = regex(r"\d{1,15}(?:\.\d{1,9})?")
+_DRAWN = regex(r"[^\x20-\x7e]{1,200}|[#|=>.-]{3,200}|\s{2,200}")
+_LEAST, _EVEN, _DAY = 3, 1.6, 86400
+_LABEL = 24  # characters before a number
 
 
 def counted(lines: Sequence[tuple[int, str]]) -> list[tuple[re.Match[str], str]]:
@@ -38,47 +54,74 @@ def counted(lines: Sequence[tuple[int, str]]) -> list[tuple[re.Match[str], str]]
 
 def broken(lines: Sequence[str]) -> str:
     """Return which line no longer followed the last one, of two that took turns at least twice; empty where none did."""
-    told = [text for text in lines if not _LAUNCHER.match(text.lstrip())][-_TURNS_LOOKED_AT:]
-    forms = [_DIGITS.sub("#", text).strip() for text in told]
+    found = [text for text in lines if not _LAUNCHER.match(text.lstrip())][-_TURNS_LOOKED_AT:]
+    forms = [_DIGITS.sub("#", text).strip() for text in found]
     runs = [form for before, form in pairwise(["", *forms]) if form != before]
     if len(runs) < _TURNS or "#" not in runs[-1] or forms[-2:] != [runs[-1]] * 2:
         return ""
-    behind = [after for form, after in pairwise(runs) if form == runs[-1]]
-    if len(behind) < 2 or len(set(behind)) != 1:
+    followers = [after for form, after in pairwise(runs) if form == runs[-1]]
+    if len(followers) < 2 or len(set(followers)) != 1:
         return ""
-    last = quote(told[-1], _SHOWN)
-    return f"'{behind[0][:80]}' came {len(behind)} times after '{runs[-1][:80]}', and not after the last one ({last[:80]})"
+    last = quote(found[-1], _SHOWN)
+    return f"'{followers[0][:80]}' came {len(followers)} times after '{runs[-1][:80]}', and not after the last one ({last[:80]})"
 
 
 def moves(counted: Sequence[tuple[re.Match[str], str]], last_line: Sequence[tuple[int, str]]) -> str:
     """Return `911/5000 to 912/5000` where the last line counts and an earlier one of its form counts less; else nothing."""
     if not counted or counted[-1][1] != last_line[0][1]:
         return ""
-    told = [(match, form_of(text)) for match, text in (*counted[:-1][-_TURNS_LOOKED_AT:], counted[-1])]
-    last, form = told[-1]
-    alike = [match for match, other in told[:-1] if other == form and _number(match) < _number(last)]
+    found = [(match, form_of(text)) for match, text in (*counted[:-1][-_TURNS_LOOKED_AT:], counted[-1])]
+    last, form = found[-1]
+    alike = [match for match, other in found[:-1] if other == form and _number(match) < _number(last)]
     return " ".join(f"{alike[0][0]} to {last[0]}".split()) if alike else ""
 
 
 def pace(counted: Sequence[tuple[re.Match[str], str]]) -> str:
     """Return since which count steps take at least twice as long, as `4.9 times slower since step 120: 9.77 s, then 48.37 s per step`."""
-    told = [(count[0], _seconds(rate)) for count, text in counted if (rate := _RATE.search(text))]
-    if len(told) < _RATES or not (before := min(seconds for _, seconds in told[:2])):
+    found = [(count[0], _seconds(rate)) for count, text in counted if (rate := _RATE.search(text))]
+    if len(found) < _RATES or not (before := min(seconds for _, seconds in found[:2])):
         return ""
-    after = told[-1][1]
+    after = found[-1][1]
     if after < _SLOWER * before:
         return ""
-    since = next(label for label, seconds in told if seconds > (before * after) ** 0.5)
+    since = next(label for label, seconds in found if seconds > (before * after) ** 0.5)
     return f"{after / before:.2g} times slower since {' '.join(since.split())}: {before:.3g} s, then {after:.3g} s per step"
 
 
 def spread(lines: Sequence[tuple[int, str]]) -> str:
     """Return the timer that differs most between ranks, of a list as Megatron-LM prints it, where the slowest takes at least twice as long."""
-    told = [(float(m[3]) - float(m[2]), m) for _, text in lines if (m := _TIMER.match(text))]
-    more, timer = max(told, key=lambda item: item[0], default=(0.0, None))
+    found = [(float(m[3]) - float(m[2]), m) for _, text in lines if (m := _TIMER.match(text))]
+    more, timer = max(found, key=lambda item: item[0], default=(0.0, None))
     if timer is None or more < _WORTH or float(timer[3]) < _SLOWER * float(timer[2]):
         return ""
     return f"uneven across ranks: {timer[1]} takes {float(timer[2]):.0f} ms on the fastest and {float(timer[3]):.0f} ms on the slowest"
+
+
+def steady(lines: Sequence[tuple[int, str]]) -> tuple[str, int]:
+    """Return (`step 117 to 120, one line every 41 s until 15:03:32`, the number of the last one) of the form that goes on longest; ("", 0) if none does."""
+    forms: dict[str, list[tuple[int, str, re.Match[str]]]] = defaultdict(list)
+    for number, text in lines:
+        if (clock := _CLOCK.search(text)) and not words("watches").search(text):
+            rest = " ".join(_DRAWN.sub(" ", _DATE.sub(" ", text.replace(clock[0], " "))).split())
+            forms[_NUMBER.sub("#", rest)].append((number, rest, clock))
+    found = [even for those in forms.values() if (even := _even(those))]
+    return max(found, key=lambda even: even[1], default=("", 0))
+
+
+def _even(those: Sequence[tuple[int, str, re.Match[str]]]) -> tuple[str, int] | None:
+    """Return how lines of one form go on, None where their intervals are uneven or no number grows."""
+    moments = [seconds_of_day(clock) for _, _, clock in those]
+    spans = [(b - a) % _DAY for a, b in pairwise(moments)]
+    if len(those) < _LEAST or not min(spans) or max(spans) > _EVEN * median(spans):
+        return None
+    columns = zip(*([float(n) for n in _NUMBER.findall(rest)] for _, rest, _ in those), strict=True)
+    grows = (at for at, column in enumerate(columns) if all(a < b for a, b in pairwise(column)))
+    if (at := next(grows, None)) is None:
+        return None
+    numbers = [[*_NUMBER.finditer(rest)][at] for _, rest, _ in those]
+    label = those[0][1][: numbers[0].start()].strip(" (#=[]").rpartition("|")[2].rpartition(", ")[2][-_LABEL:]
+    grown = f"{label.strip(' ]')} {numbers[0][0]} to {numbers[-1][0]}".strip()
+    return f"{grown}, one line every {median(spans):.0f} s until {those[-1][2][0][:8]}", those[-1][0]
 
 
 def _seconds(rate: re.Match[str]) -> float:
@@ -95,4 +138,4 @@ def form_of(text: str) -> str:
 
 
 def _number(match: re.Match[str]) -> int:
-    return int((match[1] or match[2]).replace(",", ""))
+    return int(match[1] or match[2])

@@ -1,11 +1,12 @@
-"""The labelled parts of a short text side by side: what each rank, process or host shows, and which of them is unlike the others.
+"""The labelled parts of a short text: what each rank, process or host shows, and which of them differs from the others.
 
     cuda-gdb rank1
     *      0      -   1 731904 Active 0x0000000f  (4,1,1) (288,1,1) ncclDevKernel_AllGather_RING_LL()
     cuda-gdb rank2
     No CUDA kernels.
 
-A part begins with a line that differs from others in its label alone, whatever tool printed it. Rows with a label of their own are compared by their numbers.
+A part begins with a line that differs from others in its label alone, whatever tool printed it. Rows with a label of their own are
+compared by their numbers.
 
     Rank=3 Node=dgx-b12 Score=0.61
 """
@@ -26,7 +27,7 @@ _SHOWN = 110
 _MOST, _LEAST_ROWS, _LOGGER = 64, 4, 4
 _APART, _NEAR = 0.25, 0.1  # of the median: how far an outlier is from it at least, and the others at most
 _RANK = regex(r"(?i)\b(?:global[_ ]?)?rank[ =:#_-]{0,3}(\d{1,6})\b")
-#: What tells one process or host from another in the line that its part begins with.
+#: What distinguishes processes and hosts in the line that its part begins with.
 _LABEL = regex(
     r"(?i:\b(?:global[_ ]?)?rank[ =:#_-]{0,3}\d{1,6}\b)|\b(?:[TDPEC]P\d{1,4}\b[_ ]?){1,4}|^Process (?P<process>\d{1,9}: [\w:.-]{1,60})|^(?:\w{1,40}@)?(?P<host>[A-Za-z][\w.-]{0,60}\d)[:~/\w]{0,40} ?[$#] "
     r"|^(?P<alone>(?:host|node|worker|gpu|pod)[ _-]?[\w.-]{1,40}):?$"
@@ -61,40 +62,42 @@ class _Part:
     ranks: tuple[int, ...]
     lines: tuple[str, ...]
 
+    def differs_in(self, common: set[str]) -> str:
+        """Return the line that distinguishes it: its innermost frame, else the first that names something, or simply the first."""
+        own = [text for text in self.lines if _form(text) not in common]
+        named = [text for text in own[:_LEAST_ROWS] if _NAMES.search(text)] or own
+        return ([text for text in own if _LAST_INNERMOST.match(text)][-1:] or named[:1] or [""])[0]
+
 
 def sides(lines: Sequence[str]) -> tuple[Side, ...]:
     """Return the sides of the labelled parts of a text, the largest first; empty where there are none, or all show the same."""
     parts = list(_parts(lines))
+    rows = [(label, text.strip(), rest) for _, label, text, rest in _labelled(lines)]
     if len(parts) < 2:
-        return _unlike_rows([*_rows(lines)])
-    forms = [{_MASK.sub("#", text) for text in part.lines} for part in parts]
-    common = set.intersection(*forms)
+        return _unlike_rows(rows)
+    common = set.intersection(*({_form(text) for text in part.lines} for part in parts))
     found: dict[str, list[tuple[_Part, str]]] = defaultdict(list)
     for part in parts:
-        own = [text for text in part.lines if _MASK.sub("#", text) not in common]
-        frames = [text for text in own if _LAST_INNERMOST.match(text)]
-        text = (
-            frames[-1]
-            if frames
-            else next((t for t in own[:_LEAST_ROWS] if _NAMES.search(t)), "".join(own[:1]))
-        )
-        found[_MASK.sub("#", text)].append((part, text))
-    stream = any(text[:_LOGGER] == part.head[:_LOGGER] for those in found.values() for part, text in those)
-    apart = len(parts) > 2 or all(_PLACE.search(text) for those in found.values() for _, text in those)
+        text = part.differs_in(common)
+        found[_form(text)].append((part, text))
+    texts = [(part, text) for those in found.values() for part, text in those]
+    stream = any(text[:_LOGGER] == part.head[:_LOGGER] for part, text in texts)
+    apart = len(parts) > 2 or all(_PLACE.search(text) for _, text in texts)
     if len(found) < 2 or len(found) == len(parts) > 2 or "" in found or stream or not apart:
-        return _unlike_rows([*_first_lines(parts), *_rows(lines)])
-    inside = next(
-        (text for text in parts[0].lines if _MASK.sub("#", text) in common and _PLACE.search(text)), ""
-    )
+        return _unlike_rows([*((part.label, part.lines[0], part.lines[0]) for part in parts), *rows])
+    inside = next((text for text in parts[0].lines if _form(text) in common and _PLACE.search(text)), "")
     different = [_side([part for part, _ in those], those[0][1], inside) for those in found.values()]
     return tuple(sorted(different, key=lambda side: -max(len(side.labels), len(side.ranks))))
 
 
+def _form(text: str) -> str:
+    return _MASK.sub("#", text)
+
+
 def _side(parts: Sequence[_Part], text: str, inside: str) -> Side:
     ranks = tuple(sorted({rank for part in parts for rank in part.ranks}))
-    return Side(
-        tuple(dict.fromkeys(part.label for part in parts)), ranks, _short(text), inside=_short(inside)
-    )
+    labels = tuple(dict.fromkeys(part.label for part in parts))
+    return Side(labels, ranks, _short(text), inside=_short(inside))
 
 
 def _short(text: str) -> str:
@@ -106,11 +109,9 @@ def _parts(lines: Sequence[str]) -> Iterator[_Part]:
     """Yield the parts of a text that begin with lines of one form, each label once."""
     heads: dict[int, tuple[str, str, str]] = {}
     labels: dict[str, set[str]] = defaultdict(set)
-    for at, text in enumerate(lines):
-        if len(text) <= _HEADER and (match := _LABEL.search(text)):
-            form = _MASK.sub("#", text[: match.start()] + "@" + text[match.end() :])
-            heads[at] = form, _name(match), text
-            labels[form].add(_name(match))
+    for at, label, text, rest in _labelled(lines):
+        heads[at] = _form(rest), label, text
+        labels[_form(rest)].add(label)
     ends = sorted(at for at, (form, *_) in heads.items() if len(labels[form]) > 1)
     bodies: dict[str, dict[str, tuple[int, list[str]]]] = defaultdict(dict)
     for at, end in pairwise([*ends, len(lines)]):
@@ -133,17 +134,11 @@ def _name(match: re.Match[str]) -> str:
     return f"{process} (process {pid})" if process else name
 
 
-def _first_lines(parts: Sequence[_Part]) -> Iterator[tuple[str, str, str]]:
-    """Yield the first lines of parts as rows."""
-    for part in parts:
-        yield part.label, part.lines[0], part.lines[0]
-
-
-def _rows(lines: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield (label, line, the line without its label) of lines that have a label."""
-    for text in lines:
+def _labelled(lines: Sequence[str]) -> Iterator[tuple[int, str, str, str]]:
+    """Yield (place, label, line, the line without its label) of lines that have a label."""
+    for at, text in enumerate(lines):
         if len(text) <= _HEADER and (match := _LABEL.search(text)):
-            yield _name(match), text.strip(), text[: match.start()] + "@" + text[match.end() :]
+            yield at, _name(match), text, text[: match.start()] + "@" + text[match.end() :]
 
 
 def _unlike_rows(labelled: Sequence[tuple[str, str, str]]) -> tuple[Side, ...]:
@@ -155,10 +150,10 @@ def _unlike_rows(labelled: Sequence[tuple[str, str, str]]) -> tuple[Side, ...]:
     for those in rows.values():
         labels = [*those]
         for column in zip(*(numbers for _, numbers in those.values()), strict=True):
-            odd = _outlier(column)
-            if odd is not None:
-                others = [label for at, label in enumerate(labels) if at != odd]
-                return tuple(_of_row(some, those[some[0]][0]) for some in (others, [labels[odd]]))
+            outlier = _outlier(column)
+            if outlier is not None:
+                others = [label for at, label in enumerate(labels) if at != outlier]
+                return tuple(_of_row(some, those[some[0]][0]) for some in (others, [labels[outlier]]))
     return ()
 
 
@@ -168,7 +163,7 @@ def _of_row(labels: Sequence[str], text: str) -> Side:
 
 
 def _outlier(column: Sequence[float]) -> int | None:
-    """Return the place of the one number that is far from all others; of two, the one that is zero beside a large one."""
+    """Return the place of the one number that is far from all others; of two, the one that is zero where the other is large."""
     if len(column) == 2 and min(column) == 0 and max(column) >= 50:
         return column.index(0)
     if len(column) < _LEAST_ROWS:

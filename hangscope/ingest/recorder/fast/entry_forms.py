@@ -11,7 +11,6 @@ of another dump may have others, if they refer to equal values. An entry that wr
 
 from __future__ import annotations
 
-import re
 import struct
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.ingest.lines.mend import mend
+from hangscope.ingest.lines.broken_lines import repair
 from tests.text_lines import timeout, told
 
 WIDTH = 90
@@ -20,7 +20,7 @@ def test_what_reaches_the_edge_goes_on_in_the_next_line() -> None:
     lines = [
         f"[rank{r}]: a message of no form that is known, whose words go on {'and on ' * 12}" for r in (0, 1)
     ]
-    whole = mend("\n".join(part for line in lines for part in broken(line)).encode()).data.decode()
+    whole = repair("\n".join(part for line in lines for part in broken(line)).encode())[0].decode()
     assert [line.rstrip() for line in whole.split("\n") if line] == [line.rstrip() for line in lines]
 
 
@@ -33,7 +33,7 @@ def test_what_reaches_the_edge_goes_on_in_the_next_line() -> None:
     ],
 )  # fmt: skip
 def test_lines_of_one_width_stay_apart(lines: list[str]) -> None:
-    assert not mend("\n".join(lines).encode()).joined
+    assert not repair("\n".join(lines).encode())[1]
 
 
 def test_a_paste_without_a_last_line_feed_is_put_together(tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
-"""Lines at even intervals whose numbers grow."""
+"""Lines that are printed at even intervals with numbers that grow."""
 
 from __future__ import annotations
 
 import pytest
 
-from hangscope.ingest.job_logs.text.steady import steady
+from hangscope.ingest.job_logs.text.pace import steady
 
 BATCHES = ["[09:31:49 TP0] Prefill batch, token usage: 0.39, #queue-req: 36",
            "[09:32:10 TP0] Prefill batch, token usage: 0.40, #queue-req: 37",

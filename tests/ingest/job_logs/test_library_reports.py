@@ -1,4 +1,4 @@
-"""Horovod's stall inspector: without whom a tensor cannot be reduced."""
+"""Reports of libraries: without which rank a tensor of Horovod cannot be reduced, and which process gave Accelerate another shape."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.text_lines import told
+from tests.text_lines import short, told
 from tests.verdicts import blame, level
 
 HEAD = "WARNING: One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more than 60 seconds."
@@ -42,3 +42,31 @@ def test_nobody_is_named_where_ranks_differ_or_steps_go_on(
     tmp_path: Path, lines: list[str], status: str
 ) -> None:
     assert blame(told(tmp_path, lines))[::2] == (status, ())
+
+
+ERROR = "accelerate.utils.operations.DistributedOperationException: Cannot apply desired operation due to shape mismatches. All shapes across devices must be valid."
+
+
+def _raised(shapes: list[str], prefix: str = "") -> list[str]:
+    listed = [f"  - Process {rank}: {shape}" for rank, shape in enumerate(shapes)]
+    lines = [ERROR, "", "Operation: `accelerate.utils.operations.gather`", "Input shapes:", *listed]
+    return [prefix + line for line in lines]
+
+
+ODD = ["[8, 512]", "[8, 512]", "[8, 498]", "[8, 512]"]
+
+
+def test_the_process_of_another_shape_is_named(tmp_path: Path) -> None:
+    assert short(told(tmp_path, _raised(ODD))) == ("shape_mismatch", (2,), "low")
+
+
+def test_that_all_processes_raise_it_is_nobodys_death(tmp_path: Path) -> None:
+    lines = [line for rank in range(4) for line in _raised(ODD, f"[rank{rank}]: ")]
+    assert short(told(tmp_path, lines))[:2] == ("shape_mismatch", (2,))
+
+
+@pytest.mark.parametrize(
+    "shapes", [["[8, 512]", "[8, 498]"], ["[8]", "[8]", "[9]", "[9]"], ["[8]", "[9]", "[10]"]]
+)
+def test_without_a_majority_nobody_is_odd(tmp_path: Path, shapes: list[str]) -> None:
+    assert short(told(tmp_path, _raised(shapes)))[1] == ()

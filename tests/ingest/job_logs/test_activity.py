@@ -1,4 +1,4 @@
-"""What holds a process up by its own word or the kernel's."""
+"""What shows that a process makes no progress."""
 
 from __future__ import annotations
 

@@ -1,0 +1,196 @@
+"""Lines that a terminal broke, a quote marked or a page numbered, put back as they were printed.
+
+A paste of a terminal of 116 columns holds `NumelIn=112` and on the next line `4, NumelOut=1124`. A line that does not begin
+like one is joined with the one before it only where the join completes a known form (knowledge/lines/broken.toml), or where the lines
+before the breaks are as wide as the terminal and no other line is wider, so nothing is joined on suspicion. Line numbers stay those of
+the paste: a joined line has the number of its first part, and empty lines replace the others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Container, Sequence
+from functools import cache
+from itertools import pairwise
+
+from hangscope.model.regex import regex
+from hangscope.model.tables import entries
+
+LIMIT = 1 << 18  # bytes; no paste is longer, and what is longer is read as it is
+_WIDTH, _NARROW = 400, 20  # characters of a line that may be broken
+_PARTS = 16  # of one line
+_FULL = 0.75  # of the width that a broken line fills at least, where it is broken between words
+_INDENT = "    "
+_NUMBERED = 3  # lines with numbers, or with a writer's name, that are no accident
+_NUMBERED_PART = 0.8  # of the lines have numbers where a page put them there
+_TERMINAL = 60  # characters, of the narrowest terminal that is recognised by its edge
+_EDGES, _MOST_FULL = 2, 0.8  # lines that reach the edge, and the part of them that goes on in the next line
+_WRITERS = 0.9  # of the lines that begin with a writer's name, where a collector put it before each
+_TASK = regex(r"^ {0,6}\d{1,7}: ")
+_TABLE = regex(r"^\s*[|+│├╭╰└=*#-]|[|+│┤╮╯┘]\s*$")
+_WRITER = regex(
+    r" {0,6}(?:\[[^\]\s]{1,100}\]|[\w.-]{1,100}(?::| {1,20}\|)|[\w.-]{1,100} \[std(?:out|err)\])(?= |$)"
+)
+_QUOTE = regex(r"^(?:>[ >]{0,8})(?=\S|$)|^(?:>[ >]{0,8}) ")
+_POSITION = regex(r"(?: {1,400})?\[\d{1,6}/\d{1,6}\]$")
+_NUMBER = regex(r"^ {0,6}(\d{1,7})(?:[:|\t] ?| {1,4})")
+#: What a line of a job begins with: such a line is never the rest of another.
+_BEGINS = regex(
+    r"\s{0,4}(?:\[rank\d|\[(?:default|trainer)\d|\[[EWIF]\d{3,4} |\[[EWIF] \w|[EWIF]\d{4} \d\d:|\[\d{1,9},\d{1,7}\]|\d{4}-\d\d-\d\d|"
+    r"\[\d{4}-\d\d-\d\d|Traceback |File \"|\(\w{1,60} (?:pid|rank)=|(?:[\w./-]{1,200}\.(?:log|txt|out|err):)?[\w.-]{1,100}:\d{1,10}:\d{1,10} \[|\[-?\d{1,5}\] NCCL |terminate called|"
+    r"slurmstepd: |srun: |```|#\d{1,4} |Thread (?:0x|\d)|Current thread 0x|Process \d{1,9}: |[\w.]{1,100}(?:Error|Exception): )"
+)
+
+
+@cache
+def _forms() -> Sequence[tuple[str, re.Pattern[str]]]:
+    return [(form["word"], regex(form["pattern"])) for form in entries("lines/broken.toml", "form")]
+
+
+def repair(data: bytes) -> tuple[bytes, int]:
+    """Return a text as it was printed, with as many line feeds as before, and how many breaks were taken out. Linear in its length."""
+    lines = data.decode("utf-8", "surrogateescape").split("\n")
+    lines = _undented(_unnumbered(_unquoted(lines)))
+    writers, joined = _writers(lines), 0
+    # where a collector put the writer's name before each line, no line is the rest of another: pdsh's `host: `
+    if sum(writers.values()) < max(_NUMBERED, _WRITERS * sum(1 for line in lines if line.strip())):
+        joined = _join_at_width(lines, writers) + _join_forms(lines, writers)
+    return "\n".join(lines).encode("utf-8", "surrogateescape"), joined
+
+
+def _join_at_width(lines: list[str], writers: Container[str]) -> int:
+    """Join in place what a terminal broke at its right edge; return how many breaks that were.
+
+    No line is wider than the edge, and nearly all lines that reach it are followed by one that does not begin like a line.
+    """
+    width = max(map(len, lines))
+    full = [n for n, line in enumerate(lines[:-1]) if len(line.rstrip()) >= width - 1]
+    broken = [n for n in full if _goes_on(lines[n], lines[n + 1], writers)]
+    if not _TERMINAL <= width <= _WIDTH or len(broken) < _EDGES or len(broken) < _MOST_FULL * len(full):
+        return 0
+    for n in reversed(broken):  # so that the rest of a rest is joined first
+        lines[n], lines[n + 1] = lines[n].ljust(width) + lines[n + 1], ""
+    return len(broken)
+
+
+def _goes_on(line: str, after: str, writers: Container[str]) -> bool:
+    """Return whether a line may be the rest of the one before it, and neither is of a table or of another bar of the same loop."""
+    own = _TASK.sub("", after, count=1)
+    if own.startswith("  ") or line.rstrip()[-1:] in ".:" or _TABLE.search(line) or _TABLE.match(after):
+        return False
+    alike = line.split(maxsplit=1)[:1] == after.split(maxsplit=1)[:1]
+    return not alike and not _is_whole(own, after, writers)
+
+
+def _is_whole(own: str, line: str, writers: Container[str]) -> bool:
+    """Return whether a line is empty, or begins like one or with the name of a writer; `own` is its part after a task's number."""
+    writer = _WRITER.match(line)
+    return not own.strip() or _BEGINS.match(own) is not None or bool(writer and writer[0] in writers)
+
+
+def _writers(lines: list[str]) -> Counter[str]:
+    """Return the names of writers that a collector put before lines, each with how often, as far as they repeat.
+
+    What follows a full line only, each time, is the rest of a word that a terminal broke: `e` and `rror: wait timeout`.
+    """
+    width = max(map(len, lines)) - 1
+    found, after_full = Counter[str](), Counter[str]()
+    for before, line in pairwise(["", *lines]):
+        if match := _WRITER.match(line):
+            found[match[0]] += 1
+            after_full[match[0]] += len(before) >= width and not _WRITER.match(before)
+    return Counter({name: n for name, n in found.items() if n >= _NUMBERED and n > after_full[name]})
+
+
+def _unquoted(lines: list[str]) -> list[str]:
+    """Return the lines without the marks of a quotation, and without the place in its history that tmux shows at the edge: `[76/904]`."""
+    width = max(map(len, lines))
+    found = [n for n, line in enumerate(lines) if len(line) == width and _POSITION.search(line)]
+    if len(found) == 1:
+        lines[found[0]] = _POSITION.sub("", lines[found[0]])
+    return [_QUOTE.sub("", line.rstrip("\r"), count=1) for line in lines]
+
+
+def _unnumbered(lines: list[str]) -> list[str]:
+    """Return the lines without a page's line numbers, where nearly every line has the number after its predecessor's.
+
+    A page counts from 1: what counts from 0 are srun's tasks.
+    """
+    found = [(_NUMBER.match(line), line) for line in lines]
+    numbers = [int(match[1]) for match, line in found if match]
+    numbered = 1 + sum(b == a + 1 for a, b in pairwise(numbers))
+    written = sum(1 for line in lines if line.strip())
+    if numbered < max(_NUMBERED, _NUMBERED_PART * written) or 0 in numbers:
+        return lines
+    return [line[match.end() :] if match else line for match, line in found]
+
+
+def _undented(lines: list[str]) -> list[str]:
+    """Return the lines without the four blanks that Markdown puts before quoted output: a block that begins like a line."""
+    inside = False
+    for n, line in enumerate(lines):
+        begins = line[4:5].strip() and _BEGINS.match(line[4:])
+        inside = line.startswith(_INDENT) and (inside or bool(begins))
+        lines[n] = line[4:] if inside else line
+    return lines
+
+
+def _join_forms(lines: list[str], writers: Container[str]) -> int:
+    """Join in place what completes a known form; return how many breaks that were."""
+    at = joined = 0
+    widths: set[int] = set()
+    while at < len(lines) - 1:
+        parts, full = _parts(lines, at, writers)
+        count, text = _join(parts, full, widths) if len(parts) > 1 else (1, "")
+        if count > 1:
+            widths.add(len(lines[at]))
+            lines[at : at + count] = [text, *[""] * (count - 1)]
+            joined += count - 1
+        at += count
+    return joined
+
+
+def _parts(lines: list[str], at: int, writers: Container[str]) -> tuple[list[str], int]:
+    """Return a line and those after it that may be its rest, and how many of them fill the width of what is broken within a word.
+
+    A terminal breaks where its width ends, whereas a mail is broken between words.
+    """
+    parts = [lines[at]]
+    if not _NARROW <= len(lines[at].rstrip()) <= _WIDTH:
+        return parts, 1
+    full = 1
+    for line in lines[at + 1 : at + _PARTS]:
+        if len(line) > _WIDTH or _is_whole(line, line, writers):
+            break
+        fits = len(line) * _FULL <= len(parts[0]) and len(parts[-1]) >= len(parts[0]) * _FULL
+        parts.append(line)
+        full += fits and full == len(parts) - 1
+    return parts, full
+
+
+def _join(parts: list[str], full: int, widths: set[int]) -> tuple[int, str]:
+    """Return how many parts make one line, and that line; (1, "") where no join completes a known form.
+
+    The first `full` of them may be put together without a blank.
+    """
+    for glue, most in (("", full), (" ", len(parts))):
+        parts = [part.rstrip() for part in parts] if glue else parts
+        whole = glue.join(parts[:most])
+        forms = [pattern for word, pattern in _forms() if word in whole]
+        for count in range(2, most + 1) if forms else ():
+            text = glue.join(parts[:count])
+            if _completes(text, len(text) - len(parts[count - 1]), forms):
+                width = max(map(len, parts[:count]))
+                while count < most and len(parts[count - 1]) >= width - 1:
+                    text += glue + parts[count]
+                    count += 1
+                return count, text.rstrip()
+    if len(parts[0]) in widths and parts[0][-1:].isdigit() and parts[1][:1].isdigit():
+        return 2, (parts[0] + parts[1]).rstrip()  # a number that was broken
+    return 1, ""
+
+
+def _completes(text: str, last: int, forms: list[re.Pattern[str]]) -> bool:
+    """Return whether one of the forms ends in the last part, which begins at `last`, and began before it."""
+    return any((match := form.search(text)) and match.start() < last < match.end() for form in forms)

@@ -1,0 +1,88 @@
+"""The text that is kept of a log, before its errors and at its end, as lines that are stripped of their prefixes when they are asked for.
+
+What a program prints has no form and there may be millions of lines of it. So lines that differ only in digits are one wording, and
+of each wording and writer as few lines are parsed as a reader needs.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
+from hangscope.ingest.lines.rank_words import by_itself
+from hangscope.model.regex import regex
+
+_CUT = 1000  # bytes of a line
+_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
+_BREAK = regex(rb"[\r\n]")
+#: what changes from line to line in the prefix of one writer
+_TIME = regex(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
+
+
+class KeptText:
+    """`raw` are the lines as they were printed, in order and without empty ones, `numbers` their numbers: a progress bar has a line for each state.
+
+    `wordings` are the places of the lines that differ only in digits. From `end` on they are the end of the log; `complete` if
+    nothing of the log is missing.
+    """
+
+    def __init__(self, windows: Sequence[tuple[int, bytes]], file: str = "") -> None:
+        """Take the text as `Scan` keeps it: (number of the first line, bytes); windows may overlap."""
+        self.file = file
+        self.windows = windows
+        self.numbers: list[int] = []
+        self.raw: list[bytes] = []
+        for first, data in windows:
+            held = bisect_left(
+                self.numbers, first
+            )  # the last line of a window may be cut, and is whole in the next one
+            del self.numbers[held:], self.raw[held:]
+            for number, text in enumerate(data.split(b"\n"), first):
+                states = [state[:_CUT] for state in text.split(b"\r") if state]
+                self.raw += states
+                self.numbers += [number] * len(states)
+        self.end = bisect_left(self.numbers, windows[-1][0]) if windows else 0
+        self.complete = bool(windows) and windows[-1][0] == 1
+        self.wordings: dict[bytes, list[int]] = {}
+        for place, text in enumerate(self.raw):
+            self.wordings.setdefault(text.translate(_AS_ZERO), []).append(place)
+        self._lines: dict[int, Line] = {}
+
+    def line(self, place: int) -> Line:
+        """Return a line without its prefixes."""
+        if place not in self._lines:
+            text = self.raw[place].decode("utf-8", "replace")
+            self._lines[place] = strip_prefix(text, self.numbers[place], self.file)
+        return self._lines[place]
+
+    def by_writer(self, places: Sequence[int]) -> list[Sequence[int]]:
+        """Return the places of one wording by writer: by what the prefix, or the program before its own text, says besides the time."""
+        if len(places) == 1:
+            return [places]
+        last, text = self.raw[places[-1]], by_itself(self.line(places[-1])).text.encode()
+        prefix = last[: len(last) - len(text)] if last.endswith(text) else last
+        times = [match.span() for match in _TIME.finditer(prefix)]
+        edges = zip([(0, 0), *times], [*times, (len(prefix), 0)], strict=True)
+        parts = [slice(end, start) for (_, end), (start, _) in edges]
+        found: dict[bytes, list[int]] = {}
+        for place in places:
+            found.setdefault(b"".join([self.raw[place][part] for part in parts]), []).append(place)
+        return [*found.values()]
+
+    def last(self, words: re.Pattern[str], most: int) -> Iterator[Line]:
+        """Yield the lines at the end of the log whose wording holds one of the words, the last first; of many the last ones."""
+        holds = {w: words.search(w.decode("utf-8", "replace")) is not None for w in self.wordings}
+        for place in reversed(range(self.end, len(self.raw))):
+            if most and holds[self.raw[place].translate(_AS_ZERO)]:
+                most -= 1
+                yield self.line(place)
+
+    def texts(self) -> Iterator[tuple[int, str]]:
+        """Yield (number, text) of the lines at the end of the log as they were printed, the last first; of a progress bar the last state."""
+        lines = dict(zip(self.numbers[self.end :], self.raw[self.end :], strict=True))
+        for number in reversed(lines):
+            text = clean(lines[number].decode("utf-8", "replace")).rstrip()
+            if text:
+                yield number, text

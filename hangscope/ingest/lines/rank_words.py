@@ -1,0 +1,157 @@
+"""Ranks that lines name in words, in no form of torch or of a launcher: before a program's own lines, in titles, and anywhere in a text.
+
+    [rank 3] step 640 loss 1.25                  a program's own prefix
+    (Rank 3/16) waiting for a batch
+    INFO rank=3 saving
+    2026-10-30 17:40:01 | INFO | rank:3 | start epoch 2
+    [  12.4s] rank 3 epoch 2 finished
+
+    Stack of rank 3:                             a title above the stack, the log or the entries of a process
+    ranks 1-3 all show                           one stack for several ranks
+    $ py-spy dump --pid 812  # rank 3            a remark after a command
+    ==> dumps/rank3.txt <==                      a file of which the text is a copy
+    The one that prints nothing (rank 0) is at:  a sentence that ends in a colon and names one rank at its end or in brackets
+
+    [rank: 3] Child process with PID 61243 terminated with code -9
+    [ERROR] 2024-11-08-14:33:19 (PID:52806, Device:6, RankID:6) ERR02200 DIST call hccl api failed.
+    20:15:02 [rank5] pid 78808 writing /nfs/ckpt/step_14000/__5_0.distcp
+
+Only a program's own lines are read by their own prefix: `[Rank 3]` in a line of the watchdog is a number within a group. Parsers read
+the forms that they know; `named_processes` finds the others, so that nothing is reported as unknown that the text states.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from hangscope.ingest.files.naming import rank_of_log, says_rank
+from hangscope.ingest.lines.prefixes import Line
+from hangscope.model.dataclass import dataclass
+from hangscope.model.regex import regex
+
+_END = r"(?:[\])>]:?|[:,|]|(?= )) ?"
+#: a clock without a date, or what counts seconds or milliseconds
+_CLOCK = (
+    r"\[? {0,6}(?:\d{1,3}(?::\d\d){1,2}(?:[.,]\d{1,9})?|\d{1,10}\.\d{1,9}s?|\d{5,13}(?:ms)?)\]?[ |:-]{1,3}"
+)
+_OWN = regex(
+    rf"(?:{_CLOCK})?(?:[A-Z]{{4,8}}:? )?[\[(<]?(?:global[_ -])?(?i:rank|rang|ранг|ранк|ランク|랭크)[ :#=_-]{{0,2}}(\d{{1,5}})(?:(?:/| of )\d{{1,5}})?{_END}"
+    r"|[\[(<](?:r|proc|process|процесс|卡|进程|プロセス|프로세스)[ :#=_-]{0,2}(\d{1,5})[\])>]:? ?"
+    # fields of a logger between bars, of which one is the rank
+    r"|r(\d{1,5}) ?\| ?|(?:\| ?)?(?:[A-Z]{4,8} {0,4}\| ?)?(?i:rank)[ :=#_-]{0,2}(\d{1,5}) ?\| ?"
+)
+_SENTENCE = 160  # characters of a line that may be a title
+_TITLE_LIMIT = 80
+_MOST_RANKS = 4096  # of one title
+_OF_A_DUMP = (
+    "the|begin|global|py-?spy|cuda-?gdb|gdb|p|faulthandler|stacks?|stack-?traces?|traces?|back-?traces?|dumps?|output|main|threads?"
+    "|process|processes|pid|logs?|last|tail|lines?|std(?:err|out)|file"
+)
+_SOME = r"\d{1,7}(?:(?:-|–|\.{2,3}|, ?| ?& ?| and | to | und | et | bis )\d{1,7}){0,15}"
+_AFTER = r"all|both|is|are|show|shows|look|looks|like|this|same|the|stuck|waits?|at|here"
+_TITLE = regex(
+    rf"^[\W_]{{0,12}}(?:(?:{_OF_A_DUMP}|of|for|on|from)[\W_]{{1,4}}){{0,8}}ranks?[\W_]{{0,3}}({_SOME})"
+    rf"(?:[\W_]{{1,4}}(?:{_OF_A_DUMP}|{_AFTER}|\d{{1,10}})){{0,8}}(?: ?[(\[][^()\[\]]{{1,40}}[)\]])?[\W_]{{0,12}}$",
+    re.IGNORECASE,
+)
+_ENDS = regex(
+    rf"\branks?[ :#]{{0,2}}({_SOME})(?: (?:{_AFTER}|{_OF_A_DUMP})){{0,5}} ?[:：]\W{{0,3}}$", re.IGNORECASE
+)
+_IN_BRACKETS = regex(rf"[(\[（]ranks?[ :#=]{{0,2}}({_SOME})[)\]）]", re.IGNORECASE)
+_MENTION = regex(r"\branks?\W{0,3}\d", re.IGNORECASE)
+_BUT = regex(
+    r"\b(?:except|but|besides|than|without|unlike|excluding|other|instead|au(?:ß|ss)er|sauf|excepto|salvo|кроме)\b[^.;]{0,30}$"
+    r"|\b(?:not|for|waits?|after|before|until) $",
+    re.IGNORECASE,
+)
+_FILE = regex(
+    r"^(?:[=#*>-]{1,6} ?|\$ (?:cat|less|tail|head) (?:-\S{1,8} ){0,3})(\S{1,300}?)(?: ?[=#*<:-]{1,6})?$"
+)
+_REMARK = regex(r"^\S{0,80}[$#%>] .{1,120}? # ?ranks? {0,2}(\d{1,7})$", re.IGNORECASE)  # after a command
+_STEP = regex(r"-|–|\.{2,3}| to | bis ")
+_MOST_LINES = 256
+#: Not a number within a group, a host or an engine, and no size.
+_RANK = regex(
+    r"(?i)(?<![a-z_])(?<!local )(?<!node )(?<!group )(?<![tpdec]p )(?:global[_ -]?|world[_ -]?|mpi)?rank(?:[_ ]?id)?['\"]?[ =:#\[]{0,3}(\d{1,6})\b(?![./]\d)"
+)
+_PID = regex(r"(?i)\bpid['\"]?[ =:#(]{1,3}(\d{2,9})\b|\bprocess (\d{3,9})\b")
+_LOCAL = regex(r"(?i)\blocal[_ -]?rank['\"]?[ =:]{1,3}(\d{1,4})\b|\[rank: (\d{1,4})\] Child process")
+
+
+def by_itself(line: Line) -> Line:
+    """Return a program's own line without the rank that it begins with, as a line of that rank; others as they are."""
+    match = _OWN.match(line.text) if line.rank is None and line.source is None else None
+    if match is None:
+        return line
+    return replace(
+        line,
+        text=line.text[match.end() :],
+        rank=int(next(filter(None, match.groups()))),
+        origin=f"{line.origin}{match[0].strip()}",
+    )
+
+
+def ranks_titled(text: str) -> tuple[int, ...]:
+    """Return the ranks (global, ascending) whose stack or lines follow a line like this; none where it is no title."""
+    if len(text) > _SENTENCE or "ank" not in text.lower():
+        return ()
+    if len(text) <= _TITLE_LIMIT and (match := _TITLE.match(text)):
+        return _numbers(match[1])
+    if (file := _FILE.match(text)) and says_rank(file[1].rsplit("/", 1)[-1]):
+        rank, _ = rank_of_log(file[1])
+        return () if rank is None else (rank,)
+    if remark := _REMARK.match(text.rstrip()):
+        return _numbers(remark[1])
+    if not text.rstrip("`* ").endswith((":", "：")):
+        return ()
+    alone = len(_MENTION.findall(text)) == 1
+    match = _ENDS.search(text) or (_IN_BRACKETS.search(text) if alone else None)
+    return () if match is None or _BUT.search(text[: match.start()]) else _numbers(match[1])
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Return the numbers of `3`, `1-3`, `1..3` or `0, 2 and 3`."""
+    ranks: set[int] = set()
+    for part in re.split(r", ?| ?& ?| and | und | et ", text):
+        first, *rest = (int(number) for number in _STEP.split(part))
+        last = rest[-1] if rest else first
+        if last - first >= _MOST_RANKS:
+            return ()
+        ranks |= set(range(first, last + 1))
+    return tuple(sorted(ranks))
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What one line names: ranks (global, as far as it shows), local ranks and process ids. `titled`: it is above lines of theirs."""
+
+    line: int
+    ranks: tuple[int, ...]
+    locals: tuple[int, ...] = ()
+    pids: tuple[int, ...] = ()
+    titled: bool = False
+
+
+def named_processes(lines: Iterable[tuple[int, str]]) -> tuple[Named, ...]:
+    """Return what each line names that names anything; of many lines the first ones."""
+    return tuple(_named(lines))[:_MOST_LINES]
+
+
+def ranks_in(text: str) -> tuple[int, ...]:
+    """Return the ranks that a line names."""
+    return tuple(sorted({int(n) for n in _RANK.findall(text)}))
+
+
+def _named(lines: Iterable[tuple[int, str]]) -> Iterator[Named]:
+    for number, text in lines:
+        lowered = text.lower()
+        if "rank" not in lowered and "pid" not in lowered and "process " not in lowered:
+            continue
+        own = sorted({int(a or b) for a, b in _LOCAL.findall(text)})
+        ranks = ranks_in(text) if "] Child process" not in text else ()
+        pids = sorted({int(a or b) for a, b in _PID.findall(text)})
+        titled = ranks_titled(text)
+        if own or ranks or pids or titled:
+            yield Named(number, titled or ranks, tuple(own), tuple(pids), bool(titled))

@@ -1,0 +1,177 @@
+"""Ranks in words: before a program's own lines, in titles, and anywhere in a text."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from hangscope.ingest.job_logs.printed import printed
+from hangscope.ingest.job_logs.progress import progress_events
+from hangscope.ingest.lines.kept_text import KeptText
+from hangscope.ingest.lines.prefixes import strip_prefix
+from hangscope.ingest.lines.rank_words import Named, by_itself, named_processes, ranks_titled
+from hangscope.ingest.stacks.command_lines import ranks_of_commands
+from hangscope.ingest.stacks.dumps import read_processes
+from tests.text_lines import judged, short, timeout, told
+
+
+@pytest.mark.parametrize(
+    "head", ["[rank 3] ", "[Rank 3/16] ", "rank3 ", "rank 3: ", "RANK=3 ", "(rank 3 of 16) ", "[proc 3] ", "[r3] ", "<rank:3> ", "[rang 3] ", "2026-05-07 11:20:12 [rank 3] ", "11:20:12 rank 3 ", "[  12.4s] rank 3: ", "1778152812.25 rank 3 ", "[11:20:12.250] [rank 3] "],
+)  # fmt: skip
+def test_a_line_tells_whose_it_is(head: str) -> None:
+    line = by_itself(strip_prefix(f"{head}step 5 loss 1.25"))
+    assert (line.rank, line.text) == (3, "step 5 loss 1.25")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ranking 3 items", "run3 step 5", "rank3.log written", "r3 step 5", "process 3 step 5", "step 5 of rank 3", "[3] step 5", "rank step 5", "5 rank 3 step 5", "1.25x rank 3 step 5"],
+)  # fmt: skip
+def test_other_words_tell_of_no_rank(text: str) -> None:
+    line = strip_prefix(text)
+    assert by_itself(line) == line
+
+
+def test_a_rank_that_another_prefix_tells_stays() -> None:
+    assert by_itself(strip_prefix("[rank2]: rank 0 step 5")).rank == 2
+
+
+def test_of_each_rank_of_one_log_the_last_step_is_kept() -> None:
+    data = b"".join(b"rank%d step %d\n" % (rank, step) for step in range(3) for rank in range(4))
+    events = progress_events(KeptText([(1, data)]))
+    assert [(e.rank, e.step) for e in events] == [(rank, 2) for rank in range(4)]
+
+
+def test_of_each_rank_of_one_log_the_last_lines_are_kept() -> None:
+    data = b"".join(b"[rank %d] read shard %d\n" % (rank, step) for step in range(3) for rank in range(2))
+    told = printed(KeptText([(1, data + b"srun: waiting\nsrun: waiting\n")]), own=False)
+    assert [(t.rank, t.templates, t.counts) for t in told] == [(r, ("read shard #",), (3,)) for r in range(2)]
+
+
+def test_who_printed_a_line_of_its_own_while_the_others_timed_out(tmp_path: Path) -> None:
+    lines = [f"[rank {rank}] read shard {n}" for n in range(4) for rank in range(4)]
+    lines += [f"[rank {rank}] read shard 4" for rank in (0, 1, 3)] + ["[rank 2] waiting for a lock"]
+    verdict = judged(told(tmp_path, [*lines, *(timeout(rank) for rank in (0, 1, 3))]))
+    assert verdict.culprit_ranks == (2,) and verdict.confidence != "high"
+
+
+@pytest.mark.parametrize(
+    ("few", "many", "cause"),
+    [
+        (1, 6_553_600, "rank_conditional_collective"),
+        (36_864, 98_304, "shape_mismatch"),
+        (1, 12, "shape_mismatch"),
+    ],
+)
+def test_a_few_numbers_are_not_the_tensor_of_the_others(
+    tmp_path: Path, few: int, many: int, cause: str
+) -> None:
+    lines = [timeout(rank, n=few if rank == 1 else many) for rank in range(4)]
+    assert short(told(tmp_path, lines))[:2] == (cause, (1,))
+
+
+@pytest.mark.parametrize(
+    ("line", "ranks"),
+    [
+        ("### gdb -p of rank 3", (3,)),
+        ("ranks 1-3 all show", (1, 2, 3)),
+        ("Ranks 0, 2 and 5:", (0, 2, 5)),
+        ("rank 0 ^^^, ranks 1..3 like this:", (1, 2, 3)),
+        ("== /var/dumps/rank7.txt", (7,)),
+        ("==> out/stack_rank_2.txt <==", (2,)),
+        ("$ cat rank4.stack", (4,)),
+        ("$ py-spy dump --native --pid 812   # rank 9", (9,)),
+        ("I looked at the one that prints nothing (rank 6) a bit earlier:", (6,)),
+        ("this is what py-spy says on rank 5:", (5,)),
+    ],
+)
+def test_a_line_above_a_stack_names_its_ranks(line: str, ranks: tuple[int, ...]) -> None:
+    assert ranks_titled(line) == ranks
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "all ranks wait for rank 0",
+        "the same on all others except rank 3:",
+        "everything but one (rank 3) shows:",
+        "all are waiting for rank 3:",
+        "rank 0 (and rank 4) after rank 2 left (rank 1):",
+        "nothing more from rank 3",
+        "ranks 0-9999999:",
+        "rank: " + "x" * 200,
+    ],
+)
+def test_a_sentence_about_a_rank_is_no_title(line: str) -> None:
+    assert ranks_titled(line) == ()
+
+
+@pytest.mark.parametrize(
+    ("titles", "ranks"),
+    [
+        (["python fit.py  # RANK=0", "python fit.py  # RANK=1"], [0, 1]),
+        (["python fit.py --rank 1 --world 2", "python fit.py --rank 0 --world 2"], [1, 0]),
+        (["python fit.py [rank 3]"], [3]),
+        (["trainer rank 2"], [2]),
+    ],
+)
+def test_a_command_line_tells_the_rank(titles: list[str], ranks: list[int]) -> None:
+    assert ranks_of_commands(dict(enumerate(titles))) == dict(enumerate(ranks))
+
+
+@pytest.mark.parametrize(
+    "titles",
+    [
+        ["python fit.py --rank 8", "python fit.py --rank 8"],  # of a matrix
+        ["python fit.py --rank 8"],
+        ["python fit.py --lora-rank 8", "python fit.py --node_rank=1", "python fit.py --local_rank=1"],
+    ],
+)
+def test_other_ranks_of_a_command_line_are_none(titles: list[str]) -> None:
+    assert ranks_of_commands(dict(enumerate(titles))) == {}
+
+
+def _spy(pid: int, command: str = "python fit.py") -> str:
+    return f'Process {pid}: {command}\nPython v3.12.3\n\nThread {pid} (idle): "MainThread"\n    step (fit.py:9)\n'
+
+
+def _ranks(*parts: str) -> list[int | None]:
+    found = read_processes(io.BytesIO("\n".join(parts).encode()), "stacks.txt")
+    return [process.rank for process in found]
+
+
+def test_one_stack_may_be_of_several_ranks() -> None:
+    assert _ranks("rank 0:", _spy(1), "ranks 1-3 all look like", _spy(2)) == [0, 1, 2, 3]
+
+
+def test_a_logger_puts_its_prefix_before_the_first_line_alone(tmp_path: Path) -> None:
+    c10d = '  File "/usr/lib/python3/dist-packages/torch/distributed/distributed_c10d.py", line 2501 in all_reduce'
+    lines = []
+    for rank in range(4):
+        lines += [
+            f"[2026-03-30 02:00:1{rank} TP{rank}] Current thread 0x00007f4fe54b{rank}480 (most recent call first):",
+            '  File "/eng/storage.py", line 18 in get' if rank == 3 else c10d,
+            '  File "/eng/cache.py", line 41 in check',
+        ]
+    assert short(told(tmp_path, {"server.log": lines})) == ("stuck_rank", (3,), "medium")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("20:15:02 [rank5] pid 78808 writing __5_0.distcp", Named(1, (5,), (), (78808,))),
+        ("(PID:52806, Device:6, RankID:6) ERR02200", Named(1, (6,), (), (52806,))),
+        ("[rank: 3] Child process with PID 61243 terminated", Named(1, (), (3,), (61243,))),
+        ("---------Begin global rank 1 STDERR---------", Named(1, (1,), (), (), titled=True)),
+        ("Received (local rank 2) pid=812", Named(1, (), (2,), (812,))),
+    ],
+)
+def test_a_line_names_processes(text: str, expected: Named) -> None:
+    assert named_processes([(1, text)]) == (expected,)
+
+
+@pytest.mark.parametrize("text", ["rankings of 3 teams", "tp rank 1 is done", "node_rank=1", "stupid=44"])
+def test_other_numbers_are_no_process(text: str) -> None:
+    assert named_processes([(1, text)]) == ()
