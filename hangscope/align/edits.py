@@ -51,7 +51,9 @@ def edit_between(own: np.ndarray, at: int, peers: np.ndarray, there: int, alike:
             if ahead <= min(len(mine), recorded) and Counter(mine[:ahead].tolist()) == Counter(
                 theirs[:ahead].tolist()
             ):
-                found.append((ahead + _same(mine[ahead:], theirs[ahead:]), How.SWAPPED, ahead, ahead))
+                # A long stretch has the same calls by chance: two periods of one loop, out of step.
+                kept = ahead - size // 2
+                found.append((kept + _same(mine[ahead:], theirs[ahead:]), How.SWAPPED, ahead, ahead))
             if size < len(mine):
                 found.append((_same(mine[size:], theirs), How.ADDED, size, 0))
             if size < len(theirs):

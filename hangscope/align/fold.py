@@ -58,12 +58,16 @@ def fold(incident: Incident, programs: Programs) -> list[Deviation]:
     Log lines that state single calls of a rank are not its program.
     """
     ranks = [r for r, own in sorted(incident.ranks.items()) if own.seen and own.absence is not Absence.TOLD]
-    by_role = [_by_columns(incident, own) for own in roles(incident, ranks).values()]
+    by_role = [
+        _by_columns(incident, own) for own in roles(incident, ranks, programs.tokens.group_kinds).values()
+    ]
     listed = sum(len(own) for shared in by_role for own in shared)
     complete = listed == len(incident.ranks)  # else the votes of those that are missing may decide
     for level in LEVELS:
         found = [d for d in _deviations(programs, by_role, level) if d.votes or complete]
-        if sum(len(d.ranks) for d in found if d.votes) * MOST_PART <= listed:
+        # Of a complete job, half of the ranks may deviate from the other half.
+        outvoted = sum(len(d.ranks) for d in found if d.votes > len(d.ranks) * complete)
+        if outvoted * MOST_PART <= listed:
             return sorted(found, key=lambda d: (-d.votes, d.ranks))
     return []
 

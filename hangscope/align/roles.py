@@ -2,33 +2,51 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from hangscope.model.incident import Group, Incident
 
-GroupKind = tuple[int, int, str]  #: size, stride and description: a group without its name
+GroupKind = tuple[
+    int, int, str, int
+]  #: size, stride and description, and which of a rank's groups with these it is
 Role = tuple[tuple[tuple[GroupKind, int], ...], tuple[GroupKind, ...]]
 
 
-def kind_of_group(group: Group) -> GroupKind:
-    """Return what a group is apart from its name and members; of one whose members nobody recorded only the description."""
+def group_kinds(groups: Sequence[Group]) -> list[GroupKind]:
+    """Return what each group is apart from its name and members, by gid.
+
+    No rank is in two groups of one dimension: where a rank has several that look alike, their order tells them apart.
+    """
+    of_rank: Counter[tuple[int, tuple[int, int, str]]] = Counter()
+    kinds = []
+    for group in groups:
+        alike = _shape(group)
+        number = max((of_rank[rank, alike] for rank in group.ranks), default=0)
+        for rank in group.ranks:
+            of_rank[rank, alike] = number + 1
+        kinds.append((*alike, number))
+    return kinds
+
+
+def _shape(group: Group) -> tuple[int, int, str]:
+    """Return size, stride and description; of a group whose members nobody recorded only the description."""
     if not group.members_known or group.partial:
         return (0, 0, group.desc)
     ranks = group.ranks
     return (len(ranks), ranks[1] - ranks[0] if len(ranks) > 1 else 0, group.desc)
 
 
-def roles(incident: Incident, ranks: list[int]) -> dict[Role, list[int]]:
+def roles(incident: Incident, ranks: list[int], kinds: Sequence[GroupKind]) -> dict[Role, list[int]]:
     """Return the ranks of each role, ascending.
 
     Only groups that carry sends and receives (pipelines) give their members different programs. The position in a tensor or
     data group does not, and counting it would leave nearly every rank alone in its role. Where nobody recorded a group's members,
     those seen in it have a role apart from the others, who may have no part in it.
     """
-    piped = {kind_of_group(incident.groups[gid]) for record in incident.ranks.values() for gid in record.p2p}
+    piped = {kinds[gid] for record in incident.ranks.values() for gid in record.p2p}
     places: dict[int, list[tuple[GroupKind, int]]] = defaultdict(list)
-    for group in incident.groups:
-        kind = kind_of_group(group)
+    for kind, group in zip(kinds, incident.groups, strict=True):
         for place, rank in enumerate(group.ranks):
             places[rank].append((kind, place if kind[0] else 0))
     found: dict[Role, list[int]] = defaultdict(list)

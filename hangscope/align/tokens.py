@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from hangscope.align.matching import match_keys, numel
-from hangscope.align.roles import GroupKind, kind_of_group
+from hangscope.align.roles import GroupKind, group_kinds
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.incident import CallKind, Incident
 
@@ -24,9 +24,10 @@ class Tokens:
         kinds = incident.kinds
         # Each group of a kind has its own root.
         keys = match_keys([replace(kind, root=None) for kind in kinds.alone])
+        self.group_kinds = group_kinds(incident.groups)
         self._kinds: dict[GroupKind, int] = {}
         self._of_group = np.array(
-            [self._kinds.setdefault(kind_of_group(g), len(self._kinds)) for g in incident.groups], np.int64
+            [self._kinds.setdefault(kind, len(self._kinds)) for kind in self.group_kinds], np.int64
         )
         self.of_a_thread = np.array([kind.of_a_thread for kind in kinds.alone], bool)[kinds.plain]
         # What torch pickles (`all_gather_object`) is of another length each time.

@@ -11,7 +11,6 @@ from hangscope.align.edits import Edit, How
 from hangscope.align.fold import Deviation, fold
 from hangscope.align.p2p import PairInstance
 from hangscope.align.program import Programs
-from hangscope.align.roles import kind_of_group
 from hangscope.align.waitgraph import Called
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall, Unpaired
@@ -78,11 +77,10 @@ def _own(aligned: Aligned, d: Deviation) -> tuple[int, int]:
 
 def _groups(aligned: Aligned, d: Deviation) -> list[int]:
     """Return the deviating rank's groups that the edit is about: a call of a peer's own group is taken for the rank's group of that kind."""
-    groups, rank = aligned.incident.groups, d.ranks[0]
+    groups, rank, kinds = aligned.incident.groups, d.ranks[0], aligned.programs.tokens.group_kinds
     found = [aligned.programs.call(rank, row)[0] for row in d.edit.own]
     for gid in {aligned.programs.call(d.peer, row)[0] for row in d.edit.peers}:
-        kind = kind_of_group(groups[gid])
-        found += [g.gid for g in groups if rank in g.ranks and kind_of_group(g) == kind]
+        found += [g.gid for g in groups if rank in g.ranks and kinds[g.gid] == kinds[gid]]
     return list(dict.fromkeys(found))
 
 
@@ -154,15 +152,16 @@ def _stuck(aligned: Aligned, d: Deviation, culprits: tuple[int, ...]) -> StuckCa
     """Return what the agreeing ranks called at the difference, of one that shares the group with those that deviate if one does."""
     peer, row = d.peer, d.peer_row
     position = aligned.programs.of(peer).order[row]
-    kind = kind_of_group(aligned.incident.groups[aligned.programs.call(peer, row)[0]])
+    kinds = aligned.programs.tokens.group_kinds
+    kind = kinds[aligned.programs.call(peer, row)[0]]
     groups = (aligned.incident.groups[gid] for gid in _groups(aligned, d))
-    members = [r for group in groups if kind_of_group(group) == kind for r in group.ranks]
+    members = [r for group in groups if kinds[group.gid] == kind for r in group.ranks]
     for other in members:
         if other in culprits or not aligned.incident.ranks[other].seen:
             continue
         program = aligned.programs.of(other)
         (found,) = np.nonzero(program.order == position)
-        if found.size and kind_of_group(aligned.incident.groups[int(program.gid[found[0]])]) == kind:
+        if found.size and kinds[int(program.gid[found[0]])] == kind:
             peer, row = other, int(found[0])
             break
     gid, seq, call, _ = aligned.programs.call(peer, row)

@@ -11,7 +11,6 @@ from hangscope.align.divergence import first_mismatch as mismatch_of
 from hangscope.align.edits import edit_between
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import hard_keys
-from hangscope.align.roles import kind_of_group
 from hangscope.align.waitgraph import Instance
 from hangscope.explain.aligned import Aligned, reached_from
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall
@@ -39,19 +38,18 @@ def first_mismatch(aligned: Aligned) -> Different | None:
 
 def _one_fault(aligned: Aligned, first: Different, others: list[Different]) -> Different:
     """Return a finding with the culprits of those that show the same collectives in another group of its kind: one fault of several replicas."""
-    alike = [
-        other for other in others if first.culprits and other.culprits and _calls(other) == _calls(first)
-    ]
+    kinds = aligned.programs.tokens.group_kinds
+
+    def calls(finding: Different) -> tuple[object, ...]:
+        view = finding.stuck.view
+        return view and kinds[view.group.gid], finding.own.kind, finding.stuck.kind
+
+    alike = [other for other in others if first.culprits and other.culprits and calls(other) == calls(first)]
     named = {rank for finding in (first, *alike) for rank in finding.culprits}
     if not alike or 2 * len(named) > len(aligned.incident.ranks):
         return first
     reached = first.reached.union(*(other.reached for other in alike))
     return aligned.reached_by(replace(first, culprits=tuple(sorted(named))), reached)
-
-
-def _calls(finding: Different) -> tuple[object, ...]:
-    kind = kind_of_group(finding.stuck.view.group) if finding.stuck.view is not None else None
-    return kind, finding.own.kind, finding.stuck.kind
 
 
 def _finding(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> Different:

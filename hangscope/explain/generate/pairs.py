@@ -12,6 +12,7 @@ from hangscope.align.program import Programs
 from hangscope.align.waitgraph import Root
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, OwnCall, Unpaired
+from hangscope.knowledge.callsite import user_frame
 
 EXAMINED = 128  # pairs, and ranks of a cycle whose programs are examined
 LAST_CALLS = 48  # of a rank's program, among which a deviation is looked for
@@ -84,12 +85,18 @@ def _strayed(programs: Programs, ranks: Sequence[int]) -> dict[int, int]:
 
     What several of them do alike, such as the beginning of an epoch, is new to each and nobody's fault.
     """
-    breaks: dict[int, dict[tuple[int, int], int]] = {}
+    breaks: dict[int, dict[tuple[object, ...], int]] = {}
     for rank in ranks:
-        tokens = programs.of(rank).tokens
-        rows = range(max(1, len(tokens) - LAST_CALLS), len(tokens))
+        length = len(programs.of(rank).tokens)
+        rows = range(max(1, length - LAST_CALLS), length)
         left = (row for row in rows if programs.keeps_pattern(rank, row) is False)
-        breaks[rank] = {(tokens[row - 1], tokens[row]): row for row in left}
+        breaks[rank] = {(_call(programs, rank, row - 1), _call(programs, rank, row)): row for row in left}
     steps = Counter(step for own in breaks.values() for step in own)
     alone = {r: [row for step, row in own.items() if steps[step] == 1] for r, own in breaks.items()}
     return {rank: max(rows) for rank, rows in alone.items() if rows}
+
+
+def _call(programs: Programs, rank: int, row: int) -> tuple[object, ...]:
+    """Return what a call is apart from its peers, which differ from stage to stage."""
+    kind = programs.call(rank, row)[2]
+    return kind.op, user_frame(kind.stack)
