@@ -16,13 +16,14 @@ from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.deaths import doubt
 from hangscope.explain.text.excerpt import not_collected
+from hangscope.ingest.job_logs.activity import Computing
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Absence
-from hangscope.model.rankset import ranks_phrase
+from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict.damage import damage
 from hangscope.verdict.proof import OF_THE_LOOP, Proof, prove
 from hangscope.verdict.status import trouble
@@ -139,6 +140,10 @@ def guessed(case: Case, match: Match, proof: Proof) -> Doubts:
     end, finding = case.statements.external, case.finding
     firm = case.solid or CATALOG[match.cause].by_text
     signalled = end is not None and end.signal is not None and not firm and shows_a_wait(case)
+    busy = [rank for rank in match.culprits if case.statements.of(rank, Computing)]
+    if match.cause in ("stuck_rank", "slow_rank") and busy:
+        were = agree(busy, "was", "were")
+        yield MEDIUM, f"{ranks_phrase(busy)} {were} computing between two captures, and may still arrive"
     if signalled or (_by_calls(case, match) and finding.guess):
         yield LOW, "it rests on what the ranks printed last, or on counts or stacks of one moment"
     if _by_calls(case, match) and finding.assumed:
