@@ -271,7 +271,7 @@ def test_a_report_on_eight_ranks_takes_less_than_a_second_and_a_half(
 ) -> None:
     """Seconds of the processor, of the whole process and its children, 2000 calls a rank; the best of three.
 
-    A slow machine gets as much more as it takes for a sum, of which a second and a half is worth eight.
+    A slow machine gets as much more as it takes for a sum, of which a second and a half is worth twelve.
     """
     folder = write_all(stuck(8, culprit=5, steps=1000), tmp_path / "dumps")
     times = []
@@ -290,4 +290,4 @@ def test_a_report_on_eight_ranks_takes_less_than_a_second_and_a_half(
         assert done.stdout.startswith("hang[stuck_rank]: Rank 5 "), done.stderr
     began = time.process_time()
     sum(i * i for i in range(3_000_000))
-    assert min(times) < max(1.5, 8 * (time.process_time() - began)), times
+    assert min(times) < max(1.5, 12 * (time.process_time() - began)), times
