@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from hangscope.align import frontier, waiting
+from hangscope.align.counters import contradictions
 from hangscope.causes.case import Case
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.explanation import explain
@@ -40,13 +41,13 @@ class Analysis:
 
 def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:
     """Return the analysis of an incident, with a site's own knowledge of calls where there is any."""
-    stated = digest(incident)
+    stated, contradicting = digest(incident), contradictions(incident)
     incident = placed_by_stacks(bounds.joined(incident, stated), stated)
     views = frontier.frontiers(incident)
     graph = waiting.build(
         incident, views, stated.of_trouble, bounds.idle(stated), bounds.overdue(incident, stated)
     )
-    explanation = explain(Aligned(incident, views, graph, stated))
+    explanation = explain(Aligned(incident, views, graph, stated, contradicting))
     case = Case(incident, explanation, stated, graph, knowledge or own_knowledge())
     return Analysis(incident, views, case, judge(case, views))
 

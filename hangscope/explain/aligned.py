@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+from hangscope.align.counters import Contradiction
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.p2p import PairInstance
 from hangscope.align.program import Programs
@@ -18,7 +19,8 @@ from hangscope.model.incident import Incident
 class Aligned:
     """What all searches share.
 
-    `stated` is what text and stacks say; the ranks `early` have a dump older than their peers'. All ranks are global.
+    `stated` is what text and stacks say; the ranks `early` have a dump older than their peers'; `contradictions` are those of
+    the counts of the recorders alone. All ranks are global.
     """
 
     def __init__(
@@ -27,11 +29,13 @@ class Aligned:
         views: Sequence[GroupFrontier],
         graph: WaitGraph,
         stated: Statements,
+        contradictions: Sequence[Contradiction] = (),
     ) -> None:
         self.incident, self.graph, self.stated = incident, graph, stated
         self.views = {v.group.gid: v for v in views}
         self.waiting = graph.waiting
         self.early = graph.early
+        self.contradictions = tuple(contradictions)
         self.programs = Programs(incident)
 
     def roots(self, kind: str) -> list[Root]:

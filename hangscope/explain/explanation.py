@@ -71,7 +71,10 @@ def explain(aligned: Aligned) -> Explanation:
     from_text = source is not Source.CALLS or not recorded
     if source is Source.CALLS:
         best = _with_its_lines(aligned, best, from_text)
-    return Explanation(best, from_text, rivals, tuple(set_aside), tuple(weighed), suspects(aligned, best))
+    accused = suspects(aligned, best)
+    return Explanation(
+        best, from_text, rivals, tuple(set_aside), tuple(weighed), accused, aligned.contradictions
+    )
 
 
 def _with_its_lines(aligned: Aligned, finding: Finding, from_text: bool) -> Finding:

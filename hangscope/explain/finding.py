@@ -6,6 +6,7 @@ from dataclasses import field
 from enum import Enum
 from typing import ClassVar, TypeVar
 
+from hangscope.align.counters import Contradiction
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.p2p import Pair, PairInstance
 from hangscope.align.waitgraph import Instance, Root
@@ -222,7 +223,7 @@ class Explanation:
 
     `from_text`: it rests on lines and stacks, and not on calls. `rivals`: other roots whose ranks show a fault of their own.
     `set_aside`: who looked guilty. `weighed`: all findings, the best first. `suspects`: the ranks (global) one of which must be at
-    fault, as far as calls tell.
+    fault, as far as calls tell. `contradictions`: whose counts of calls contradict those of their peers.
     """
 
     best: Finding
@@ -231,3 +232,4 @@ class Explanation:
     set_aside: tuple[Candidate, ...] = ()
     weighed: tuple[Weighed, ...] = ()
     suspects: tuple[int, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()

@@ -42,10 +42,14 @@ def prove(case: Case, match: Match) -> Proof:
     """Return what proves a match."""
     alone = any(o.telling and set(o.ranks) == set(match.culprits) for o in case.statements.outlier_lines)
     lines, sources = _compared(case, match), _sources(case, match, alone)
-    if not match.culprits or not (lines or sources):
+    counts = next((c for c in case.explanation.contradictions if set(c.ranks) == set(match.culprits)), None)
+    if not match.culprits or not (lines or sources or counts):
         return Proof(lines=lines)
     why = f"{ranks_phrase(match.culprits)} and the others are at different lines of one step"
-    if not lines:
+    if counts is not None:
+        more, fewer = (kind[2] or "its other group" for kind in (counts.ahead, counts.behind))
+        why = f"{ranks_phrase(counts.ranks)} issued more calls on {more} and fewer on {fewer} than {ranks_phrase(counts.peers)}, which run the same program"
+    elif not lines:
         same = "rank" if len(match.culprits) == 1 else "ranks"
         why = f"{', '.join(sources[:-1])} and {sources[-1]} name the same {same}"
     # Sources that agree on who is missing say less of what a rank called in place of its peers' collective.

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from hangscope.align.counters import Contradiction
 from hangscope.align.edits import Edit, How
 from hangscope.align.fold import Deviation, fold
 from hangscope.align.p2p import PairInstance
 from hangscope.align.program import Programs
-from hangscope.align.waitgraph import Called
+from hangscope.align.waitgraph import Called, Instance
 from hangscope.explain.aligned import Aligned
-from hangscope.explain.finding import Change, Different, OwnCall, StuckCall, Unpaired
+from hangscope.explain.finding import AnyFinding, Change, Different, OwnCall, StuckCall, Unpaired
 from hangscope.explain.predict import Replay
 from hangscope.model.incident import CallKind, State
 
@@ -27,7 +28,7 @@ def deviating(aligned: Aligned) -> Different | Unpaired | None:
     found = fold(aligned.incident, aligned.programs)
     found = [d for d in found if _is_whole(aligned, d) and _can_freeze(aligned, d, open_on)]
     if not found:
-        return None
+        return next(filter(None, (_by_counts(aligned, c) for c in aligned.contradictions)), None)
     first = min(found, key=lambda d: (_created(aligned, d), -d.votes, d.ranks))
     alike = [
         d
@@ -43,9 +44,38 @@ def deviating(aligned: Aligned) -> Different | Unpaired | None:
         members = {*finding.stuck.view.members, *culprits} if finding.stuck.view is not None else set()
         waiting = tuple(sorted(members.difference(culprits)))
         return replace(finding, waiting=waiting, reached=frozenset(waiting))
+    return _with_reach(aligned, finding)
+
+
+def _with_reach(aligned: Aligned, finding: AnyFinding) -> AnyFinding:
+    """Return a finding with the ranks that would go on if its culprits, and those that left no dump, did what is expected of them."""
     unseen = {r for root in aligned.graph.roots if root.kind == "unseen" for r in root.ranks}
-    left = Replay(aligned.graph).stuck({*culprits, *unseen})
+    left = Replay(aligned.graph).stuck({*finding.culprits, *unseen})
     return aligned.reached_by(finding, frozenset(aligned.waiting) - left)
+
+
+def _by_counts(aligned: Aligned, found: Contradiction) -> Different | None:
+    """Return the finding of ranks whose counts contradict those of their peers, if a call is open where they are behind."""
+    kinds, rank = aligned.programs.tokens.group_kinds, found.ranks[0]
+    awaited = [
+        node
+        for node in aligned.graph.edges
+        if isinstance(node, Instance)
+        and kinds[node.gid] == found.behind
+        and rank in aligned.incident.groups[node.gid].ranks
+    ]
+    calls = aligned.graph.open_calls.get(rank)
+    if not awaited or not calls:
+        return None
+    stuck, pending = aligned.stuck_in(min(awaited, key=aligned.when), found.ranks), calls[0]
+    own = OwnCall(gid=pending.gid)
+    if isinstance(pending.node, Instance):
+        seq = pending.node.seq
+        own = OwnCall(aligned.views[pending.gid].kind_of(rank, seq), seq, pending.gid)
+    skipped = (stuck.kind,) if stuck.kind is not None else ()
+    elsewhere = stuck.group is not None and stuck.group.gid != pending.gid
+    change = Change(skipped=skipped, votes=len(found.peers), last_word=True, elsewhere=elsewhere)
+    return _with_reach(aligned, Different(found.ranks, stuck, own, change))
 
 
 def _is_whole(aligned: Aligned, d: Deviation) -> bool:
