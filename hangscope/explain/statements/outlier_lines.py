@@ -169,7 +169,8 @@ def _as_reporter(rank: int, text: str) -> float:
 def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None:
     """Return the line in which a few ranks print another number than all others, of one that every rank printed equally often.
 
-    In a recurring line only a number counts that was the same on all ranks the time before: that one is telling.
+    In a recurring line only a number counts that was the same on all ranks the time before, or that no rank ever changes: a size, a
+    setting. These are telling.
     """
     last, before = (
         [*zip(*(_numbers(getattr(lines[rank], name)) for rank in sorted(ranks)), strict=False)]
@@ -177,14 +178,16 @@ def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None
     )
     again = any(lines[rank].earlier for rank in ranks)
     for place, column in enumerate(last):
-        if again and (place >= len(before) or len(set(before[place])) > 1):
+        constant = again and place < len(before) and before[place] == column
+        changed = again and place < len(before) and len(set(before[place])) == 1
+        if again and not (constant or changed):
             continue
         value, times = Counter(column).most_common(1)[0]
         few = tuple(rank for rank, number in zip(sorted(ranks), column, strict=True) if number != value)
         if 0 < len(few) <= max(1, _FEW * len(ranks)) and len(few) < times:
             note = f"{ranks_phrase(few)} printed another value here than {value}, which the others printed"
-            note += "; the time before, all printed the same" if again else ""
-            return lines[few[0]].sets_apart(few, "value", TELLING / 2, note, again)
+            note += "; the time before, all printed the same" if changed else ""
+            return lines[few[0]].sets_apart(few, "value", TELLING / 2, note, telling=again)
     return None
 
 
