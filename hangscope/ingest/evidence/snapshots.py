@@ -52,7 +52,7 @@ def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | No
 
 
 def _rank_inside(recording: Recording) -> int | None:
-    """Return the only rank that is a member of every group the dump lists, or None.
+    """Return the only rank that is a member of every group the dump lists, and sends and receives from its place there, or None.
 
     An NCCL dump lists only groups that its own rank belongs to; gloo's single nameless group says nothing.
     """
@@ -60,8 +60,22 @@ def _rank_inside(recording: Recording) -> int | None:
     if len(members) < 2:
         return None
     smallest = min(members, key=len)
-    common = [rank for rank in smallest if all(rank in ranks for ranks in members)]
-    return common[0] if len(common) == 1 else None
+    common = {rank for rank in smallest if all(rank in ranks for ranks in members)}
+    if len(common) > 1:
+        common &= _senders(recording)
+    return common.pop() if len(common) == 1 else None
+
+
+def _senders(recording: Recording) -> set[int]:
+    """Return whose sends and receives a dump holds: `send 1->2` is of its group's second member."""
+    own = set()
+    for group, kind in dict.fromkeys(zip(recording.columns["group"], recording.columns["kind"], strict=True)):
+        op, *_, source, destination, _, _ = recording.kinds[kind]
+        place = source if op == "send" else destination if op == "recv" else None
+        _, ranks = recording.config.get(recording.groups[group][1], ("", None))
+        if place is not None and ranks is not None and 0 <= place < len(ranks):
+            own.add(ranks[place])
+    return own
 
 
 def choose(

@@ -139,3 +139,28 @@ def test_a_line_that_no_program_prints_is_noticed(tmp_path: Path, line: str, mes
         f'[rank1]: Traceback (most recent call last):\n[rank1]:   File "train.py", line 3, in main\n{line}\n'
     )
     assert message in str(analyze(tmp_path).warnings)
+
+
+@pytest.mark.parametrize("p2p", [False, True])
+def test_dumps_whose_names_were_swapped_are_of_the_ranks_that_they_hold(tmp_path: Path, p2p: bool) -> None:
+    """Where two ranks are members of the same groups, only sends and receives tell them apart."""
+    groups = {"0": ("default_pg", range(8)), "1": ("pp", range(4)), "2": ("pp", range(4, 8))}
+    other = {f"t{n}": ("tp", (n, n + 4)) for n in range(4)}
+    for rank in range(8):
+        own = {n: g for n, g in {**groups, **({} if p2p else other)}.items() if rank in g[1]}
+        recorder, pipe = Recorder(rank, own), "1" if rank < 4 else "2"
+        for _ in range(6):
+            recorder.call("all_reduce", pipe)
+            if p2p:
+                place = rank % 4
+                recorder.send(rank + 1, pipe) if place < 3 else recorder.recv(rank - 1, pipe)
+        recorder.call("all_reduce", "0", state="scheduled" if rank != 5 else "completed")
+        if rank == 5:
+            del recorder.entries[-1]
+        recorder.write(tmp_path)
+    names = [tmp_path / f"nccl_trace_rank_{rank}" for rank in (2, 5)]
+    first, second = (name.read_bytes() for name in names)
+    names[0].write_bytes(second), names[1].write_bytes(first)
+    report = analyze(tmp_path)
+    assert culprits(report) == (5,)
+    assert [n.code for n in report.warnings].count("name_contradicts") == 2
