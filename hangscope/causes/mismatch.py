@@ -120,6 +120,7 @@ def received_sizes(case: Case) -> Match | None:
     outliers = sorted({line.ranks[0] for line in lines}) or _in_another_call(case, pairs)
     culprits = outliers or sorted({pair.receiver for pair in _against_all(case, pairs)})
     fewer = [] if culprits else sorted({p.receiver for p in pairs if has_fewer_rows(p, printed)})
+    sender = [] if culprits or fewer else _only_sender(case, pairs)
     met = f"gloo received {events[0].received} bytes for a buffer of {events[0].expected}"
     cause, why, rivals = "shape_mismatch", _met(pairs[0]).text if pairs else met, [_OTHER_SIZE]
     # Every message differs from its buffer by the factor between two element types.
@@ -133,7 +134,9 @@ def received_sizes(case: Case) -> Match | None:
         why = f"{who(outliers)} {agree(outliers, 'was', 'were')} in a different collective than the others; {met}"
     elif fewer:
         why = f"{who(fewer)} passed fewer rows than the others, by the sizes that the ranks printed; {met}"
-    named = culprits or fewer
+    elif sender:
+        why = f"{who(sender)} sent {events[0].received} bytes where all others expected {events[0].expected}"
+    named = culprits or fewer or sender
     return answer(
         cause,
         named,
@@ -161,6 +164,13 @@ def _own_lines(case: Case, pairs: Sequence[AbortedPair]) -> list[OutlierLine]:
     lines = [o for o in case.statements.outlier_lines if o.telling and o.how == "only" and len(o.ranks) == 1]
     met = {rank for pair in pairs for rank in pair.ranks}
     return lines if len({o.ranks for o in lines}) == 1 and met.issuperset(lines[0].ranks) else []
+
+
+def _only_sender(case: Case, pairs: Sequence[AbortedPair]) -> list[int]:
+    """Return the one rank that gloo did not abort, where it aborted all others at the same two sizes."""
+    sizes = {(pair.event.received, pair.event.expected) for pair in pairs}
+    others = set(case.incident.ranks) - {pair.receiver for pair in pairs}
+    return sorted(others) if len(sizes) == len(others) == 1 < len(case.incident.ranks) - 1 else []
 
 
 def _in_another_call(case: Case, pairs: Sequence[AbortedPair]) -> list[int]:

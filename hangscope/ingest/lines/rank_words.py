@@ -70,6 +70,9 @@ _FILE = regex(
     r"^(?:[=#*>-]{1,6} ?|\$ (?:cat|less|tail|head) (?:-\S{1,8} ){0,3})(\S{1,300}?)(?: ?[=#*<:-]{1,6})?$"
 )
 _REMARK = regex(r"^\S{0,80}[$#%>] .{1,120}? # ?ranks? {0,2}(\d{1,7})$", re.IGNORECASE)  # after a command
+_OF_A_WORLD = regex(
+    r"(?i)(?<![\w-])(?:global[_ ])?rank\W{0,3}(\d{1,5})(?: ?/ ?| of |,? ?world[_ ]?size\W{0,3})(\d{1,5})\b"
+)
 _STEP = regex(r"-|–|\.{2,3}| to | bis ")
 _MOST_LINES = 256
 #: Not a number within a group, a host or an engine, and no size.
@@ -78,6 +81,12 @@ _RANK = regex(
 )
 _PID = regex(r"(?i)\bpid['\"]?[ =:#(]{1,3}(\d{2,9})\b|\bprocess (\d{3,9})\b")
 _LOCAL = regex(r"(?i)\blocal[_ -]?rank['\"]?[ =:]{1,3}(\d{1,4})\b|\[rank: (\d{1,4})\] Child process")
+
+
+def states_itself(texts: Iterable[str]) -> tuple[int, int] | None:
+    """Return (rank, world size) where a process says of itself `rank 3 of 8` or `rank=3 world_size=8`, and no line another one."""
+    found = {(int(rank), int(size)) for text in texts for rank, size in _OF_A_WORLD.findall(text)}
+    return found.pop() if len(found) == 1 else None
 
 
 def by_itself(line: Line) -> Line:

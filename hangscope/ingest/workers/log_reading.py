@@ -29,6 +29,7 @@ from hangscope.ingest.lines.blocks import parsers_of
 from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import cut
+from hangscope.ingest.lines.rank_words import states_itself
 from hangscope.ingest.lines.scan import scan
 from hangscope.ingest.nccl import warn
 from hangscope.ingest.nccl.hccl import HcclParser
@@ -61,7 +62,7 @@ class LogReading:
 
     `rank`, `local_rank` and `attempt` are those of the path; events have what their own line tells (evidence/processes.py). `lines` and `size` (bytes) count what was read. `tail` are the
     last lines of a rank's own log, the oldest first. `of_a_job`: its end holds what only a distributed job prints. `excerpt`: a short
-    text as a whole.
+    text as a whole. `stated`: the rank and the world size that the process says of itself, where the path holds no rank.
     """
 
     file: str
@@ -76,6 +77,7 @@ class LogReading:
     tail: tuple[str, ...] = ()
     of_a_job: bool = False
     excerpt: Event | None = None
+    stated: tuple[int, int] | None = None
 
 
 def read_log(
@@ -110,6 +112,7 @@ def read_log(
     signs = (data for _, data in found.windows if any(sign in data for sign in _SIGNS))
     reading.of_a_job = any(map(_OF_A_JOB.search, signs))
     reading.tail = tuple(cut(t, _WIDTH) for _, t in islice(kept.texts(), _SHOWN))[::-1] if own else ()
+    reading.stated = None if own else states_itself(text for _, text in kept.texts())
     reading.excerpt = None if is_of_the_watcher(file) else excerpt(kept, found.size)
     told = [*found.events, *progress_events(kept), *good_ends.good_ends(kept), *printed(kept, own)]
     events = _of_spawned(sorted(told, key=lambda event: event.line))

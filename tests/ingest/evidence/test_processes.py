@@ -1,10 +1,16 @@
+"""Processes are known by rank, local rank, process id and path; each log and recording gets the rank of its process."""
+
 from __future__ import annotations
 
 import io
+from pathlib import Path
+
+import pytest
 
 from hangscope.ingest.evidence.processes import Processes
 from hangscope.ingest.workers.log_reading import read_log
 from hangscope.ingest.workers.reading import Reading
+from tests.conftest import analyze
 
 CLOSED = "RuntimeError: [/x/pair.cc:553] Connection closed by peer [10.0.0.1]:1."
 
@@ -50,3 +56,25 @@ def test_the_folder_of_one_agent_numbers_its_ranks_in_a_row() -> None:
     assert mapping.local(None, 3, "logs/n0/none_x/attempt_0/3/stdout.log") == 3
     assert mapping.local(None, 3, "logs/n2/none_x/attempt_0/3/stdout.log") is None
     assert mapping.local(None, 0, "logs/n2.err") is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "ranks"),
+    [
+        (["rank 0 of 4, connecting", "rank 1 of 4, connecting"], (0, 1)),
+        (["starting: rank=2 world_size=4", "starting: rank=3 world_size=4"], (2, 3)),
+        (["rank 0 of 4", "rank 0 of 4"], ()),  # one rank twice
+        (["rank 0 of 4", "rank 1 of 8"], ()),  # two jobs
+        (["rank 0 of 4", "waiting for rank 3 of 4, I am rank 1 of 4"], ()),
+    ],
+)
+def test_what_a_process_says_of_itself_is_the_rank_of_its_log(
+    tmp_path: Path, lines: list[str], ranks: tuple[int, ...]
+) -> None:
+    for name, line in zip("ab", lines, strict=True):
+        (tmp_path / f"{name}.log").write_text(
+            f"{line}\nTraceback (most recent call last):\n"
+            '  File "/workspace/train/train.py", line 9, in main\n    step()\nValueError: bad sample\n'
+        )
+    incident = analyze(tmp_path)._analysis.incident
+    assert tuple(r for r, record in incident.ranks.items() if record.events) == ranks
