@@ -258,10 +258,13 @@ def other_roots(case: Case) -> Match | None:
     values = [o for o in statements.outlier_lines if o.how == "value" and o.telling]
     outliers = values[:1] if len({o.ranks for o in values}) == 1 else []
     call, ranks = f"{kind.op}{at(frame)}", sorted(case.incident.ranks)
-    everybody = f"all {len(ranks)} ranks are"
-    if not case.whole_group:
-        everybody = f"{ranks_phrase(ranks)} {agree(ranks, 'is', 'are')}"
-    why = f"{everybody} in the same {call}, which does not complete: they may disagree about `{root}`"
+    node = finding.stuck.node
+    pending = sorted({rank for rank, _ in case.graph.calls_of(node)}) if node is not None else []
+    everybody = f"all {len(ranks)} ranks" if case.whole_group else ranks_phrase(ranks)
+    why = f"{everybody} {agree(ranks, 'is', 'are')} in the same {call}, which does not complete"
+    if 0 < len(pending) < len(ranks):
+        why = f"{everybody} entered the same {call}, which {who(pending)} did not complete"
+    why += f": they may disagree about `{root}`"
     if outliers:
         why = f"{who(outliers[0].ranks)} probably passed another `{root}` to {call}: it printed another value than the others"
     unknown = "recorders do not keep the root of a collective, so it is not known whether all ranks pass the same one"

@@ -107,8 +107,11 @@ def _not_begun(aligned: Aligned, node: Instance) -> tuple[int, ...]:
     for rank, member in view.members.items():
         row = member.row_of(node.seq)
         # A collective without a time is stated by a log line, and not by a recorder.
+        kind = view.kind_of(rank, node.seq)
         if row is None or rank in aligned.early or not view.created(rank, node.seq):
             return ()
+        if kind is not None and kind.backend == "gloo":
+            return ()  # no device is involved
         begun[rank] = int(member.queue.state[row]) != State.PENDING
     behind = tuple(sorted(rank for rank, has in begun.items() if not has))
     return behind if 2 * len(behind) < len(begun) else ()

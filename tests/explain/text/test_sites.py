@@ -89,8 +89,8 @@ def test_who_waits_in_a_librarys_own_wait_is_not_at_work(tmp_path: Path, waits: 
         f"stack_rank_{r}.txt": waits if r > 3 else _in("all_reduce", 31) for r in range(6)
     }
     files["job.log"] = [f"[rank{rank}]: {TIMED_OUT}" for rank in range(4)]
-    cause, _, level = short(told(tmp_path, files))
-    assert cause in ("rank_conditional_collective", "p2p_mismatch") and level != "high"
+    cause, ranks, level = short(told(tmp_path, files))
+    assert cause != "stuck_rank" and (ranks, level) == ((), "low")  # one of the two may wait for the other
 
 
 def test_stages_that_wait_for_each_other_at_one_moment_are_any_pipeline(tmp_path: Path) -> None:
