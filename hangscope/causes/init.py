@@ -216,7 +216,7 @@ def _store(case: Case) -> Match | None:
         missing = (0,) if apart and 0 not in apart else ()
         why = f"the rendezvous store did not answer{address}"
     else:
-        missing = tuple(sorted({e.waited_rank for e in timeouts if e.waited_rank is not None}))
+        missing = tuple(sorted({e.waited_rank for e in timeouts if e.waited_rank is not None} - set(waiting)))
         # One log of all ranks contains all that wait: the one that does not is the one that they wait for.
         one_log = len({e.file for e in waits}) == 1 and len(waiting) >= _WITNESSES
         if not missing and len(others) == 1 and (one_log or logged.issuperset(others)):
