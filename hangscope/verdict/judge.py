@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
-from hangscope.explain.finding import Candidate, Circular, Different, Explanation, Finding, Lagging
+from hangscope.explain.finding import Candidate, Circular, Different, Explanation, Finding, Lagging, Source
 from hangscope.explain.predict import Replay
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.faults import CudaError, Xid
@@ -86,7 +86,9 @@ def _names_a_crowd(case: Case, match: Match) -> bool:
     number, ranks = len(match.culprits), len(case.incident.ranks)
     if number < 2 or number * CROWD <= ranks:
         return False
-    half = match.cause == "stuck_rank" and 2 * number >= ranks
+    best = case.explanation.weighed[:1]
+    reported = any(w.source is Source.REPORT for w in best)  # torch itself lists who did not arrive
+    half = match.cause == "stuck_rank" and 2 * number >= ranks and not reported
     assumed = isinstance(case.finding, Different) and case.finding.assumed
     return confidence(case, match).level < (2 if half or assumed else 1)
 
