@@ -6,7 +6,17 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hangscope.explain.finding import Absent, Candidate, Extra, Finding, OwnCall, Stalled, StuckCall, Unseen
+from hangscope.explain.finding import (
+    Absent,
+    Candidate,
+    Different,
+    Extra,
+    Finding,
+    OwnCall,
+    Stalled,
+    StuckCall,
+    Unseen,
+)
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.group_size import others_of, world_size
 from hangscope.explain.text.partitions import different, last_call
@@ -248,5 +258,8 @@ def horovod(incident: Incident, statements: Statements) -> Report | None:
     moved = any(e.file == last.file and e.line > last.line for e in statements.all(Progress))
     few = len(last.missing) == 1 or 2 * len(last.missing) < len(incident.ranks)
     sure = last.missing and few and not moved and all(e.missing == last.missing for e in stalls)
-    finding = Absent(last.missing, guess=True, events=(last,)) if sure else None
+    finding: Finding | None = Absent(last.missing, guess=True, events=(last,)) if sure else None
+    outliers, most = last.sides[:1], sum(map(len, last.sides))
+    if outliers and 3 * len(outliers[0]) < most and not moved and all(e.sides == last.sides for e in stalls):
+        finding = Different(outliers[0], guess=True, events=(last,))
     return Report("Horovod's stall check", sides, missing, stalls, finding)

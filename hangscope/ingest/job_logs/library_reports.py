@@ -45,13 +45,15 @@ class HorovodStall(Event, same_by=("missing",), rank_fields=("missing",)):
     """One report: `missing` are the ranks (global) without which none of the tensors in it can be reduced; empty where they differ.
 
     A list that is cut off (`...`) counts as far as others show it. `tensors` are the first few that wait, `by_rank` those that
-    each rank has not submitted, where the ranks differ. `ready`: the ranks that submitted every tensor of a list of ready ranks.
+    each rank has not submitted, where the ranks differ. `ready`: the ranks that submitted every tensor of a list of ready ranks. `sides`: the sets of ranks, smallest first, that
+    submitted different tensors, where no rank is in two of them.
     """
 
     missing: tuple[int, ...] = ()
     tensors: tuple[str, ...] = ()
     by_rank: tuple[tuple[int, tuple[str, ...]], ...] = ()
     ready: tuple[int, ...] = ()
+    sides: tuple[tuple[int, ...], ...] = ()
 
 
 def _stall(found: Found) -> Iterator[Event]:
@@ -64,12 +66,15 @@ def _stall(found: Found) -> Iterator[Event]:
     kinds = {frozenset(ranks) for _, ranks in missing} | ({frozenset(held_up)} if held_up else set())
     alike = len(kinds) == 1 and _alike([*held_up.values()])
     everywhere = {ranks for _, ranks in ready}
+    sides = sorted({tuple(sorted(ranks)) for _, ranks in (*missing, *ready)}, key=len)
+    apart = len(sides) > 1 and len({rank for side in sides for rank in side}) == sum(map(len, sides))
     yield found.first.event(
         HorovodStall,
         missing=tuple(sorted(kinds.pop())) if alike else (),
         tensors=tuple(dict.fromkeys(tensors))[:_TENSORS],
         by_rank=() if alike else tuple((r, tuple(_names(names)[:_TENSORS])) for r, names in held_up.items()),
         ready=everywhere.pop() if len(everywhere) == 1 else (),
+        sides=tuple(sides) if apart else (),
     )
 
 

@@ -44,6 +44,14 @@ def test_nobody_is_named_where_ranks_differ_or_steps_go_on(
     assert blame(told(tmp_path, lines))[::2] == (status, ())
 
 
+def test_the_few_that_submitted_another_tensor_are_a_guess(tmp_path: Path) -> None:
+    stalled = (
+        "Stalled ops: eval [ready ranks: 2], grad_1 [ready ranks: 0, 1, 3], grad_2 [ready ranks: 0, 1, 3]"
+    )
+    report = told(tmp_path, [HEAD, stalled])
+    assert blame(report)[::2] == ("hang", (2,)) and level(report) == "low"
+
+
 ERROR = "accelerate.utils.operations.DistributedOperationException: Cannot apply desired operation due to shape mismatches. All shapes across devices must be valid."
 
 
