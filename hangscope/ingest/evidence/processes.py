@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from hangscope.ingest.evidence.attempts import with_attempts
+from hangscope.ingest.files.naming import bare_number
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, WorkerDied
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import Xid
@@ -55,6 +56,9 @@ class Processes:
         self._logs = {r.file: r.log for r in readings if r.log is not None}
         _take_stated_ranks(self._logs.values())
         self._heard = {file: _heard(log) for file, log in self._logs.items()}
+        for file, log in self._logs.items():
+            if bare_number(file) is not None and self._heard[file] - {log.rank}:
+                log.rank = None  # a node's or a launcher's number: other ranks print here
         for file, log in self._logs.items():
             self._learn_local_ranks(file, log)
         self._identity = self._counts_as_one_host(len(readings))

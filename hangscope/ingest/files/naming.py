@@ -22,9 +22,10 @@ _LEADING = regex(r"(\d{1,7})[._-][^\d/]*$")  # and no other number: `4.pipe_dump
 _OF_A_RANK = regex(r"(?:^|/)(?:stack_traces|flight_recorder)/(\d{1,7})\.(?:log|txt|json)(?:\.gz|\.zst)?$")
 # not `train.log.1`, which is an older part of the same log
 _NUMBERED = regex(
-    r"(?:^|[._-])(?:task|proc|process|worker|stderr|stdout|err|out|log(?!\.))[_.-](\d{1,7})(?=\.|$)",
+    r"(?:^|[._-])(?:(?:task|proc|process|worker|stderr|stdout|err|out|log(?!\.))[_.-]|(?:task|proc|process|worker|stage|w|p|r))(\d{1,7})(?=\.|$)",
     re.IGNORECASE,
 )
+_STREAM = regex(r"(?:std)?(?:out|err|log|output)(?:\.(?:log|txt|out|err))?$", re.IGNORECASE)
 
 
 def rank_of_dump(path: str) -> int | None:
@@ -59,7 +60,8 @@ def rank_of_log(path: str) -> tuple[int | None, int | None]:
             return None, int(local.group(1))
         if rank := _RANK.search(part):
             return int(rank.group(1)), None
-        if part is parts[-1] and (numbered := _NUMBERED.search(part)):
+        of_process = part is parts[-1] or (part is parts[-2] and _STREAM.match(parts[-1]))
+        if of_process and (numbered := _NUMBERED.search(part)):
             return int(numbered.group(1)), None
     return None, None
 
@@ -81,6 +83,8 @@ def bare_number(path: str) -> int | None:
     Schedulers put a job's number into the same place.
     """
     name = _plain(path).rsplit("/", 1)[-1]
+    if _STREAM.match(name):
+        name = "/".join(_plain(path).rsplit("/", 2)[-2:-1])
     if attempt_of(path) is not None or _LOCAL.search(name) or _RANK.search(name):
         return None
     numbered = _NUMBERED.search(name)

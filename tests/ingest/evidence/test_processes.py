@@ -78,3 +78,13 @@ def test_what_a_process_says_of_itself_is_the_rank_of_its_log(
         )
     incident = analyze(tmp_path)._analysis.incident
     assert tuple(r for r, record in incident.ranks.items() if record.events) == ranks
+
+
+@pytest.mark.parametrize(("prefix", "rank"), [(2, 2), (9, 9)])
+def test_a_number_in_the_name_of_a_log_in_which_others_print_is_no_rank(prefix: int, rank: int) -> None:
+    log = reading(
+        "worker-2.log", f"[rank{prefix}]: {CLOSED}", "Some NCCL operations have failed or timed out."
+    )
+    Processes([log, reading("worker-3.log", "fine")])
+    assert log.log is not None and log.log.rank == (2 if prefix == 2 else None)
+    assert {event.rank for event in log.log.events} <= {rank, log.log.rank}

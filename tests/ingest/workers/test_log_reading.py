@@ -46,6 +46,12 @@ def read(text: str, file: str = "job.log") -> LogReading:
         ("train.log.1", (None, None, None)),
         ("worker-3.log", (3, None, None)),
         ("log_3.txt", (3, None, None)),
+        ("w2.log", (2, None, None)),
+        ("stage1/stdout.log", (1, None, None)),
+        ("logs/worker-2/err", (2, None, None)),
+        ("stage1/train.log", (None, None, None)),
+        ("node1.log", (None, None, None)),
+        ("v2.log", (None, None, None)),
     ],
 )
 def test_what_a_path_says(path: str, expected: tuple[int | None, int | None, int | None]) -> None:
