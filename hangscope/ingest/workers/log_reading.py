@@ -32,7 +32,6 @@ from hangscope.ingest.lines.prefixes import cut
 from hangscope.ingest.lines.rank_words import states_itself
 from hangscope.ingest.lines.scan import scan
 from hangscope.ingest.nccl import warn
-from hangscope.ingest.nccl.hccl import HcclParser
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs import abort, analyzer, c10d, debug_pages, desync, store, wrapper
 from hangscope.ingest.torch_logs.detail import DetailParser
@@ -94,7 +93,7 @@ def read_log(
             c10d, wrapper, store, endings, faults, abort, starts, analyzer, desync, debug_pages, failure_table, kubernetes, mpi,
             library_reports, good_ends, kernel, activity, warn,
         ),
-        messages.MessageParser(), HcclParser(), TracebackParser(), StoreBarrierParser(), LinkParser(), detail, *extra,
+        messages.MessageParser(), TracebackParser(), StoreBarrierParser(), LinkParser(), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
     (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)

@@ -28,6 +28,7 @@ DEFAULT_MAX_BYTES = 2 * 2**30
 CHECKED_TOGETHER = 32  # files of a pack, of which what they have in common is kept while they are checked
 #: keys of a dump: where the first bytes hold one, a file that is not whole is a dump that was cut, and no log
 _DUMP_SIGN = regex(rb'"(?:entries|pg_config|pg_status)"\s*:')
+_RAS_SIGN = regex(rb'"(?:communicators_count|nccl_version)"\s*:|"event"\s*:\s*"PEER_')
 #: what Ray Train's hang detector writes in place of a dump (ray/train/v2/_internal/callbacks/nccl_ras.py)
 _RAYS_EXCUSE = "ray_train_dump_error"
 
@@ -185,7 +186,6 @@ def _read_pack(stream: BinaryIO, shown: str, hand_over: Callable[[Part], None] |
 
 
 def _read_json(data: bytes, shown: str, completions: bool) -> Wire:
-    from hangscope.ingest.nccl.ras import reading as ras
     from hangscope.ingest.stacks.open_threads import looks_like_spy_json
     from hangscope.ingest.workers import text_files
 
@@ -193,7 +193,7 @@ def _read_json(data: bytes, shown: str, completions: bool) -> Wire:
     if looks_like_spy_json(head):
         return text_files.read_stacks(BytesIO(data), shown)
     dump = bool(_DUMP_SIGN.search(head))
-    if not dump and ras.sniff(data):
+    if not dump and _RAS_SIGN.search(data):
         return text_files.read_ras(BytesIO(data), shown)
     try:
         value = json.loads(data)

@@ -1,4 +1,8 @@
-"""The event of a rank that NCCL's RAS or its Inspector lists, and what the readers of their JSON have in common."""
+"""The event of a rank that NCCL's RAS or its Inspector lists, and what the readers of their JSON have in common.
+
+RAS (`ncclras`, 2.24 on) counts the collectives that each rank *launched* on each communicator, five operations only and none of a
+captured CUDA graph. One snapshot with different counts is normal.
+"""
 
 from __future__ import annotations
 
