@@ -40,6 +40,11 @@ class NcclRas(Event, size_field="nranks"):
     result: int | str | None = None
     snapshot: str | None = None
 
+    @classmethod
+    def at(cls, file: str, line: int, text: str, **fields: Any) -> NcclRas:
+        """Return an event that quotes a text; its rank in the communicator is its rank in the group."""
+        return cls(file, line, quote(text), group_rank=fields.get("comm_rank"), **fields)
+
     def least_sizes(self) -> Iterator[int]:
         """Yield the size of the communicator, and what a rank that is gone proves; without a process it is what 2.27 found in memory."""
         yield self.nranks or 0
