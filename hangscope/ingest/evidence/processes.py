@@ -270,6 +270,5 @@ def tasks_are_ranks(events: Sequence[Event]) -> bool:
 
 def _of_an_agent(event: Event) -> bool:
     """Return whether torchrun's agent printed this."""
-    if isinstance(event, Exit) and event.via in {"agent", "table"}:
-        return True
-    return isinstance(event, (Exit, CleanupSignal)) and event.agent is not None
+    by_agent = isinstance(event, Exit) and event.via in {"agent", "table"}
+    return by_agent or (isinstance(event, (Exit, CleanupSignal)) and event.agent is not None)

@@ -125,11 +125,9 @@ def _main(threads: Sequence[Thread]) -> list[Stack]:
 
 def _without_from(event: Event, limit: int) -> Event:
     """Return an event that names no rank from `limit` on, nor lets one be concluded from its number in a group."""
-    if event.rank is not None and event.rank >= limit:
-        return replace(event, rank=None, group_rank=None)
-    if event.group_rank is not None and event.group_rank >= limit:
-        return replace(event, group_rank=None)
-    return event
+    if max(event.rank or 0, event.group_rank or 0) < limit:
+        return event
+    return replace(event, rank=event.rank if (event.rank or 0) < limit else None, group_rank=None)
 
 
 def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str | None = None) -> TextEvidence:

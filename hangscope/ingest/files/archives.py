@@ -11,7 +11,7 @@ import lzma
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import IO, Any
 
@@ -22,11 +22,7 @@ from hangscope.model.dataclass import dataclass
 _NAMES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
 _ZIP, _TAR_AT = b"PK\x03\x04", 257
 _USTAR = slice(_TAR_AT, _TAR_AT + 5)
-_PACKED: dict[bytes, Callable[[Any], Any]] = {
-    **UNPACKED,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ": lzma.open,
-}
+_PACKED: dict[bytes, Callable[[Any], Any]] = {**UNPACKED, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 # Zip files that hold no logs: torch's checkpoints, numpy's arrays, Python's and Java's packages.
 _OTHER_ZIPS = ("/data.pkl", ".npy", ".dist-info/WHEEL", "META-INF/MANIFEST.MF")
 HEAD = 512  # bytes: one header of a tar
@@ -53,10 +49,12 @@ def is_named_so(path: str) -> bool:
 
 
 def may_be_archive(path: str) -> bool:
-    """Return whether a file could be an archive, by its name and first bytes as they are. Raises OSError."""
+    """Return whether a file could be an archive, by its name and first bytes; of one that cannot be opened, its reader says why."""
     if is_named_so(path):
         return True
-    head = _head(path)
+    head = b""
+    with suppress(OSError):
+        head = _head(path)
     return head[_USTAR] == b"ustar" or head.startswith((_ZIP, *_PACKED))
 
 

@@ -141,7 +141,7 @@ class _Search:
             self._note("not_a_file", "is a pipe, socket or device and was not read", shown)
         elif info.st_dev in _kernels_own():
             self._note("not_a_file", "is a file of the kernel (/proc, /sys) and was not read", shown)
-        elif not _may_be_archive(path):
+        elif not may_be_archive(path):
             yield SourceFile(path, shown, info.st_size, info.st_mtime)
         elif depth >= MAX_DEPTH and is_named_so(path):
             self._note("bad_archive", f"lies inside {depth} archives and was not unpacked", shown)
@@ -220,14 +220,6 @@ def _kernels_own() -> frozenset[int]:
             if os.path.ismount(folder):
                 found.add(os.stat(folder).st_dev)
     return frozenset(found)
-
-
-def _may_be_archive(path: str) -> bool:
-    """Return whether a file could be an archive; of one that cannot be opened, its reader says why."""
-    try:
-        return may_be_archive(path)
-    except OSError:
-        return False
 
 
 def _holds(folder: str, other: str) -> bool:

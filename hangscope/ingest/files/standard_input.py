@@ -35,11 +35,11 @@ def copy_of_input(cleanup: ExitStack, notes: list[Note]) -> str:
     try:
         with open(path, "wb", buffering=0) as copy:
             while left > 0 and (data := stream.read(min(_BLOCK, left))):
-                left -= len(data)
                 while data:
-                    data = data[copy.write(data) :]
+                    written = copy.write(data)
+                    left, data = left - written, data[written:]
     except OSError as error:
-        text = f"standard input was kept up to {_size(path):,} bytes: {error.strerror or error}"
+        text = f"standard input was kept up to {LIMIT - left:,} bytes: {error.strerror or error}"
         notes.append(Note("truncated", text, SHOWN, hint="set TMPDIR, or give the file by its name"))
         return path
     if not left and stream.read(1):
@@ -52,7 +52,3 @@ def copy_of_input(cleanup: ExitStack, notes: list[Note]) -> str:
             )
         )
     return path
-
-
-def _size(path: str) -> int:
-    return os.path.getsize(path) if os.path.exists(path) else 0

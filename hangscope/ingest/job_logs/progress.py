@@ -92,11 +92,9 @@ def _paced(event: Progress | LoopLength, kept: KeptText, places: Sequence[int]) 
         return event
     before = _progress(kept.line(places[-2]))
     moment = before.in_the_year if before is not None else None
-    return (
-        event
-        if moment is None or moment > event.in_the_year
-        else replace(event, pace=event.in_the_year - moment)
-    )
+    if moment is None or moment > event.in_the_year:
+        return event
+    return replace(event, pace=event.in_the_year - moment)
 
 
 def _progress(line: Line) -> Progress | LoopLength | None:

@@ -10,15 +10,7 @@ from typing import BinaryIO
 from hangscope.errors import Note
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
-from hangscope.ingest.job_logs import (
-    activity,
-    endings,
-    faults,
-    good_ends,
-    kernel,
-    library_reports,
-    messages,
-)
+from hangscope.ingest.job_logs import activity, endings, faults, good_ends, kernel, library_reports, messages
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.excerpt import excerpt
 from hangscope.ingest.job_logs.kernel import LinkParser

@@ -10,7 +10,6 @@ import gc
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
 from io import BytesIO
 from typing import BinaryIO
 
@@ -21,7 +20,6 @@ from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.fast.templates import Templates
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers.answer import Part, Wire, answer, failed
-from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 
 DEFAULT_MAX_BYTES = 2 * 2**30
@@ -33,18 +31,11 @@ _RAS_SIGN = regex(rb'"(?:communicators_count|nccl_version)"\s*:|"event"\s*:\s*"P
 _RAYS_EXCUSE = "ray_train_dump_error"
 
 
-@dataclass(slots=True)
-class Known:
-    """What helps to read a dump of those that were read before."""
-
-    templates: Templates = field(default_factory=Templates)
-
-
 def read_file(
     path: str,
     shown: str,
     max_bytes: int = DEFAULT_MAX_BYTES,
-    known: Known | None = None,
+    known: Templates | None = None,
     hand_over: Callable[[Part], None] | None = None,
     completions: bool = False,
 ) -> Wire:
@@ -65,7 +56,7 @@ def read_file(
             if kind == "pack":
                 return _read_pack(stream, shown, hand_over)
             return _read_whole(
-                kind, read_whole(stream, max_bytes), max_bytes, shown, known or Known(), completions
+                kind, read_whole(stream, max_bytes), max_bytes, shown, known or Templates(), completions
             )
     except CompressionUnavailable as error:
         return failed("compressed", "compressed", str(error))
@@ -87,7 +78,9 @@ def read_file(
         )
 
 
-def _read_whole(kind: str, data: bytes, max_bytes: int, shown: str, known: Known, completions: bool) -> Wire:
+def _read_whole(
+    kind: str, data: bytes, max_bytes: int, shown: str, known: Templates, completions: bool
+) -> Wire:
     """Return what a file says that is loaded as a whole: a dump, or another JSON."""
     if len(data) > max_bytes:
         what = f"is larger than the limit of {max_bytes:,} bytes and was not loaded"
@@ -116,8 +109,8 @@ def _peek(stream: BinaryIO) -> bytes:
     return head
 
 
-def _read_pickle(data: bytes, known: Known, completions: bool) -> Wire:
-    recording = known.templates.read(data) if not completions else None
+def _read_pickle(data: bytes, known: Templates, completions: bool) -> Wire:
+    recording = known.read(data) if not completions else None
     if recording is not None:
         return _recorded(recording)
     try:

@@ -29,13 +29,8 @@ class BadAnswer(ValueError):
 def check_wire(file: str, wire: Any, interner: Interner) -> None:
     """Raise BadAnswer where an answer would not become a proper Reading."""
     try:
-        if (
-            not isinstance(file, str)
-            or not file
-            or not isinstance(wire["kind"], str)
-            or not isinstance(wire["reason"], str)
-        ):
-            raise BadAnswer("names are no text")
+        _of_type(list[str], [file, wire["kind"], wire["reason"]], "names")
+        _require(bool(file), "a name")
         if "files" in wire:
             raise BadAnswer("a pack inside a pack")
         if wire["status"] not in ("used", "ignored", "failed"):
