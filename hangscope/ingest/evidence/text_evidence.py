@@ -71,9 +71,8 @@ class TextEvidence:
     of_rank: dict[int, RankText] = field(default_factory=lambda: defaultdict(RankText))
     recorded: list[Claim] = field(default_factory=list)
     world_size: int = 0
-    cut: set[tuple[int, str]] = field(
-        default_factory=set
-    )  # rank and group of recordings whose end may be missing
+    # rank and group of recordings whose end may be missing
+    cut: set[tuple[int, str]] = field(default_factory=set)
     attempts: set[int] = field(default_factory=set)  # restart attempts that are stated, taken or not
 
     def ranks(self) -> set[int]:

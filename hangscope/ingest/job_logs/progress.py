@@ -26,9 +26,8 @@ _CANDIDATE = regex(
 _STEP = regex(
     r"(?i)\b(?:global[_ ]?)?(?:step|iteration|iter|batch|batch_idx|it)s?\b\s{0,8}[:=#\[(/]?\s{0,3}(\d{1,12})"
 )
-_BEFORE = regex(
-    r"(?i)(?<![\w.-])(\d{1,12}) (?:steps|iterations|iters|its|batches|updates)\b"
-)  # how many a loop had
+# how many a loop had
+_BEFORE = regex(r"(?i)(?<![\w.-])(\d{1,12}) (?:steps|iterations|iters|its|batches|updates)\b")
 #: how many steps a loop has, by a line that says nothing else
 _LENGTH = regex(
     r"(?i)^\W{0,3}(?:(?:(?:train|val(?:id)?|my|own|local|num|data)[ _-]?){0,3}(?:loader|dataset|sampler)?(?: (?:has|holds|gives|yields|with|of))?[ :=]{0,3}(\d{1,12}) (?:batches|steps|iterations|iters)"

@@ -100,9 +100,8 @@ def as_state(value: Any) -> State:
 def as_key(value: Any) -> bytes | str:
     """Return a hashable form of plain nested containers, equal for equal values."""
     try:
-        return marshal.dumps(
-            value, 2
-        )  # version 2 has no references, which would depend on how objects are shared
+        # version 2 has no references, which would depend on how objects are shared
+        return marshal.dumps(value, 2)
     except ValueError:  # nested too deeply
         return repr(value)
 
