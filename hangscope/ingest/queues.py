@@ -199,9 +199,7 @@ def _in_p2p_numbers(frontier: Frontier, sends: Queue, collectives: Queue | None)
     """
     if frontier.completed is None or frontier.completed > min(frontier.enqueued or 0, int(sends.seq.max())):
         return False
-    done = (
-        collectives.seq[collectives.state >= State.DONE]
-        if collectives is not None and len(collectives)
-        else ()
-    )
+    if collectives is None:
+        return True
+    done = collectives.seq[collectives.state >= State.DONE]
     return not len(done) or int(max(done)) != frontier.completed

@@ -45,11 +45,9 @@ def plain_size(path: str) -> int:
     """Return how many bytes of plain content a local file holds: its size, estimated where it is compressed."""
     try:
         info = os.stat(path)
-        size = (
-            min(info.st_size, info.st_blocks * 512 * _UNPACKS_TO)
-            if text_forms.has_holes(info)
-            else info.st_size
-        )
+        size = info.st_size
+        if text_forms.has_holes(info):
+            size = min(size, info.st_blocks * 512 * _UNPACKS_TO)
         with open(path, "rb") as raw:
             magic = raw.read(4)
     except OSError:

@@ -77,11 +77,8 @@ def _config(raw: Any) -> dict[str, tuple[str, Members | None]]:
     for key, value in _rows(raw):
         ranks = value.get("ranks")
         # A string "[0, 1]" in pickles; a list in some JSON writers. "[]" is how gloo writes "not recorded".
-        members = (
-            parse_members(ranks)
-            if isinstance(ranks, str)
-            else (known_members(n for n in ranks if isinstance(n, int)) if isinstance(ranks, list) else None)
-        )
+        listed = [n for n in ranks if isinstance(n, int)] if isinstance(ranks, list) else ()
+        members = parse_members(ranks) if isinstance(ranks, str) else known_members(listed)
         config[as_text(value.get("name", key))] = (as_desc(value.get("desc")), members)
     return config
 

@@ -28,11 +28,8 @@ _ONE_SIDED = frozenset({"send", "recv"})
 def is_torchcomms(top: dict[str, Any]) -> bool:
     """Return whether a dump is torchcomms': its member lists have no brackets."""
     config = top.get("pg_config")
-    lists = (
-        [row.get("ranks") for row in config.values() if isinstance(row, dict)]
-        if isinstance(config, dict)
-        else []
-    )
+    rows = config.values() if isinstance(config, dict) else ()
+    lists = [row.get("ranks") for row in rows if isinstance(row, dict)]
     return bool(lists) and all(isinstance(ranks, str) and _PLACES.fullmatch(ranks) for ranks in lists)
 
 

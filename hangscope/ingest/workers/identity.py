@@ -25,11 +25,9 @@ def identity(event: Event) -> tuple[Any, ...] | None:
         return ("exit", event.pid, event.code, attempt) if event.pid is not None else None
     if event.same_by is None:
         return None
-    who = (
-        event.rank
-        if event.rank is not None
-        else ("local", event.local_rank, event.task, event.host, event.group_rank)
-    )
+    who: Any = event.rank
+    if who is None:
+        who = ("local", event.local_rank, event.task, event.host, event.group_rank)
     said = (getattr(event, name) for name in event.same_by)
     return (event.kind, who, attempt, *(tuple(sorted(v.items())) if isinstance(v, dict) else v for v in said))
 

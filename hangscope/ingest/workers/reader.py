@@ -208,11 +208,9 @@ def _read_json(data: bytes, shown: str, completions: bool) -> Wire:
         why = f"holds no dump: {value[_RAYS_EXCUSE]}"[:300]
         return failed("dump", "no_dump", why, "Ray Train's hang detector got none from this rank")
     told = text_files.read_log(BytesIO(data), shown)  # a record of a job's end may quote its last lines
-    return (
-        told
-        if text_files.tells(told)
-        else answer("json", "ignored", "a JSON file of no kind that is known here")
-    )
+    if text_files.tells(told):
+        return told
+    return answer("json", "ignored", "a JSON file of no kind that is known here")
 
 
 def _text(name: str) -> Reader:
