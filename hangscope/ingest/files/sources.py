@@ -111,9 +111,8 @@ class _Search:
                 passed = {".git", "__pycache__"} | run_evidence.passed_over(base, folders)
                 for later in sorted(f for f in passed & {*folders} if f.startswith(run_evidence.LATER)):
                     where = prefix + os.path.relpath(os.path.join(base, later), folder)
-                    self._note(
-                        "later_run", "a later run of the job, with a report of its own, is not read", where
-                    )
+                    text = "a later run of the job, with a report of its own, is not read"
+                    self._note("later_run", text, where)
                 folders[:] = sorted(f for f in folders if f not in passed)
                 if run_evidence.NAME in names and (listed := run_evidence.read_evidence(base)) is not None:
                     runs[base] = listed
@@ -179,12 +178,8 @@ class _Search:
         try:
             folder = self._new_folder()
         except OSError as error:
-            self._note(
-                "bad_archive",
-                f"there is no room to unpack it: {error.strerror or error}",
-                shown,
-                "set TMPDIR",
-            )
+            text = f"there is no room to unpack it: {error.strerror or error}"
+            self._note("bad_archive", text, shown, "set TMPDIR")
             return None
         return folder if self._unpacking.unpack(path, folder, shown, self._notes) else None
 

@@ -43,12 +43,6 @@ def copy_of_input(cleanup: ExitStack, notes: list[Note]) -> str:
         notes.append(Note("truncated", text, SHOWN, hint="set TMPDIR, or give the file by its name"))
         return path
     if not left and stream.read(1):
-        notes.append(
-            Note(
-                "truncated",
-                f"standard input is longer than {LIMIT >> 30} GiB and was read up to there",
-                SHOWN,
-                hint="give the file by its name",
-            )
-        )
+        text = f"standard input is longer than {LIMIT >> 30} GiB and was read up to there"
+        notes.append(Note("truncated", text, SHOWN, hint="give the file by its name"))
     return path

@@ -23,6 +23,7 @@ from hangscope.ingest.workers.answer import Part, Wire, answer, failed
 from hangscope.model.regex import regex
 
 DEFAULT_MAX_BYTES = 2 * 2**30
+_CUT = "the process died while writing it, or the copy was cut"
 CHECKED_TOGETHER = 32  # files of a pack, of which what they have in common is kept while they are checked
 #: keys of a dump: where the first bytes hold one, a file that is not whole is a dump that was cut, and no log
 _DUMP_SIGN = regex(rb'"(?:entries|pg_config|pg_status)"\s*:')
@@ -70,12 +71,8 @@ def read_file(
     except (OSError, EOFError) as error:
         return failed("dump" if kind == "pickle" else "unreadable", "unreadable", f"cannot be read: {error}")
     except Exception as error:  # a parser's own mistake may cost this file and no other
-        return failed(
-            "unreadable",
-            "parser_failed",
-            f"could not be parsed: {type(error).__name__}: {error}"[:300],
-            "please report this with the file",
-        )
+        what = f"could not be parsed: {type(error).__name__}: {error}"[:300]
+        return failed("unreadable", "parser_failed", what, "please report this with the file")
 
 
 def _read_whole(
@@ -116,28 +113,15 @@ def _read_pickle(data: bytes, known: Templates, completions: bool) -> Wire:
     try:
         value = safe_pickle.load(data)
     except safe_pickle.HostilePickle as error:
-        return failed(
-            "hostile",
-            "hostile",
-            f"refused: this pickle asks to import `{error.wanted}`, which no Flight Recorder dump does",
-            "do not open it with pickle.load; ask where it came from",
-        )
+        what = f"refused: this pickle asks to import `{error.wanted}`, which no Flight Recorder dump does"
+        return failed("hostile", "hostile", what, "do not open it with pickle.load; ask where it came from")
     except MemoryError:
         raise
     except Exception as error:  # any byte sequence can make the pickle module raise anything
         if isinstance(error, EOFError) or "truncated" in str(error):
-            return failed(
-                "dump",
-                "truncated",
-                "is truncated: the pickle ends before its end",
-                "the process died while writing it, or the copy was cut",
-            )
-        return failed(
-            "dump",
-            "corrupt",
-            f"is no whole pickle: {type(error).__name__}: {error}"[:300],
-            "the process died while writing it, or it is another format",
-        )
+            return failed("dump", "truncated", "is truncated: the pickle ends before its end", _CUT)
+        what = f"is no whole pickle: {type(error).__name__}: {error}"[:300]
+        return failed("dump", "corrupt", what, "the process died while writing it, or it is another format")
     if not flight_recorder.looks_like_dump(value):
         return answer("pickle", "ignored", "a pickle file that is no Flight Recorder dump")
     return _recorded(flight_recorder.reduce_dump(value, completions=completions))
@@ -169,12 +153,8 @@ def _read_pack(stream: BinaryIO, shown: str, hand_over: Callable[[Part], None] |
     except MemoryError:
         raise
     except Exception as error:  # a forged answer may raise anything
-        return failed(
-            "pack",
-            "corrupt",
-            f"is no whole pack: {type(error).__name__}: {error}"[:300],
-            "it was cut while it was copied, or another version wrote it",
-        )
+        what = f"is no whole pack: {type(error).__name__}: {error}"[:300]
+        return failed("pack", "corrupt", what, "it was cut while it was copied, or another version wrote it")
     return pack
 
 
@@ -196,12 +176,7 @@ def _read_json(data: bytes, shown: str, completions: bool) -> Wire:
         told = answer("json") if dump else text_files.read_log(BytesIO(data), shown)
         if text_files.tells(told):
             return told  # a log whose first lines only look like JSON
-        return failed(
-            "json",
-            "corrupt",
-            f"is no whole JSON: {error}"[:300],
-            "the process died while writing it, or the copy was cut",
-        )
+        return failed("json", "corrupt", f"is no whole JSON: {error}"[:300], _CUT)
     if flight_recorder.looks_like_dump(value):
         return _recorded(flight_recorder.reduce_dump(value, completions=completions))
     if isinstance(value, dict) and isinstance(value.get(_RAYS_EXCUSE), str):
