@@ -84,9 +84,9 @@ def _groups(
         text.leave_out(limit)
         index, size = GroupIndex(chosen, limit), limit
     if wanted is not None and size > wanted:
-        text = f"the inputs state {size} ranks, more than the {wanted} that were given; {size} is taken"
+        what = f"the inputs state {size} ranks, more than the {wanted} that were given; {size} is taken"
         hint = "check --world-size, or whether the folder holds two jobs"
-        notes.append(Note("world_size", text, hint=hint))
+        notes.append(Note("world_size", what, hint=hint))
     return index, size
 
 
