@@ -98,7 +98,7 @@ def _end(line: Line) -> WorkersEnded | None:
     all_of_them = _ALL.search(line.text)
     if all_of_them is not None and all_of_them[1] == all_of_them[2]:
         return line.event(WorkersEnded, everywhere=True, of_a_script=True)
-    if not _SCRIPT.match(line.text) or _OF_ONE.search(line.raw):
+    if not _SCRIPT.match(line.text) or _OF_ONE.search(line.text):
         return None
     # a launcher ends with 0 where all its workers did
     return line.event(WorkersEnded, everywhere=_LAUNCHER.search(line.text) is not None, of_a_script=True)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs.text.vocabulary import words
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.rank_words import by_itself
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
@@ -63,7 +64,7 @@ def printed(kept: KeptText, own: bool) -> list[Printed]:
     latest = sorted(kept.wordings.values(), key=lambda places: places[-1])[-_WORDINGS:]
     for places in latest:
         for of_one in [places] if own else kept.by_writer(places):
-            line = kept.line(of_one[-1])
+            line = by_itself(kept.line(of_one[-1]))
             who = None if own else line.rank if line.rank is not None else line.origin
             if own or line.rank is not None or line.origin:
                 heard.add(who)
@@ -72,17 +73,18 @@ def printed(kept: KeptText, own: bool) -> list[Printed]:
     if not own and len(heard) < 2:
         return []  # nothing to compare with
     complete = kept.complete and len(latest) == len(kept.wordings)
-    return [_of_writer(places, kept, complete) for places in writers.values()]
+    line_at = kept.line if own else lambda place: by_itself(kept.line(place))
+    return [_of_writer(places, line_at, complete) for places in writers.values()]
 
 
-def _of_writer(places_of: Mapping[str, list[int]], kept: KeptText, complete: bool) -> Printed:
+def _of_writer(places_of: Mapping[str, list[int]], line_at: Callable[[int], Line], complete: bool) -> Printed:
     """Return what one writer printed, of many templates the rarest; `places_of` are the places of its lines by template."""
     of_template = [(template, sorted(places)) for template, places in places_of.items()]
     rare = sorted(of_template, key=lambda item: (len(item[1]), -item[1][-1]))[:KEPT]
     templates, places = zip(*sorted(rare, key=lambda item: item[1][-1]), strict=True)
     every = sorted(place for _, of_one in of_template for place in of_one)
-    lines = [kept.line(of_one[-1]) for of_one in places]
-    before = [kept.line(of_one[-2]).text if len(of_one) > 1 else "" for of_one in places]
+    lines = [line_at(of_one[-1]) for of_one in places]
+    before = [line_at(of_one[-2]).text if len(of_one) > 1 else "" for of_one in places]
     return lines[-1].event(
         Printed,
         templates=templates,

@@ -16,6 +16,7 @@ from dataclasses import replace
 from hangscope.ingest.job_logs.text.vocabulary import words
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.rank_words import by_itself
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
@@ -68,7 +69,7 @@ def progress_events(kept: KeptText) -> list[Progress | LoopLength]:
     last: dict[tuple[str, str], tuple[Progress | LoopLength, Sequence[int]]] = {}
     for wording, places in kept.wordings.items():
         for of_one in kept.by_writer(places) if _CANDIDATE.search(wording) else ():
-            line = kept.line(of_one[-1])
+            line = by_itself(kept.line(of_one[-1]))
             event = _progress(line)
             if event is not None:
                 key = (f"{line.origin}|{line.host}", _sort(event))
@@ -89,7 +90,7 @@ def _paced(event: Progress | LoopLength, kept: KeptText, places: Sequence[int]) 
     """Return an event with how long after the line before it, of the same wording, it was printed."""
     if isinstance(event, LoopLength) or event.step is None or event.in_the_year is None or len(places) < 2:
         return event
-    before = _progress(kept.line(places[-2]))
+    before = _progress(by_itself(kept.line(places[-2])))
     moment = before.in_the_year if before is not None else None
     if moment is None or moment > event.in_the_year:
         return event

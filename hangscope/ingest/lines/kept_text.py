@@ -50,17 +50,17 @@ class KeptText:
         self._lines: dict[int, Line] = {}
 
     def line(self, place: int) -> Line:
-        """Return a line without its prefixes, its program's own included."""
+        """Return a line without its prefixes."""
         if place not in self._lines:
             text = self.raw[place].decode("utf-8", "replace")
-            self._lines[place] = by_itself(strip_prefix(text, self.numbers[place], self.file))
+            self._lines[place] = strip_prefix(text, self.numbers[place], self.file)
         return self._lines[place]
 
     def by_writer(self, places: Sequence[int]) -> list[Sequence[int]]:
         """Return the places of one wording by writer: by what the prefix, or the program before its own text, says besides the time."""
         if len(places) == 1:
             return [places]
-        last, text = self.raw[places[-1]], self.line(places[-1]).text.encode()
+        last, text = self.raw[places[-1]], by_itself(self.line(places[-1])).text.encode()
         prefix = last[: len(last) - len(text)] if last.endswith(text) else last
         times = [match.span() for match in _TIME.finditer(prefix)]
         edges = zip([(0, 0), *times], [*times, (len(prefix), 0)], strict=True)
