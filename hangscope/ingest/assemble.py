@@ -61,12 +61,7 @@ def assemble(
         groups=roles(index.groups, size),
         kinds=kinds,
         events=text.events,
-        inputs=_inputs(
-            readings,
-            {c.file: c.rank for c in claims},
-            {c.file for c in chosen.values()},
-            {c.file for c in stale},
-        ),
+        inputs=_inputs(readings, claims, {c.file for c in chosen.values()}, {c.file for c in stale}),
         notes=notes,
         libraries=_libraries(readings),
         size_stated=world_size is not None or size_in_content(readings) >= size,
@@ -89,13 +84,9 @@ def _groups(
         text.leave_out(limit)
         index, size = GroupIndex(chosen, limit), limit
     if wanted is not None and size > wanted:
-        notes.append(
-            Note(
-                "world_size",
-                f"the inputs tell of {size} ranks, more than the {wanted} that were given; {size} is taken",
-                hint="check --world-size, or whether the folder holds two jobs",
-            )
-        )
+        what = f"the inputs state {size} ranks, more than the {wanted} that were given; {size} is taken"
+        hint = "check --world-size, or whether the folder holds two jobs"
+        notes.append(Note("world_size", what, hint=hint))
     return index, size
 
 
@@ -166,14 +157,8 @@ def _of_attempt(
     last = int(wanted) if wanted is not None else max(known)
     dropped = [r.file for r in readings if attempts[r.file] not in (None, last)]
     if dropped:
-        notes.append(
-            Note(
-                "earlier_attempt",
-                f"{len(dropped)} files of other restart attempts were set aside; attempt {last} is analysed",
-                dropped[0],
-                hint="--attempt N picks another",
-            )
-        )
+        text = f"{len(dropped)} files of other restart attempts were set aside; attempt {last} is analysed"
+        notes.append(Note("earlier_attempt", text, dropped[0], hint="--attempt N picks another"))
     drop_copies(
         [r for r in readings if attempts[r.file] is None],
         [r for r in readings if attempts[r.file] not in (None, last)],
@@ -186,13 +171,8 @@ def _no_such_attempt(wanted: int | str | None, known: set[int]) -> list[Note]:
     if wanted in (None, "all") or int(wanted) in known:
         return []
     told = f"there are {', '.join(map(str, sorted(known)))}" if known else "none tells of any"
-    return [
-        Note(
-            "no_such_attempt",
-            f"no input is of restart attempt {wanted}: {told}",
-            hint="leave --attempt out for the last one",
-        )
-    ]
+    text = f"no input is of restart attempt {wanted}: {told}"
+    return [Note("no_such_attempt", text, hint="leave --attempt out for the last one")]
 
 
 def _world_size(index: GroupIndex, chosen: dict[int, Claim], from_text: int, wanted: int | None) -> int:
@@ -201,17 +181,15 @@ def _world_size(index: GroupIndex, chosen: dict[int, Claim], from_text: int, wan
 
 
 def _inputs(
-    readings: Sequence[Reading], rank_of: dict[str, int], used: set[str], stale: set[str]
+    readings: Sequence[Reading], claims: Sequence[Claim], used: set[str], stale: set[str]
 ) -> list[Input]:
-    rows = []
+    rank_of, rows = {c.file: c.rank for c in claims}, []
     for reading in readings:
         status, reason = reading.status, reading.reason
         if reading.file in stale:
             status, reason = "set aside", "stale"
         elif reading.kind == "flight_recorder" and reading.file not in used and status == "used":
-            status, reason = (
-                "set aside",
-                "another file speaks for this rank" if reading.file in rank_of else "rank unknown",
-            )
+            known = reading.file in rank_of
+            status, reason = "set aside", "another file speaks for this rank" if known else "rank unknown"
         rows.append(Input(reading.file, reading.kind, rank_of.get(reading.file), status, reason))
     return rows

@@ -104,23 +104,14 @@ class GroupIndex:
             if all(pairs.get(local_id) == identity[0] for local_id, identity in by_id.items()):
                 for local_id, name in pairs.items():
                     placed.setdefault(local_id, self._identify(rank, recording, name))
-        elif not by_id and len(ids) == 1 and len(recording.config) == 1:
-            name = next(iter(recording.config))
-            placed[ids[0][1]] = self._identify(rank, recording, name or self._only_name())
         return placed
-
-    def _only_name(self) -> str:
-        """Return the one group name that other ranks' entries use, for a gloo dump without entries."""
-        names = {name for name, _ in self._callers}
-        return names.pop() if len(names) == 1 else "0"
 
     def _number(self) -> list[Group]:
         identities: set[Identity] = set(self._descs) | set(self._callers)
         for placed in self.status_of.values():
             identities.update(placed.values())
         self._order = sorted(
-            identities,
-            key=lambda i: (short_number(i[0]) is None, short_number(i[0]) or 0, i[0], i[1] or ()),
+            identities, key=lambda i: (short_number(i[0]) is None, short_number(i[0]) or 0, i[0], i[1] or ())
         )
         groups = []
         for gid, identity in enumerate(self._order):

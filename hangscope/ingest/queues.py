@@ -20,7 +20,7 @@ from hangscope.model.incident import Absence, Frontier, Queue, RankRecord, State
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The calls of one local group in one numbering: `rows` are their positions in the recording (None: all of it)."""
+    """The calls of one local group in one numbering: `rows` are their positions in the recording, or a slice of all."""
 
     place: int
     p2p: bool
@@ -72,10 +72,10 @@ class QueueBuilder:
             assert gid is not None
             (record.p2p if part.p2p else record.queues)[gid] = Queue(
                 record.rank, gid,
-                seq=part.seq, kind=part.kind if own is None else own if part.rows is None else own[part.rows], state=part.state, created=created if part.rows is None else created[part.rows], order=part.order,
+                seq=part.seq, kind=part.kind if own is None else own[part.rows], state=part.state, created=created[part.rows], order=part.order,
                 overwritten=part.starts_late and split.ring_wrapped, pending_only=split.pending_only,
                 tells_completion=recording.source != "nccl_log",
-                completed=completed if completed is None or part.rows is None else completed[part.rows],
+                completed=completed if completed is None else completed[part.rows],
             )  # fmt: skip
         for gid, frontier in self._frontiers(record.rank, recording).items():
             _set_frontier(record, gid, frontier)
@@ -114,25 +114,12 @@ class QueueBuilder:
             lived = np.zeros(len(pattern), bool)
             lived[lives] = True
             for p2p in (False, True):
-                rows = np.flatnonzero(lived[columns["group"]] & (is_p2p == p2p))
-                if not len(rows):
+                found = np.flatnonzero(lived[columns["group"]] & (is_p2p == p2p))
+                if not len(found):
                     continue
-                whole = len(rows) == len(recording)
-                seq, state, order = (
-                    columns[name] if whole else columns[name][rows] for name in ("seq", "state", "order")
-                )
-                parts.append(
-                    _Part(
-                        place,
-                        p2p,
-                        None if whole else rows,
-                        seq,
-                        kind if whole else kind[rows],
-                        state,
-                        order,
-                        int(seq.min()) > 1,
-                    )
-                )
+                rows = slice(None) if len(found) == len(recording) else found
+                seq, state, order = (columns[name][rows] for name in ("seq", "state", "order"))
+                parts.append(_Part(place, p2p, rows, seq, kind[rows], state, order, int(seq.min()) > 1))
         seen = len(recording)
         return _Split(
             tuple(parts),
@@ -182,17 +169,10 @@ def _set_frontier(record: RankRecord, gid: int, frontier: Frontier) -> None:
     """Give a group's frontier to the queue in whose numbering it counts."""
     both = [q for q in (record.queues.get(gid), record.p2p.get(gid)) if q is not None]
     if not both:
-        empty = np.empty(0, np.int64)
+        none = np.empty(0, np.int64)
+        unseen = (frontier.enqueued or 0) > 0
         record.queues[gid] = Queue(
-            record.rank,
-            gid,
-            empty,
-            empty,
-            empty,
-            empty,
-            empty,
-            frontier,
-            overwritten=(frontier.enqueued or 0) > 0,
+            record.rank, gid, none, none, none, none, none, frontier, overwritten=unseen
         )
         return
     # pg_status counts the last work on the group, in the numbering of that work: collective or point-to-point.
@@ -219,9 +199,7 @@ def _in_p2p_numbers(frontier: Frontier, sends: Queue, collectives: Queue | None)
     """
     if frontier.completed is None or frontier.completed > min(frontier.enqueued or 0, int(sends.seq.max())):
         return False
-    done = (
-        collectives.seq[collectives.state >= State.DONE]
-        if collectives is not None and len(collectives)
-        else ()
-    )
+    if collectives is None:
+        return True
+    done = collectives.seq[collectives.state >= State.DONE]
     return not len(done) or int(max(done)) != frontier.completed

@@ -213,9 +213,8 @@ class Processes:
     def _by_nccl(self, event: Event) -> int | None:
         host = self._host_of_ip.get(event.host or "", event.host)  # RAS names nodes by address
         if len(self._hosts) == 1 and event.pid is not None and (host or isinstance(event, Terminate)):
-            host = next(
-                iter(self._hosts)
-            )  # on one host a process id identifies the rank, however a line names the host
+            # on one host a process id identifies the rank, however a line names the host
+            host = next(iter(self._hosts))
         return self._of("process", host, event.pid) if host is not None else None
 
     def _of_its_process(self, event: Event) -> Event:
@@ -274,6 +273,5 @@ def tasks_are_ranks(events: Sequence[Event]) -> bool:
 
 def _of_an_agent(event: Event) -> bool:
     """Return whether torchrun's agent printed this."""
-    if isinstance(event, Exit) and event.via in {"agent", "table"}:
-        return True
-    return isinstance(event, (Exit, CleanupSignal)) and event.agent is not None
+    by_agent = isinstance(event, Exit) and event.via in {"agent", "table"}
+    return by_agent or (isinstance(event, (Exit, CleanupSignal)) and event.agent is not None)

@@ -94,17 +94,10 @@ def choose(
         unchanged[rank] = same = sum(c.progress == best.progress for c in others)
         # Snapshots of one stalled process show a last call issued in the same nanosecond, and are no news.
         if others and (same < len(others) or not best.last_created):
-            files = ", ".join(c.file for c in others)
+            files, code = ", ".join(c.file for c in others), "two_files_one_rank"
+            text = f"and {files} all claim rank {rank}; the latest of them is analysed"
             if same == len(others):
-                code, text = (
-                    "same_rank_twice",
-                    f"is also of rank {rank}, with the same frontier as {files}",
-                )
-            else:
-                code, text = (
-                    "two_files_one_rank",
-                    f"and {files} all claim rank {rank}; the latest of them is analysed",
-                )
+                code, text = "same_rank_twice", f"is also of rank {rank}, with the same frontier as {files}"
             notes.append(Note(code, text, best.file))
     for claim in stale_among(chosen):
         stale.append(claim)

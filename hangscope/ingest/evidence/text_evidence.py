@@ -71,9 +71,8 @@ class TextEvidence:
     of_rank: dict[int, RankText] = field(default_factory=lambda: defaultdict(RankText))
     recorded: list[Claim] = field(default_factory=list)
     world_size: int = 0
-    cut: set[tuple[int, str]] = field(
-        default_factory=set
-    )  # rank and group of recordings whose end may be missing
+    # rank and group of recordings whose end may be missing
+    cut: set[tuple[int, str]] = field(default_factory=set)
     attempts: set[int] = field(default_factory=set)  # restart attempts that are stated, taken or not
 
     def ranks(self) -> set[int]:
@@ -125,11 +124,9 @@ def _main(threads: Sequence[Thread]) -> list[Stack]:
 
 def _without_from(event: Event, limit: int) -> Event:
     """Return an event that names no rank from `limit` on, nor lets one be concluded from its number in a group."""
-    if event.rank is not None and event.rank >= limit:
-        return replace(event, rank=None, group_rank=None)
-    if event.group_rank is not None and event.group_rank >= limit:
-        return replace(event, group_rank=None)
-    return event
+    if max(event.rank or 0, event.group_rank or 0) < limit:
+        return event
+    return replace(event, rank=event.rank if (event.rank or 0) < limit else None, group_rank=None)
 
 
 def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str | None = None) -> TextEvidence:

@@ -34,11 +34,9 @@ def largest_world(evident: int, wanted: int | None) -> int:
 
 def left_out(stated: int, evident: int, limit: int) -> Note:
     """Return the note that of the `stated` ranks only those below `limit` are analysed."""
-    return Note(
-        "world_size",
-        f"the inputs state {stated:,} ranks, of which {evident:,} left something; ranks from {limit:,} on are left out",
-        hint="--world-size takes them all, if the job had so many; else a file is damaged or forged",
-    )
+    text = f"the inputs state {stated:,} ranks, of which {evident:,} left something; ranks from {limit:,} on are left out"
+    hint = "--world-size takes them all, if the job had so many; else a file is damaged or forged"
+    return Note("world_size", text, hint=hint)
 
 
 def size_in_content(readings: Sequence[Reading]) -> int:

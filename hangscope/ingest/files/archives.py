@@ -11,22 +11,18 @@ import lzma
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import IO, Any
 
-from hangscope.ingest.files.opening import GzipStream
+from hangscope.ingest.files.opening import UNPACKED
 from hangscope.ingest.files.sniff import sniff
 from hangscope.model.dataclass import dataclass
 
 _NAMES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".zip")
-_ZIP, _ZSTD, _TAR_AT = b"PK\x03\x04", b"\x28\xb5\x2f\xfd", 257
+_ZIP, _TAR_AT = b"PK\x03\x04", 257
 _USTAR = slice(_TAR_AT, _TAR_AT + 5)
-_PACKED: dict[bytes, Callable[[Any], Any]] = {
-    b"\x1f\x8b": GzipStream,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ": lzma.open,
-}
+_PACKED: dict[bytes, Callable[[Any], Any]] = {**UNPACKED, b"BZh": bz2.open, b"\xfd7zXZ": lzma.open}
 # Zip files that hold no logs: torch's checkpoints, numpy's arrays, Python's and Java's packages.
 _OTHER_ZIPS = ("/data.pkl", ".npy", ".dist-info/WHEEL", "META-INF/MANIFEST.MF")
 HEAD = 512  # bytes: one header of a tar
@@ -53,11 +49,13 @@ def is_named_so(path: str) -> bool:
 
 
 def may_be_archive(path: str) -> bool:
-    """Return whether a file could be an archive, by its name and first bytes as they are. Raises OSError."""
+    """Return whether a file could be an archive, by its name and first bytes; of one that cannot be opened, its reader says why."""
     if is_named_so(path):
         return True
-    head = _head(path)
-    return head[_USTAR] == b"ustar" or head.startswith((_ZIP, _ZSTD, *_PACKED))
+    head = b""
+    with suppress(OSError):
+        head = _head(path)
+    return head[_USTAR] == b"ustar" or head.startswith((_ZIP, *_PACKED))
 
 
 def is_archive(path: str) -> bool:
@@ -83,7 +81,7 @@ def is_archive(path: str) -> bool:
 def members(path: str, cleanup: ExitStack) -> Iterator[Member]:
     """Yield the members of an archive one by one; a tar's are opened before the next is asked for. Raises anything."""
     head = _head(path)
-    is_tar = head[_USTAR] == b"ustar" or head.startswith((_ZSTD, *_PACKED))
+    is_tar = head[_USTAR] == b"ustar" or head.startswith(tuple(_PACKED))
     if head.startswith(_ZIP) or (path.lower().endswith(".zip") and not is_tar):
         yield from _of_zip(cleanup.enter_context(zipfile.ZipFile(path)))
     else:
@@ -124,15 +122,5 @@ def _plain(path: str, cleanup: ExitStack) -> Any:
     raw = cleanup.enter_context(open(path, "rb"))  # noqa: SIM115 (the stack closes it)
     head = raw.read(8)
     raw.seek(0)
-    for magic, opened in _PACKED.items():
-        if head.startswith(magic):
-            return cleanup.enter_context(opened(raw))
-    if not head.startswith(_ZSTD):
-        return raw
-    try:
-        import zstandard
-    except ImportError:
-        raise ImportError(
-            "reading .zst needs the `zstandard` package: pip install 'hangscope[zstd]'"
-        ) from None
-    return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+    opened = next((opened for magic, opened in _PACKED.items() if head.startswith(magic)), None)
+    return raw if opened is None else cleanup.enter_context(opened(raw))

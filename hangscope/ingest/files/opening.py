@@ -10,7 +10,6 @@ from typing import Any, BinaryIO, cast
 from hangscope.ingest.files import text_forms
 from hangscope.ingest.files.remote import is_remote, open_remote
 
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _UNPACKS_TO = 8  # times its size, for a compressed log or dump
 _CHUNK = 1 << 16
 UNPACKED_FLOOR, UNPACKED_TIMES = 2**30, 250  # bytes of one compressed file, by its own size
@@ -29,17 +28,9 @@ def open_plain(path: str) -> BinaryIO:
         raw = open(path, "rb", buffering=1 << 18)  # noqa: SIM115 - the caller closes it
     magic = raw.read(4)
     raw.seek(0)
-    if magic.startswith(_GZIP):
-        return cast(BinaryIO, _Patient(GzipStream(raw), 1 << 18))
-    if magic == _ZSTD:
-        try:
-            import zstandard
-        except ImportError:
-            raw.close()
-            raise CompressionUnavailable(
-                "it is zstd-compressed; pip install 'hangscope[zstd]' to read it"
-            ) from None
-        return cast(BinaryIO, _Patient(_Zstd(raw, zstandard.ZstdDecompressor()), 1 << 18))
+    for begin, unpacked in UNPACKED.items():
+        if magic.startswith(begin):
+            return cast(BinaryIO, _Patient(unpacked(raw), 1 << 18))
     if not is_remote(path) and (magic.startswith(b"\0") or text_forms.has_holes(os.stat(path))):
         raw.close()
         raw = cast(BinaryIO, _Patient(text_forms.Unpadded(open(path, "rb")), 1 << 18))  # noqa: SIM115 - the caller closes it
@@ -54,16 +45,14 @@ def plain_size(path: str) -> int:
     """Return how many bytes of plain content a local file holds: its size, estimated where it is compressed."""
     try:
         info = os.stat(path)
-        size = (
-            min(info.st_size, info.st_blocks * 512 * _UNPACKS_TO)
-            if text_forms.has_holes(info)
-            else info.st_size
-        )
+        size = info.st_size
+        if text_forms.has_holes(info):
+            size = min(size, info.st_blocks * 512 * _UNPACKS_TO)
         with open(path, "rb") as raw:
             magic = raw.read(4)
     except OSError:
         return 0  # whoever reads it will say why it cannot be opened
-    return size * _UNPACKS_TO if magic.startswith(_GZIP) or magic == _ZSTD else size
+    return size * _UNPACKS_TO if magic.startswith(tuple(UNPACKED)) else size
 
 
 def read_whole(stream: BinaryIO, limit: int) -> bytes:
@@ -159,16 +148,19 @@ class GzipStream(_Unpacked):
                 return data
 
 
-class _Zstd(_Unpacked):
+class _ZstdStream(_Unpacked):
     """The plain bytes of a zstd file."""
-
-    def __init__(self, raw: BinaryIO, decompressor: Any) -> None:
-        self._decompressor = decompressor
-        super().__init__(raw)
 
     def _restart(self) -> None:
         super()._restart()
-        self._reader = self._decompressor.stream_reader(self._raw, read_across_frames=True, closefd=False)
+        try:
+            import zstandard
+        except ImportError:
+            self._raw.close()
+            why = "it is zstd-compressed; pip install 'hangscope[zstd]' to read it"
+            raise CompressionUnavailable(why) from None
+        decompressor = zstandard.ZstdDecompressor()
+        self._reader = decompressor.stream_reader(self._raw, read_across_frames=True, closefd=False)
 
     def _more(self, wanted: int) -> bytes:
         try:
@@ -176,6 +168,10 @@ class _Zstd(_Unpacked):
         except Exception as error:  # zstandard raises its own
             raise OSError(f"not whole as zstd: {error}") from None
         return data
+
+
+#: what gives the plain bytes of a compressed file, by what the file begins with
+UNPACKED: dict[bytes, type[_Unpacked]] = {b"\x1f\x8b": GzipStream, b"\x28\xb5\x2f\xfd": _ZstdStream}
 
 
 def _size(raw: BinaryIO) -> int:

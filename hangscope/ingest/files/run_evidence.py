@@ -36,21 +36,8 @@ LATER = "attempt-"  # the folders of later runs, such as those of a requeued job
 ELSEWHERE = "ranks_elsewhere"  # code of the note on ranks that the nodes of a run have not seen
 _MOST = 64 << 20  # bytes of the list
 _MOST_NOTES, _LONGEST = 100, 1000  # notes, and characters of one
-_OWN = frozenset(
-    [
-        "launcher",
-        "logs",
-        "dumps",
-        "stall",
-        "at_end",
-        "nodes",
-        "agent",
-        "report.html",
-        "report.json",
-        "trigger",
-        "stalls.txt",
-    ]
-) | {NAME}
+_WRITTEN = "launcher logs dumps stall at_end nodes agent report.html report.json trigger stalls.txt"
+_OWN = frozenset([NAME, *_WRITTEN.split()])
 _RANKS = 1 << 20
 
 

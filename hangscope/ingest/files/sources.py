@@ -111,9 +111,8 @@ class _Search:
                 passed = {".git", "__pycache__"} | run_evidence.passed_over(base, folders)
                 for later in sorted(f for f in passed & {*folders} if f.startswith(run_evidence.LATER)):
                     where = prefix + os.path.relpath(os.path.join(base, later), folder)
-                    self._note(
-                        "later_run", "a later run of the job, with a report of its own, is not read", where
-                    )
+                    text = "a later run of the job, with a report of its own, is not read"
+                    self._note("later_run", text, where)
                 folders[:] = sorted(f for f in folders if f not in passed)
                 if run_evidence.NAME in names and (listed := run_evidence.read_evidence(base)) is not None:
                     runs[base] = listed
@@ -141,7 +140,7 @@ class _Search:
             self._note("not_a_file", "is a pipe, socket or device and was not read", shown)
         elif info.st_dev in _kernels_own():
             self._note("not_a_file", "is a file of the kernel (/proc, /sys) and was not read", shown)
-        elif not _may_be_archive(path):
+        elif not may_be_archive(path):
             yield SourceFile(path, shown, info.st_size, info.st_mtime)
         elif depth >= MAX_DEPTH and is_named_so(path):
             self._note("bad_archive", f"lies inside {depth} archives and was not unpacked", shown)
@@ -179,12 +178,8 @@ class _Search:
         try:
             folder = self._new_folder()
         except OSError as error:
-            self._note(
-                "bad_archive",
-                f"there is no room to unpack it: {error.strerror or error}",
-                shown,
-                "set TMPDIR",
-            )
+            text = f"there is no room to unpack it: {error.strerror or error}"
+            self._note("bad_archive", text, shown, "set TMPDIR")
             return None
         return folder if self._unpacking.unpack(path, folder, shown, self._notes) else None
 
@@ -220,14 +215,6 @@ def _kernels_own() -> frozenset[int]:
             if os.path.ismount(folder):
                 found.add(os.stat(folder).st_dev)
     return frozenset(found)
-
-
-def _may_be_archive(path: str) -> bool:
-    """Return whether a file could be an archive; of one that cannot be opened, its reader says why."""
-    try:
-        return may_be_archive(path)
-    except OSError:
-        return False
 
 
 def _holds(folder: str, other: str) -> bool:

@@ -35,24 +35,14 @@ def copy_of_input(cleanup: ExitStack, notes: list[Note]) -> str:
     try:
         with open(path, "wb", buffering=0) as copy:
             while left > 0 and (data := stream.read(min(_BLOCK, left))):
-                left -= len(data)
                 while data:
-                    data = data[copy.write(data) :]
+                    written = copy.write(data)
+                    left, data = left - written, data[written:]
     except OSError as error:
-        text = f"standard input was kept up to {_size(path):,} bytes: {error.strerror or error}"
+        text = f"standard input was kept up to {LIMIT - left:,} bytes: {error.strerror or error}"
         notes.append(Note("truncated", text, SHOWN, hint="set TMPDIR, or give the file by its name"))
         return path
     if not left and stream.read(1):
-        notes.append(
-            Note(
-                "truncated",
-                f"standard input is longer than {LIMIT >> 30} GiB and was read up to there",
-                SHOWN,
-                hint="give the file by its name",
-            )
-        )
+        text = f"standard input is longer than {LIMIT >> 30} GiB and was read up to there"
+        notes.append(Note("truncated", text, SHOWN, hint="give the file by its name"))
     return path
-
-
-def _size(path: str) -> int:
-    return os.path.getsize(path) if os.path.exists(path) else 0

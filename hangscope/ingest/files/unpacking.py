@@ -40,7 +40,8 @@ class Unpacking:
         try:
             if not may_be_archive(path):
                 return False
-            size = _real_size(path)
+            info = os.stat(path)
+            size = min(info.st_size, info.st_blocks * 512)  # less for one with holes
             allowed = self._allowed(size, folder)
         except OSError:
             return False  # whoever reads it says why it cannot be
@@ -112,9 +113,3 @@ class Unpacking:
         child, self._child = self._child, None
         if child is not None:
             isolated.discard(child)
-
-
-def _real_size(path: str) -> int:
-    """Return how many bytes of a file lie on the disk, which for one with holes is less than it says."""
-    info = os.stat(path)
-    return min(info.st_size, info.st_blocks * 512) if hasattr(info, "st_blocks") else info.st_size

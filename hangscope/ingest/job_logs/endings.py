@@ -72,13 +72,7 @@ def _death_signal(line: Line, match: re.Match[str]) -> dict[str, Any]:
 
 def _slurm(line: Line, match: re.Match[str]) -> dict[str, Any]:
     why = (match["why"] or "").upper()
-    stamp = (
-        None
-        if line.stamp is not None
-        else in_leap_year(*map(int, match.groups()[:5]))
-        if match["month"]
-        else None
-    )
+    stamp = in_leap_year(*map(int, match.groups()[:5])) if match["month"] and line.stamp is None else None
     return {"reason": next((r for word, r in _REASONS.items() if word in why), "cancelled"), "stamp": stamp}
 
 

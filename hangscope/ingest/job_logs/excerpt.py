@@ -39,9 +39,6 @@ _EXHIBITS = {
     "pip list": regex(r"^[\w.-]{2,60} {2,40}\d{1,4}\.\d[\w.+]{0,30}$"),
 }
 _VERSION = regex(r"^([\w.-]{2,60}?)(?: {2,40}|==)(\d{1,4}\.\d[\w.+]{0,30})$")
-_KERNEL_FRAME = regex(
-    r"^\s*\[[ \d.]{3,20}\]\s{1,8}(?:\? )?([A-Za-z_][\w.]{2,80})\+0x[0-9a-f]{1,8}/0x[0-9a-f]{1,8}(?: \[(\w{2,40})\])?"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +52,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`. `endpoint`: where the rendezvous is by the launcher's arguments;
-    `sized`: some words state how many processes, devices or hosts there are, in whatever form. `kernel_wait`: the function that a trace of the kernel waits in.
+    `sized`: some words state how many processes, devices or hosts there are, in whatever form.
     """
 
     stage: str = ""
@@ -70,7 +67,6 @@ class Excerpt(Event, by_launcher=True, calm=True):
     versions: tuple[tuple[str, str], ...] = ()
     groups: tuple[LineGroup, ...] = ()
     sides: tuple[Side, ...] = ()
-    kernel_wait: str = ""
     named: tuple[Named, ...] = ()
     steady: str = ""
     steady_to: int = 0
@@ -115,7 +111,6 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         versions=tuple((m[1], m[2]) for t in texts if (m := _VERSION.match(t.strip()))),
         groups=line_groups(ours),
         sides=sides(texts),
-        kernel_wait=_kernel_wait(texts),
         named=named_processes(lines),
         steady=even[0],
         steady_to=even[1],
@@ -154,15 +149,6 @@ def _stage(texts: Sequence[str], shapes: Sequence[_Shape]) -> tuple[str, str]:
         elif not shape.trouble:
             later.add(form_of(text))
     return ("", "") if len(later) > _PAST else (stage, shown)
-
-
-def _kernel_wait(lines: Sequence[str]) -> str:
-    """Return the innermost function of a kernel's trace that belongs to a driver or a file system, empty where there is none."""
-    frames = [
-        m for text in lines if (m := _KERNEL_FRAME.search(text)) and not words("waits_anyhow").match(m[1])
-    ]
-    frame = next((m for m in frames if m[2]), frames[0] if frames else None)
-    return "" if frame is None else frame[1] + (f" [{frame[2]}]" if frame[2] else "")
 
 
 def _sizes(texts: Sequence[str]) -> Iterator[int]:

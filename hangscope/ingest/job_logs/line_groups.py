@@ -78,12 +78,8 @@ def line_groups(lines: Iterable[tuple[int, str]]) -> tuple[LineGroup, ...]:
 
 def _group(kind: str, lines: Sequence[Line]) -> LineGroup:
     numbers = [line.number for line in lines]
-    moments: list[float | None] = [moment for line in lines if (moment := _moment(line)) is not None] or [
-        None
-    ]
-    sizes: list[int | None] = [int(size[1]) for line in lines if (size := _OF_SIZE.search(line.text))] or [
-        None
-    ]
+    moments = [moment for line in lines if (moment := _moment(line)) is not None]
+    sizes = [int(size[1]) for line in lines if (size := _OF_SIZE.search(line.text))]
     return LineGroup(
         kind,
         plain(lines[-1].text),
@@ -91,9 +87,9 @@ def _group(kind: str, lines: Sequence[Line]) -> LineGroup:
         tuple(numbers if len(numbers) <= _KEPT else [numbers[0], numbers[-1]]),
         len(numbers),
         tuple(sorted({rank for line in lines if (rank := _rank(line)) is not None})),
-        sizes[-1],
-        moments[0],
-        moments[-1],
+        sizes[-1] if sizes else None,
+        moments[0] if moments else None,
+        moments[-1] if moments else None,
     )
 
 

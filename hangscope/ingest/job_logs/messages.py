@@ -18,13 +18,18 @@ from typing import Any
 from hangscope.ingest.job_logs.activity import process_of
 from hangscope.ingest.lines.forms import FormParser, Keyed, integer, literals_of, says
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.nccl.hccl import StatedRank
+from hangscope.ingest.nccl import hccl
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
+from hangscope.model.regex import regex
 from hangscope.model.tables import entries
 
 _LONGEST = 120
+_BELOW = 12  # lines to which a stated rank applies
+#: torch_npu states its process's rank above the messages of Ascend's libraries (`ingest/nccl/hccl.py`).
+_RANK = regex(r"\(PID:\d{1,10}, Device:-?\d{1,6}, RankID:(\d{1,7})\)")
+_RANK_LITERAL = b", RankID:"
 _OF_THE_LINE = frozenset({"literal", "pattern", "example"})  # what finds it, and one line that it finds
 
 
@@ -79,28 +84,33 @@ def table() -> Mapping[str, Known]:
 
 
 class MessageParser(FormParser):
-    """Reads the lines of the table; of each entry the first literal that a line holds counts."""
+    """Reads the lines of the table and HCCL's; of each entry the first literal that a line holds counts."""
 
     def __init__(self) -> None:
-        self._forms, self.literals = _forms()
-        self._stated = StatedRank()
+        super().__init__(hccl)
+        self._forms = (*self._forms, *_forms())
+        self.literals = (*literals_of(form for _, _, form in self._forms), _RANK_LITERAL)
+        self._stated: dict[str, tuple[int, int]] = {}  # by writer: the rank, and the number of the line
 
     def feed(self, line: Line) -> list[Event]:
-        """Return at most one event per entry."""
-        rank = self._stated.of(line)
+        """Return at most one event per entry, with the rank of the line's prefix or the one that its writer stated last."""
+        if match := _RANK.search(line.text):
+            self._stated[line.origin] = (int(match[1]), line.number)
+        rank, number = self._stated.get(line.origin, (None, 0))
+        rank = line.rank if line.rank is not None else rank if line.number - number <= _BELOW else None
         return [replace(e, rank=rank) if e.rank is None else e for e in super().feed(line)]
 
 
 @cache
-def _forms() -> tuple[Keyed, tuple[bytes, ...]]:
-    """Return a form of each wording with its entry's id, and their literals; without a pattern the literal says it all."""
+def _forms() -> Keyed:
+    """Return a form of each wording with its entry's id; without a pattern the literal says it all."""
     forms = []
     for entry in _entries():
         read = partial(_message, table()[entry["id"]])
         for text in [entry["literal"]] if isinstance(entry["literal"], str) else entry["literal"]:
             form = says(entry.get("pattern", re.escape(text)), literal=text, read=read)
             forms.append((entry["id"], Message, form))
-    return tuple(forms), (*literals_of(form for _, _, form in forms), StatedRank.literal)
+    return tuple(forms)
 
 
 @cache

@@ -27,9 +27,8 @@ _CANDIDATE = regex(
 _STEP = regex(
     r"(?i)\b(?:global[_ ]?)?(?:step|iteration|iter|batch|batch_idx|it)s?\b\s{0,8}[:=#\[(/]?\s{0,3}(\d{1,12})"
 )
-_BEFORE = regex(
-    r"(?i)(?<![\w.-])(\d{1,12}) (?:steps|iterations|iters|its|batches|updates)\b"
-)  # how many a loop had
+# how many a loop had
+_BEFORE = regex(r"(?i)(?<![\w.-])(\d{1,12}) (?:steps|iterations|iters|its|batches|updates)\b")
 #: how many steps a loop has, by a line that says nothing else
 _LENGTH = regex(
     r"(?i)^\W{0,3}(?:(?:(?:train|val(?:id)?|my|own|local|num|data)[ _-]?){0,3}(?:loader|dataset|sampler)?(?: (?:has|holds|gives|yields|with|of))?[ :=]{0,3}(\d{1,12}) (?:batches|steps|iterations|iters)"
@@ -93,11 +92,9 @@ def _paced(event: Progress | LoopLength, kept: KeptText, places: Sequence[int]) 
         return event
     before = _progress(by_itself(kept.line(places[-2])))
     moment = before.in_the_year if before is not None else None
-    return (
-        event
-        if moment is None or moment > event.in_the_year
-        else replace(event, pace=event.in_the_year - moment)
-    )
+    if moment is None or moment > event.in_the_year:
+        return event
+    return replace(event, pace=event.in_the_year - moment)
 
 
 def _progress(line: Line) -> Progress | LoopLength | None:

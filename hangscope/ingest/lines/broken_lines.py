@@ -33,7 +33,6 @@ _WRITER = regex(
     r" {0,6}(?:\[[^\]\s]{1,100}\]|[\w.-]{1,100}(?::| {1,20}\|)|[\w.-]{1,100} \[std(?:out|err)\])(?= |$)"
 )
 _QUOTE = regex(r"^(?:>[ >]{0,8})(?=\S|$)|^(?:>[ >]{0,8}) ")
-_POSITION = regex(r"(?: {1,400})?\[\d{1,6}/\d{1,6}\]$")
 _NUMBER = regex(r"^ {0,6}(\d{1,7})(?:[:|\t] ?| {1,4})")
 #: What a line of a job begins with: such a line is never the rest of another.
 _BEGINS = regex(
@@ -51,7 +50,7 @@ def _forms() -> Sequence[tuple[str, re.Pattern[str]]]:
 def repair(data: bytes) -> tuple[bytes, int]:
     """Return a text as it was printed, with as many line feeds as before, and how many breaks were taken out. Linear in its length."""
     lines = data.decode("utf-8", "surrogateescape").split("\n")
-    lines = _undented(_unnumbered(_unquoted(lines)))
+    lines = _undented(_unnumbered([_QUOTE.sub("", line.rstrip("\r"), count=1) for line in lines]))
     writers, joined = _writers(lines), 0
     # where a collector put the writer's name before each line, no line is the rest of another: pdsh's `host: `
     if sum(writers.values()) < max(_NUMBERED, _WRITERS * sum(1 for line in lines if line.strip())):
@@ -103,15 +102,6 @@ def _writers(lines: list[str]) -> Counter[str]:
     return Counter({name: n for name, n in found.items() if n >= _NUMBERED and n > after_full[name]})
 
 
-def _unquoted(lines: list[str]) -> list[str]:
-    """Return the lines without the marks of a quotation, and without the place in its history that tmux shows at the edge: `[76/904]`."""
-    width = max(map(len, lines))
-    found = [n for n, line in enumerate(lines) if len(line) == width and _POSITION.search(line)]
-    if len(found) == 1:
-        lines[found[0]] = _POSITION.sub("", lines[found[0]])
-    return [_QUOTE.sub("", line.rstrip("\r"), count=1) for line in lines]
-
-
 def _unnumbered(lines: list[str]) -> list[str]:
     """Return the lines without a page's line numbers, where nearly every line has the number after its predecessor's.
 
@@ -139,12 +129,10 @@ def _undented(lines: list[str]) -> list[str]:
 def _join_forms(lines: list[str], writers: Container[str]) -> int:
     """Join in place what completes a known form; return how many breaks that were."""
     at = joined = 0
-    widths: set[int] = set()
     while at < len(lines) - 1:
         parts, full = _parts(lines, at, writers)
-        count, text = _join(parts, full, widths) if len(parts) > 1 else (1, "")
+        count, text = _join(parts, full) if len(parts) > 1 else (1, "")
         if count > 1:
-            widths.add(len(lines[at]))
             lines[at : at + count] = [text, *[""] * (count - 1)]
             joined += count - 1
         at += count
@@ -169,7 +157,7 @@ def _parts(lines: list[str], at: int, writers: Container[str]) -> tuple[list[str
     return parts, full
 
 
-def _join(parts: list[str], full: int, widths: set[int]) -> tuple[int, str]:
+def _join(parts: list[str], full: int) -> tuple[int, str]:
     """Return how many parts make one line, and that line; (1, "") where no join completes a known form.
 
     The first `full` of them may be put together without a blank.
@@ -186,8 +174,6 @@ def _join(parts: list[str], full: int, widths: set[int]) -> tuple[int, str]:
                     text += glue + parts[count]
                     count += 1
                 return count, text.rstrip()
-    if len(parts[0]) in widths and parts[0][-1:].isdigit() and parts[1][:1].isdigit():
-        return 2, (parts[0] + parts[1]).rstrip()  # a number that was broken
     return 1, ""
 
 

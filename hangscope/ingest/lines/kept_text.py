@@ -35,9 +35,8 @@ class KeptText:
         self.numbers: list[int] = []
         self.raw: list[bytes] = []
         for first, data in windows:
-            held = bisect_left(
-                self.numbers, first
-            )  # the last line of a window may be cut, and is whole in the next one
+            # the last line of a window may be cut, and is whole in the next one
+            held = bisect_left(self.numbers, first)
             del self.numbers[held:], self.raw[held:]
             for number, text in enumerate(data.split(b"\n"), first):
                 states = [state[:_CUT] for state in text.split(b"\r") if state]

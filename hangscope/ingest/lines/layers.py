@@ -83,10 +83,13 @@ def rank_of_worker(name: str) -> int | None:
     """
     if "Worker" not in name and not _COORDINATES.fullmatch(name.strip()):
         return None
-    found = dict(_COORDINATE.findall(name))
-    if "TP" not in found or any(int(found.get(other, 0)) for other in ("PP", "DP")):
-        return None
-    return int(found["TP"])
+    found = coordinates(name)
+    return None if found.get("PP") or found.get("DP") else found.get("TP")
+
+
+def coordinates(name: str) -> dict[str, int]:
+    """Return the place of an inference worker in its engine's grid, by dimension."""
+    return {dimension: int(number) for dimension, number in _COORDINATE.findall(name)}
 
 
 def _take_time(found: Found, stated: dict[str, str], fraction: float) -> None:

@@ -4,15 +4,13 @@ r"""Records, one a line, into which a log shipper or a logger put the lines of a
     {"labels": {"app": "run", "rank": "0", "pod": "run-0"}, "timestamp": "2025-11-11T01:00:00Z", "line": "step 5 done"}
     {"asctime": "2026-03-02 11:00:21,118", "levelname": "ERROR", "message": "...", "exc_text": "Traceback ...", "world_rank": 3}
     {"message": {"message": "ValueError: bad", "extraInfo": {"py_callstack": "Traceback ...", "timestamp": "1795188709"}}}
-    "2025-06-17T11:20:12.000Z","node-4","train","  exitcode  : -11 (pid: 3313)"
 
-are Docker's json-file driver, Loki's `logcli -o jsonl`, a Ray Train worker (ray/train/v2/_internal/logging/logging.py), the error file of
-a worker of torchrun (torch/distributed/elastic/multiprocessing/errors/error_handler.py) and a row of a table that a collector exports. loguru's `serialize=True`, structlog and python-json-logger write records of this kind, too.
+are Docker's json-file driver, Loki's `logcli -o jsonl`, a Ray Train worker (ray/train/v2/_internal/logging/logging.py) and the error file of
+a worker of torchrun (torch/distributed/elastic/multiprocessing/errors/error_handler.py). loguru's `serialize=True`, structlog and python-json-logger write records of this kind, too.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
@@ -34,7 +32,6 @@ _STAMP = regex(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:
 _STAMPED = regex(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:")
 _EPOCH = regex(r"1\d{9}(?:\.\d{1,9})?$")
 _NAME = regex(r"[\w.-]{1,253}$")
-_ROW = regex(rb'"\d{4}-\d\d-\d\d[T ]\d\d:\d\d')
 
 
 def unwrapped(block: bytes) -> bytes:
@@ -42,14 +39,14 @@ def unwrapped(block: bytes) -> bytes:
 
     So what follows them keeps its number. A line that is no record stays as it is.
     """
-    if not (block[:1] in (b"{", b'"') or b'\n{"' in block or b'\n"2' in block):
+    if not block.startswith(b"{") and b'\n{"' not in block:
         return block
     return b"\n".join(_line(line) for line in block.split(b"\n"))
 
 
 def _line(line: bytes) -> bytes:
     """Return the lines of a record, each after who printed it and when, where it does not state that itself."""
-    found = _record(line) if line.startswith(b'{"') else _row(line) if _ROW.match(line) else {}
+    found = _record(line) if line.startswith(b'{"') else {}
     message, error, rank, time, pod = (found.get(name) for name in _KEYS)
     if not isinstance(message, str):
         return line
@@ -77,15 +74,6 @@ def _record(line: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return {name: _first(record, keys) for name, keys in _KEYS.items()}
-
-
-def _row(line: bytes) -> Mapping[str, Any]:
-    """Return the time and the line that are the first and the last cell of a row; nothing where it is no row of a table."""
-    try:
-        cells = next(csv.reader([line.decode("utf-8", "replace").rstrip("\r")]), [])
-    except csv.Error:  # a bar that was drawn over it, or a cell without end
-        return {}
-    return {"message": cells[-1], "time": cells[0]} if len(cells) > 1 else {}
 
 
 def _first(record: Any, keys: tuple[str, ...]) -> Any:

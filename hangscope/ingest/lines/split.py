@@ -17,8 +17,6 @@ _START = regex(
     r"|(?<!\]:)(?<!\]: )\[[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d{6,9} [\w./]{1,100}\.(?:cpp|hpp|cc|py):\d{1,6}\]"
     r"|(?<!\]:)(?<!\]: )\[[EWIF] [\w./]{1,100}\.(?:cpp|hpp|cc):\d{1,10}\]"
 )
-#: What begins several lines of one text, each with an error of the same name after the end of a sentence.
-_ERROR = regex(r"[\w.]{1,100}(?:Error|Exception): (?=\S)")
 _HINTS = ("[rank", "<std", ".cpp:", ".hpp:")
 
 
@@ -43,30 +41,11 @@ def _opened(first: str) -> str:
 
 
 def _glued(text: str) -> list[str]:
-    starts = _repeated(text)
-    if not starts and not any(hint in text[1:] for hint in _HINTS):
+    if not any(hint in text[1:] for hint in _HINTS):
         return [text]
-    starts += [match.start() for match in _START.finditer(text, 1)][: _MOST - 1]
-    starts = [at for at in starts if at > _LONGEST_PREFIX or not _is_prefix(text[:at])]
+    starts = [match.start() for match in _START.finditer(text, 1)][: _MOST - 1]
+    starts = [at for at in starts if at > _LONGEST_PREFIX or peel(text[:at], {}, []).strip()]
     if not starts:
         return [text]
-    edges = [0, *sorted(set(starts)), len(text)]
+    edges = [0, *starts, len(text)]
     return [text[a:b] for a, b in pairwise(edges) if text[a:b].strip()]
-
-
-def _repeated(text: str) -> list[int]:
-    """Return where an error begins once more that the line begins with, as where a paste lost its line feeds."""
-    first = _ERROR.match(text, text.find("]: ", 0, _LONGEST_PREFIX) + 3 if text.startswith("[") else 0)
-    if first is None:
-        return []
-    found, again = list[int](), text.find(first[0], first.end())
-    while again >= 0 and len(found) < _MOST:
-        if text[max(0, again - 8) : again].rstrip().endswith((".", "!", ")", "]")):
-            found.append(again)
-        again = text.find(first[0], again + 1)
-    return found
-
-
-def _is_prefix(before: str) -> bool:
-    """Return whether a text is nothing but the prefixes of a line."""
-    return not peel(before, {}, []).strip()

@@ -4,23 +4,15 @@
     EI0006: [PID: 5201] 2026-01-14-05:02:11.300.711 Getting socket times out. Reason: Remote Rank did not send the data in time.
 
 (The wordings of EI0002 to EI0013 and EJ0002: the table of messages of HCCL's hcomm, src/.../err_msg.cc, CANN 8.5; the line with
-RankID: torch_npu's NPUException, whose number is the environment's RANK.) The rank that times out is the one that waited; a remote rank is local to its group.
+RankID: torch_npu's NPUException, whose number is the environment's RANK; `messages.MessageParser` applies it to the lines below.) The rank that times out is the one that waited; a remote rank is local to its group.
 """
 
 from __future__ import annotations
 
-import sys
-from dataclasses import replace
-
-from hangscope.ingest.lines.forms import FormParser, says
-from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.forms import says
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
-from hangscope.model.regex import regex
-
-_LINES = 12  # in which HCCL's messages follow the line with the rank
-_RANK = regex(r"\(PID:\d{1,10}, Device:-?\d{1,6}, RankID:(\d{1,7})\)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,33 +49,3 @@ class HcclWarn(NcclWarn):
         ),
         says(r"EJ0002: .{0,80}?The network port is down", fault="port_error", tier=1),
     )
-
-
-class StatedRank:
-    """Keeps the rank that a process of Ascend's stated last; it applies to the next few lines."""
-
-    literal = b", RankID:"
-
-    def __init__(self) -> None:
-        self._stated: dict[str, tuple[int, int]] = {}  # by writer: the rank, and the number of the line
-
-    def of(self, line: Line) -> int | None:
-        """Return whose line it is: by its prefix, or by the last line of that writer that stated a rank."""
-        if match := _RANK.search(line.text):
-            self._stated[line.origin] = (int(match[1]), line.number)
-        rank, number = self._stated.get(line.origin, (None, 0))
-        return line.rank if line.rank is not None else rank if line.number - number <= _LINES else None
-
-
-class HcclParser(FormParser):
-    """Reads HCCL's messages; an earlier line states the rank of their process."""
-
-    def __init__(self) -> None:
-        super().__init__(sys.modules[__name__])
-        self.literals = (*self.literals, StatedRank.literal)
-        self._stated = StatedRank()
-
-    def feed(self, line: Line) -> list[Event]:
-        """Return the events of a line, with the rank that its writer stated last."""
-        rank = self._stated.of(line)
-        return [replace(event, rank=rank) for event in super().feed(line)]

@@ -77,9 +77,8 @@ def parse_line(text: str) -> list[NcclLine]:
     heads: list[tuple[dict[str, str | None], int, re.Match[str]]] = []
     for marker in islice(_MARKER.finditer(text), _MARKERS):
         fields, start = _head(text, heads[-1][2].end() if heads else 0, marker)
-        if (
-            not heads or fields.get("pid") is not None
-        ):  # a message may quote the words without a complete head
+        # a message may quote the words without a complete head
+        if not heads or fields.get("pid") is not None:
             heads.append((fields, start, marker))
     ends = [start for _, start, _ in heads[1:]] + [len(text)]
     return [

@@ -74,31 +74,27 @@ def reduce_dump(value: Any, *, completions: bool = False) -> Recording:
 
 def _config(raw: Any) -> dict[str, tuple[str, Members | None]]:
     config: dict[str, tuple[str, Members | None]] = {}
-    if not isinstance(raw, dict):
-        return config
-    for key, value in raw.items():
-        if not isinstance(value, dict):
-            continue
+    for key, value in _rows(raw):
         ranks = value.get("ranks")
         # A string "[0, 1]" in pickles; a list in some JSON writers. "[]" is how gloo writes "not recorded".
-        members = (
-            parse_members(ranks)
-            if isinstance(ranks, str)
-            else (known_members(n for n in ranks if isinstance(n, int)) if isinstance(ranks, list) else None)
-        )
+        listed = [n for n in ranks if isinstance(n, int)] if isinstance(ranks, list) else ()
+        members = parse_members(ranks) if isinstance(ranks, str) else known_members(listed)
         config[as_text(value.get("name", key))] = (as_desc(value.get("desc")), members)
     return config
 
 
 def _status(raw: Any) -> dict[str, tuple[int, int, int]]:
-    status: dict[str, tuple[int, int, int]] = {}
-    if not isinstance(raw, dict):
-        return status
-    for key, value in raw.items():
-        if isinstance(value, dict):
-            status[as_text(key)] = (
-                as_int(value.get("last_enqueued_collective"), -1),
-                as_int(value.get("last_started_collective"), -1),
-                as_int(value.get("last_completed_collective"), -1),
-            )
-    return status
+    return {
+        as_text(key): (
+            as_int(value.get("last_enqueued_collective"), -1),
+            as_int(value.get("last_started_collective"), -1),
+            as_int(value.get("last_completed_collective"), -1),
+        )
+        for key, value in _rows(raw)
+    }
+
+
+def _rows(raw: Any) -> list[tuple[Any, dict[Any, Any]]]:
+    """Return the groups of `pg_config` or `pg_status` that are objects, with their keys."""
+    items = raw.items() if isinstance(raw, dict) else ()
+    return [(key, value) for key, value in items if isinstance(value, dict)]

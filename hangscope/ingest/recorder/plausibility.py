@@ -49,11 +49,8 @@ class Implausible:
     def notes(self) -> Iterator[Note]:
         """Yield a note on the value, if there is one."""
         if self._first:
-            yield Note(
-                "odd_values",
-                f"contains a value that no recorder writes: {self._first}",
-                hint="the file was damaged or changed after it was written; copy it again from where the job wrote it",
-            )
+            hint = "the file was damaged or changed after it was written; copy it again from where the job wrote it"
+            yield Note("odd_values", f"contains a value that no recorder writes: {self._first}", hint=hint)
 
 
 def _is(*types: type) -> _Check:

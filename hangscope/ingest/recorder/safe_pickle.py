@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import pickle
 import secrets
+import struct
 from collections.abc import Mapping
 from typing import Any, NoReturn, cast
 
@@ -68,14 +69,12 @@ def load_part(data: bytes, memo: Any) -> tuple[Any, Any]:
 
 def memo_of(texts: Mapping[int, str]) -> Any:
     """Return a memo of texts, by number."""
+    written = ((number, text.encode()) for number, text in texts.items())
     puts = [
-        b"X%br%b0" % (_counted(text.encode()), number.to_bytes(4, "little")) for number, text in texts.items()
+        struct.pack("<cI", b"X", len(text)) + text + struct.pack("<cIc", b"r", number, b"0")
+        for number, text in written
     ]
     return load_with_memo(b"\x80\x02" + b"".join(puts) + b"N.")[1]
-
-
-def _counted(text: bytes) -> bytes:
-    return len(text).to_bytes(4, "little") + text
 
 
 def _unpickler(data: bytes) -> _PlainUnpickler:

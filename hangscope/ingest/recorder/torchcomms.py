@@ -17,6 +17,7 @@ from collections import Counter
 from typing import Any
 
 from hangscope.errors import Note
+from hangscope.ingest.recorder.values import as_group, as_int, as_text
 from hangscope.model.regex import regex
 
 NAMELESS = "torchcomms"  # the description of the member list of the largest communicator
@@ -27,11 +28,8 @@ _ONE_SIDED = frozenset({"send", "recv"})
 def is_torchcomms(top: dict[str, Any]) -> bool:
     """Return whether a dump is torchcomms': its member lists have no brackets."""
     config = top.get("pg_config")
-    lists = (
-        [row.get("ranks") for row in config.values() if isinstance(row, dict)]
-        if isinstance(config, dict)
-        else []
-    )
+    rows = config.values() if isinstance(config, dict) else ()
+    lists = [row.get("ranks") for row in rows if isinstance(row, dict)]
     return bool(lists) and all(isinstance(ranks, str) and _PLACES.fullmatch(ranks) for ranks in lists)
 
 
@@ -45,13 +43,13 @@ def as_torchs(top: dict[str, Any]) -> tuple[dict[str, Any], list[Note]]:
     most = max(sizes.values())
     world = next(name for name in sizes if sizes[name] == most)
     entries = [e for e in top.get("entries") or [] if isinstance(e, dict)]
-    own = [e for e in entries if _name(e) == world]
-    calls = [e for e in own if _op(e) not in _ONE_SIDED]
+    own = [e for e in entries if as_group(e.get("process_group"))[0] == world]
+    calls = [e for e in own if as_text(e.get("profiling_name")).rpartition(":")[2] not in _ONE_SIDED]
     # A ring that still holds the first call numbers each group by itself; else the count over all groups must do.
     whole = bool(entries) and entries[0].get("record_id") == 0
     kept = []
     for number, entry in enumerate(calls, 1):
-        seq = number if whole else _whole(entry.get("collective_seq_id")) + 1
+        seq = number if whole else as_int(entry.get("collective_seq_id")) + 1
         state = "completed" if entry.get("retired") else "scheduled"
         kept.append(
             {**entry, "collective_seq_id": seq, "state": state, "process_group": [world, "default_pg"]}
@@ -66,16 +64,3 @@ def as_torchs(top: dict[str, Any]) -> tuple[dict[str, Any], list[Note]]:
         why = "torchcomms records neither the members of a communicator nor the peer of a send"
         notes.append(Note("torchcomms", f"{what} were left out: {why}"))
     return {**top, "pg_config": {"": members}, "pg_status": {}, "entries": kept}, notes
-
-
-def _name(entry: dict[str, Any]) -> str:
-    group = entry.get("process_group")
-    return str(group[0]) if isinstance(group, (list, tuple)) and group else ""
-
-
-def _op(entry: dict[str, Any]) -> str:
-    return str(entry.get("profiling_name")).rpartition(":")[2]
-
-
-def _whole(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -61,6 +61,12 @@ def as_desc(value: Any) -> str:
     return "" if value in (None, "undefined") else as_text(value)
 
 
+def as_group(value: Any) -> tuple[str, str]:
+    """Return name and description of an entry's `process_group`, empty where it has none."""
+    parts = value if isinstance(value, (list, tuple)) else ()
+    return as_text(parts[0]) if parts else "", as_desc(parts[1]) if len(parts) > 1 else ""
+
+
 def as_text(value: Any) -> str:
     """Return a value as text that can be written: a lone surrogate, which only a forged dump holds, becomes `?`."""
     text = str(value)
@@ -94,9 +100,8 @@ def as_state(value: Any) -> State:
 def as_key(value: Any) -> bytes | str:
     """Return a hashable form of plain nested containers, equal for equal values."""
     try:
-        return marshal.dumps(
-            value, 2
-        )  # version 2 has no references, which would depend on how objects are shared
+        # version 2 has no references, which would depend on how objects are shared
+        return marshal.dumps(value, 2)
     except ValueError:  # nested too deeply
         return repr(value)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from hangscope.ingest.lines.layers import coordinates
 from hangscope.model.regex import regex
 
 _IN_COMMAND = regex(r"(?:^|[\s\[(#,;])(--?)?(?:global[_-]?)?rank[\s=:_#]{0,2}(\d{1,7})\b", re.IGNORECASE)
@@ -36,7 +37,6 @@ def ranks_of_commands(titles: Mapping[int, str]) -> dict[int, int]:
 
 
 _TITLE = regex(r"(VLLM::Worker|sglang::scheduler)((?:_[A-Z][A-Z_]{0,14}?\d{1,5}){1,6})\b")
-_COORDINATE = regex(r"_(?<!ATTN_)(?<!MOE_)(DP|PP|TP)(\d{1,5})(?=_|$)")
 
 Place = tuple[int, int, int]
 
@@ -47,7 +47,7 @@ def ranks_of_titles(titles: Mapping[int, str]) -> dict[int, int]:
     vllm = False
     for pid, title in titles.items():
         if match := _TITLE.match(title):
-            found = {name: int(number) for name, number in _COORDINATE.findall(match[2])}
+            found = coordinates(match[2])
             if "TP" in found:
                 places[pid] = (found.get("DP", 0), found.get("PP", 0), found["TP"])
                 vllm = vllm or match[1].startswith("VLLM")

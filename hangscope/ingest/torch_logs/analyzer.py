@@ -133,9 +133,5 @@ def _table(found: Found) -> Iterator[Event]:
 
 
 TABLE = block(
-    *any_of(("Rank 0 ", "Rank 0,"), r"\bRank 0\b.*\bRank \d{1,7}\b"),
-    _CELL,
-    lines=4096,
-    gap=3,
-    made=_table,
+    *any_of(("Rank 0 ", "Rank 0,"), r"\bRank 0\b.*\bRank \d{1,7}\b"), _CELL, lines=4096, gap=3, made=_table
 )

@@ -100,7 +100,7 @@ class WatchdogStatus(
             r"(?:Timeout at NCCL work|detected by watchdog at work(?: sequence id)?): (?P<seq>-?\d{1,18})(?:,| PG status:) "
             r"last enqueued (?:NCCL )?work: (?P<last_enqueued>-?\d{1,18}), "
             r"(?:last started (?:NCCL )?work: (?P<last_started>-?\d{1,18})(?: \((?P<started_op>[A-Z_]{1,60})\))?, )?"
-            r"last completed (?:NCCL )?work: (?P<last_completed>-?\d{1,18})",
+            r"last completed (?:NCCL )?work: (?P<last_completed>-?\d{1,18})"
         ),
     )
 

@@ -73,16 +73,9 @@ def fingerprints(text: str) -> list[Fingerprint]:
     found = []
     for match in _PRINT.finditer(text):
         number, op_type, shape, dtypes, device = match.groups()
-        found.append(
-            Fingerprint(
-                user_op(op_type),
-                op_type,
-                int(number) if number else None,
-                tuple(int(n) for n in re.findall(r"\d{1,15}", shape)) if shape is not None else None,
-                tuple(re.findall(r"\w+", dtypes or "")),
-                device,
-            )
-        )
+        sizes = tuple(int(n) for n in re.findall(r"\d{1,15}", shape)) if shape is not None else None
+        types, count = tuple(re.findall(r"\w+", dtypes or "")), int(number) if number else None
+        found.append(Fingerprint(user_op(op_type), op_type, count, sizes, types, device))
     return found
 
 

@@ -16,17 +16,8 @@ Part = tuple[str, int, Wire]
 
 def answer(kind: str, status: str = "used", reason: str = "") -> Wire:
     """Return an answer that says nothing yet."""
-    return {
-        "kind": kind,
-        "status": status,
-        "reason": reason,
-        "recordings": [],
-        "events": [],
-        "threads": [],
-        "notes": [],
-        "log": None,
-        "nccl": None,
-    }
+    found: Wire = {name: [] for name in ("recordings", "events", "threads", "notes")}
+    return {"kind": kind, "status": status, "reason": reason, **found, "log": None, "nccl": None}
 
 
 def failed(kind: str, code: str, message: str, hint: str = "") -> Wire:

@@ -14,6 +14,7 @@ from typing import IO
 
 from hangscope import isolated
 from hangscope.ingest.recorder import safe_pickle
+from hangscope.ingest.recorder.fast.templates import Templates
 from hangscope.ingest.workers import reader
 from hangscope.ingest.workers.answer import Part, Wire, share
 
@@ -23,7 +24,7 @@ def main() -> None:
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing but answers may reach the pipe
     gc.disable()  # whatever is allocated here is let go with the file; reference counts suffice
-    known = reader.Known()
+    known = Templates()
 
     def send(message: Wire | Part) -> None:
         isolated.send(answers, pickle.dumps(message, protocol=5))

@@ -25,12 +25,11 @@ def identity(event: Event) -> tuple[Any, ...] | None:
         return ("exit", event.pid, event.code, attempt) if event.pid is not None else None
     if event.same_by is None:
         return None
-    who = (
-        event.rank
-        if event.rank is not None
-        else ("local", event.local_rank, event.task, event.host, event.group_rank)
-    )
-    return (event.kind, who, attempt, *(_frozen(getattr(event, name)) for name in event.same_by))
+    who: Any = event.rank
+    if who is None:
+        who = ("local", event.local_rank, event.task, event.host, event.group_rank)
+    said = (getattr(event, name) for name in event.same_by)
+    return (event.kind, who, attempt, *(tuple(sorted(v.items())) if isinstance(v, dict) else v for v in said))
 
 
 def merge_repeats(events: Iterable[Event]) -> list[Event]:
@@ -66,10 +65,4 @@ def merge(first: Event, second: Event) -> Event:
 
 def _compatible(a: Event, b: Event) -> bool:
     """Return whether no group that both name is another one."""
-    if not isinstance(a, GroupEvent) or not isinstance(b, GroupEvent):
-        return True
-    return a.group_name is None or b.group_name is None or a.group_name == b.group_name
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(sorted(value.items())) if isinstance(value, dict) else value
+    return len({e.group_name for e in (a, b) if isinstance(e, GroupEvent)} - {None}) < 2

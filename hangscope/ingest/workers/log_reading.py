@@ -10,15 +10,7 @@ from typing import BinaryIO
 from hangscope.errors import Note
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
-from hangscope.ingest.job_logs import (
-    activity,
-    endings,
-    faults,
-    good_ends,
-    kernel,
-    library_reports,
-    messages,
-)
+from hangscope.ingest.job_logs import activity, endings, faults, good_ends, kernel, library_reports, messages
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.excerpt import excerpt
 from hangscope.ingest.job_logs.kernel import LinkParser
@@ -32,7 +24,6 @@ from hangscope.ingest.lines.prefixes import cut
 from hangscope.ingest.lines.rank_words import states_itself
 from hangscope.ingest.lines.scan import scan
 from hangscope.ingest.nccl import warn
-from hangscope.ingest.nccl.hccl import HcclParser
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs import abort, analyzer, c10d, debug_pages, desync, store, wrapper
 from hangscope.ingest.torch_logs.detail import DetailParser
@@ -60,9 +51,10 @@ _SIGNS = (
 class LogReading:
     """What one log says.
 
-    `rank`, `local_rank` and `attempt` are those of the path; events have what their own line tells (evidence/processes.py). `lines` and `size` (bytes) count what was read. `tail` are the
-    last lines of a rank's own log, the oldest first. `of_a_job`: its end holds what only a distributed job prints. `excerpt`: a short
-    text as a whole. `stated`: the rank and the world size that the process says of itself, where the path holds no rank.
+    `rank`, `local_rank` and `attempt` are those of the path; events have what their own line tells (evidence/processes.py). `lines` counts what
+    was read. `tail` are the last lines of a rank's own log, the oldest first. `of_a_job`: its end holds what only a distributed job
+    prints. `excerpt`: a short text as a whole. `stated`: the rank and the world size that the process says of itself, where the path
+    holds no rank.
     """
 
     file: str
@@ -70,7 +62,6 @@ class LogReading:
     recordings: list[Recording] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     lines: int = 0
-    size: int = 0
     rank: int | None = None
     local_rank: int | None = None
     attempt: int | None = None
@@ -80,13 +71,10 @@ class LogReading:
     stated: tuple[int, int] | None = None
 
 
-def read_log(
-    stream: BinaryIO, file: str, extra: Sequence[LineParser] = (), path: str | None = None
-) -> LogReading:
+def read_log(stream: BinaryIO, file: str, extra: Sequence[LineParser] = ()) -> LogReading:
     """Return what a log says. Reads the stream once, in memory that does not grow with it; never raises for what it holds.
 
-    `file` is the name that events show, `path` the one that rank and attempt are read from (default: `file`);
-    `extra` are further parsers, asked after those here.
+    `file` is the name that events show, from which rank and attempt are read; `extra` are further parsers, asked after those here.
     """
     detail = DetailParser(file)
     parsers: list[LineParser] = [
@@ -94,32 +82,28 @@ def read_log(
             c10d, wrapper, store, endings, faults, abort, starts, analyzer, desync, debug_pages, failure_table, kubernetes, mpi,
             library_reports, good_ends, kernel, activity, warn,
         ),
-        messages.MessageParser(), HcclParser(), TracebackParser(), StoreBarrierParser(), LinkParser(), detail, *extra,
+        messages.MessageParser(), TracebackParser(), StoreBarrierParser(), LinkParser(), detail, *extra,
     ]  # fmt: skip
     found = scan(stream, file, parsers)
-    (rank, local_rank), attempt = rank_of_log(path or file), attempt_of(path or file)
-    reading = LogReading(
-        file,
-        notes=found.notes,
-        lines=found.lines,
-        size=found.size,
-        rank=rank,
-        local_rank=local_rank,
-        attempt=attempt,
-    )
-    own = rank is not None or local_rank is not None
-    kept = KeptText(found.windows, file)
+    rank, local_rank = rank_of_log(file)
+    own = (rank, local_rank) != (None, None)
+    kept, recordings = KeptText(found.windows, file), detail.recordings(owned=own)
+    events = [*found.events, *progress_events(kept), *good_ends.good_ends(kept), *printed(kept, own)]
     signs = (data for _, data in found.windows if any(sign in data for sign in _SIGNS))
-    reading.of_a_job = any(map(_OF_A_JOB.search, signs))
-    reading.tail = tuple(cut(t, _WIDTH) for _, t in islice(kept.texts(), _SHOWN))[::-1] if own else ()
-    reading.stated = None if own else states_itself(text for _, text in kept.texts())
-    reading.excerpt = None if is_of_the_watcher(file) else excerpt(kept, found.size)
-    told = [*found.events, *progress_events(kept), *good_ends.good_ends(kept), *printed(kept, own)]
-    events = _of_spawned(sorted(told, key=lambda event: event.line))
-    recorded = detail.recordings(owned=own)
-    reading.events, reading.recordings = events, recorded
-    reading.notes.extend(note for recording in recorded for note in recording.notes)
-    return reading
+    return LogReading(
+        file,
+        _of_spawned(sorted(events, key=lambda event: event.line)),
+        recordings,
+        [*found.notes, *(note for recording in recordings for note in recording.notes)],
+        found.lines,
+        rank,
+        local_rank,
+        attempt_of(file),
+        tail=tuple(cut(t, _WIDTH) for _, t in islice(kept.texts(), _SHOWN))[::-1] if own else (),
+        of_a_job=any(map(_OF_A_JOB.search, signs)),
+        excerpt=None if is_of_the_watcher(file) else excerpt(kept, found.size),
+        stated=None if own else states_itself(text for _, text in kept.texts()),
+    )
 
 
 def _of_spawned(events: list[Event]) -> list[Event]:

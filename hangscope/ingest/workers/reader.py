@@ -10,7 +10,6 @@ import gc
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import field
 from io import BytesIO
 from typing import BinaryIO
 
@@ -21,29 +20,23 @@ from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.fast.templates import Templates
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.workers.answer import Part, Wire, answer, failed
-from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 
 DEFAULT_MAX_BYTES = 2 * 2**30
+_CUT = "the process died while writing it, or the copy was cut"
 CHECKED_TOGETHER = 32  # files of a pack, of which what they have in common is kept while they are checked
 #: keys of a dump: where the first bytes hold one, a file that is not whole is a dump that was cut, and no log
 _DUMP_SIGN = regex(rb'"(?:entries|pg_config|pg_status)"\s*:')
+_RAS_SIGN = regex(rb'"(?:communicators_count|nccl_version)"\s*:|"event"\s*:\s*"PEER_')
 #: what Ray Train's hang detector writes in place of a dump (ray/train/v2/_internal/callbacks/nccl_ras.py)
 _RAYS_EXCUSE = "ray_train_dump_error"
-
-
-@dataclass(slots=True)
-class Known:
-    """What helps to read a dump of those that were read before."""
-
-    templates: Templates = field(default_factory=Templates)
 
 
 def read_file(
     path: str,
     shown: str,
     max_bytes: int = DEFAULT_MAX_BYTES,
-    known: Known | None = None,
+    known: Templates | None = None,
     hand_over: Callable[[Part], None] | None = None,
     completions: bool = False,
 ) -> Wire:
@@ -64,7 +57,7 @@ def read_file(
             if kind == "pack":
                 return _read_pack(stream, shown, hand_over)
             return _read_whole(
-                kind, read_whole(stream, max_bytes), max_bytes, shown, known or Known(), completions
+                kind, read_whole(stream, max_bytes), max_bytes, shown, known or Templates(), completions
             )
     except CompressionUnavailable as error:
         return failed("compressed", "compressed", str(error))
@@ -78,15 +71,13 @@ def read_file(
     except (OSError, EOFError) as error:
         return failed("dump" if kind == "pickle" else "unreadable", "unreadable", f"cannot be read: {error}")
     except Exception as error:  # a parser's own mistake may cost this file and no other
-        return failed(
-            "unreadable",
-            "parser_failed",
-            f"could not be parsed: {type(error).__name__}: {error}"[:300],
-            "please report this with the file",
-        )
+        what = f"could not be parsed: {type(error).__name__}: {error}"[:300]
+        return failed("unreadable", "parser_failed", what, "please report this with the file")
 
 
-def _read_whole(kind: str, data: bytes, max_bytes: int, shown: str, known: Known, completions: bool) -> Wire:
+def _read_whole(
+    kind: str, data: bytes, max_bytes: int, shown: str, known: Templates, completions: bool
+) -> Wire:
     """Return what a file says that is loaded as a whole: a dump, or another JSON."""
     if len(data) > max_bytes:
         what = f"is larger than the limit of {max_bytes:,} bytes and was not loaded"
@@ -115,35 +106,22 @@ def _peek(stream: BinaryIO) -> bytes:
     return head
 
 
-def _read_pickle(data: bytes, known: Known, completions: bool) -> Wire:
-    recording = known.templates.read(data) if not completions else None
+def _read_pickle(data: bytes, known: Templates, completions: bool) -> Wire:
+    recording = known.read(data) if not completions else None
     if recording is not None:
         return _recorded(recording)
     try:
         value = safe_pickle.load(data)
     except safe_pickle.HostilePickle as error:
-        return failed(
-            "hostile",
-            "hostile",
-            f"refused: this pickle asks to import `{error.wanted}`, which no Flight Recorder dump does",
-            "do not open it with pickle.load; ask where it came from",
-        )
+        what = f"refused: this pickle asks to import `{error.wanted}`, which no Flight Recorder dump does"
+        return failed("hostile", "hostile", what, "do not open it with pickle.load; ask where it came from")
     except MemoryError:
         raise
     except Exception as error:  # any byte sequence can make the pickle module raise anything
         if isinstance(error, EOFError) or "truncated" in str(error):
-            return failed(
-                "dump",
-                "truncated",
-                "is truncated: the pickle ends before its end",
-                "the process died while writing it, or the copy was cut",
-            )
-        return failed(
-            "dump",
-            "corrupt",
-            f"is no whole pickle: {type(error).__name__}: {error}"[:300],
-            "the process died while writing it, or it is another format",
-        )
+            return failed("dump", "truncated", "is truncated: the pickle ends before its end", _CUT)
+        what = f"is no whole pickle: {type(error).__name__}: {error}"[:300]
+        return failed("dump", "corrupt", what, "the process died while writing it, or it is another format")
     if not flight_recorder.looks_like_dump(value):
         return answer("pickle", "ignored", "a pickle file that is no Flight Recorder dump")
     return _recorded(flight_recorder.reduce_dump(value, completions=completions))
@@ -175,17 +153,12 @@ def _read_pack(stream: BinaryIO, shown: str, hand_over: Callable[[Part], None] |
     except MemoryError:
         raise
     except Exception as error:  # a forged answer may raise anything
-        return failed(
-            "pack",
-            "corrupt",
-            f"is no whole pack: {type(error).__name__}: {error}"[:300],
-            "it was cut while it was copied, or another version wrote it",
-        )
+        what = f"is no whole pack: {type(error).__name__}: {error}"[:300]
+        return failed("pack", "corrupt", what, "it was cut while it was copied, or another version wrote it")
     return pack
 
 
 def _read_json(data: bytes, shown: str, completions: bool) -> Wire:
-    from hangscope.ingest.nccl.ras import reading as ras
     from hangscope.ingest.stacks.open_threads import looks_like_spy_json
     from hangscope.ingest.workers import text_files
 
@@ -193,7 +166,7 @@ def _read_json(data: bytes, shown: str, completions: bool) -> Wire:
     if looks_like_spy_json(head):
         return text_files.read_stacks(BytesIO(data), shown)
     dump = bool(_DUMP_SIGN.search(head))
-    if not dump and ras.sniff(data):
+    if not dump and _RAS_SIGN.search(data):
         return text_files.read_ras(BytesIO(data), shown)
     try:
         value = json.loads(data)
@@ -203,23 +176,16 @@ def _read_json(data: bytes, shown: str, completions: bool) -> Wire:
         told = answer("json") if dump else text_files.read_log(BytesIO(data), shown)
         if text_files.tells(told):
             return told  # a log whose first lines only look like JSON
-        return failed(
-            "json",
-            "corrupt",
-            f"is no whole JSON: {error}"[:300],
-            "the process died while writing it, or the copy was cut",
-        )
+        return failed("json", "corrupt", f"is no whole JSON: {error}"[:300], _CUT)
     if flight_recorder.looks_like_dump(value):
         return _recorded(flight_recorder.reduce_dump(value, completions=completions))
     if isinstance(value, dict) and isinstance(value.get(_RAYS_EXCUSE), str):
         why = f"holds no dump: {value[_RAYS_EXCUSE]}"[:300]
         return failed("dump", "no_dump", why, "Ray Train's hang detector got none from this rank")
     told = text_files.read_log(BytesIO(data), shown)  # a record of a job's end may quote its last lines
-    return (
-        told
-        if text_files.tells(told)
-        else answer("json", "ignored", "a JSON file of no kind that is known here")
-    )
+    if text_files.tells(told):
+        return told
+    return answer("json", "ignored", "a JSON file of no kind that is known here")
 
 
 def _text(name: str) -> Reader:

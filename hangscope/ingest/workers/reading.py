@@ -83,7 +83,4 @@ def readings_of(file: str, wire: Wire, interner: Interner, written: float | None
     except ShapeError as error:
         return [Reading(file, "unread", "failed", f"what was read of it is of no use: {error}")]
     first.written = written
-    return [
-        first,
-        *(Reading.from_wire(name, answer, interner) for name, _, answer in inner),
-    ]
+    return [first, *(Reading.from_wire(name, answer, interner) for name, _, answer in inner)]

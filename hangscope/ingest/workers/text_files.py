@@ -65,9 +65,11 @@ def _thread_rows(processes: Sequence[ProcessStacks]) -> list[tuple[Any, ...]]:
 
 def read_ras(stream: BinaryIO, shown: str) -> Wire:
     """Return the snapshots of an answer of RAS, and what else was printed beside it."""
-    from hangscope.ingest.nccl.ras import reading as ras
+    from hangscope.ingest.nccl.ras.json_form import read_json
+    from hangscope.ingest.nccl.ras.text_form import read_text
 
-    events, notes = ras.read(stream.read(), shown)
+    text = stream.read().decode("utf-8", "replace")
+    events, notes = read_json(text, shown) if text.lstrip()[:1] == "{" else read_text(text, shown)
     stream.seek(0)
     told = with_events("ras", events, notes)
     return _with_log(told, *_read_log(stream, shown))

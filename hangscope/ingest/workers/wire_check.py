@@ -11,7 +11,6 @@ from typing import Any, get_type_hints
 from hangscope.ingest.recorder.calls.own_sizes import Dimensions, OwnSizes, may_differ
 from hangscope.ingest.recorder.members import MAX_RANKS, Interner
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.workers.log_reading import LogReading
 from hangscope.ingest.workers.reading import Reading
 from hangscope.model.codec import ShapeError, from_row, is_rank
 from hangscope.model.incident import State
@@ -30,13 +29,8 @@ class BadAnswer(ValueError):
 def check_wire(file: str, wire: Any, interner: Interner) -> None:
     """Raise BadAnswer where an answer would not become a proper Reading."""
     try:
-        if (
-            not isinstance(file, str)
-            or not file
-            or not isinstance(wire["kind"], str)
-            or not isinstance(wire["reason"], str)
-        ):
-            raise BadAnswer("names are no text")
+        _of_type(list[str], [file, wire["kind"], wire["reason"]], "names")
+        _require(bool(file), "a name")
         if "files" in wire:
             raise BadAnswer("a pack inside a pack")
         if wire["status"] not in ("used", "ignored", "failed"):
@@ -54,8 +48,8 @@ def check_wire(file: str, wire: Any, interner: Interner) -> None:
         few = communicator.nranks is None or 0 <= communicator.nranks <= MAX_RANKS
         _require(few and is_rank(communicator.comm_rank), "a communicator's ranks")
     _require(all(is_rank(thread.rank) for thread in reading.threads), "a thread's rank")
-    if reading.log is not None:
-        _check_log(reading.log)
+    log = reading.log
+    _require(log is None or (is_rank(log.rank) and is_rank(log.local_rank)), "whose a log is")
 
 
 def _require(holds: bool, what: str) -> None:
@@ -100,11 +94,4 @@ def _check_own_sizes(recording: Recording, own: OwnSizes) -> None:
         sum(differ[kind] for kind in recording.columns["kind"]) == len(own.picks), "calls with own sizes"
     )
     _of_type(list[Dimensions], own.forms, "sizes")
-    _require(
-        all(n >= 0 for both in own.forms for part in both for n in part) and own.consistent,
-        "sizes",
-    )
-
-
-def _check_log(log: LogReading) -> None:
-    _require(is_rank(log.rank) and is_rank(log.local_rank), "whose a log is")
+    _require(own.consistent, "sizes")

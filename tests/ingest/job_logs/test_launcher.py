@@ -229,20 +229,6 @@ def test_a_scheduler_without_a_code_failed_all_the_same() -> None:
     assert event.kind == "workers_swept" and event.rank is None
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        "rank 3 (local rank: 1)exitcode: -9 (pid: 29461)error file: <N/A>",
-        "time : 2026-11-20_15:31:49 host : gpu07 rank : 3 (local_rank: 1) exitcode : -9 (pid: 29461) error_file: <N/A>",
-    ],
-)
-def test_an_entry_that_lost_its_line_breaks_is_one_all_the_same(entry: str) -> None:
-    head = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:\nRoot Cause (first observed failure):\n[0]:\n"
-    (event,) = events(head + entry + "\ntraceback : Signal 9 (SIGKILL) received by PID 29461\n")
-    assert isinstance(event, Exit) and (event.rank, event.local_rank, event.pid) == (3, 1, 29461)
-    assert (event.code, event.first) == (-9, True)
-
-
 def test_a_task_number_of_thirty_digits_is_none(tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text(f"srun: error: node07: task {'9' * 30}: Exited with exit code 3\n")
     verdict = analyze(tmp_path).verdict

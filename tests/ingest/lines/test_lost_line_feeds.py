@@ -17,24 +17,11 @@ def wrapped(text: str, width: int) -> list[str]:
     return [line[at : at + width] for line in text.split("\n") for at in range(0, len(line) or 1, width)]
 
 
-@pytest.mark.parametrize("prefix", ["", "[rank{rank}]: "])
-def test_errors_that_stand_behind_each_other_are_lines(tmp_path: Path, prefix: str) -> None:
+def test_errors_that_stand_behind_each_other_are_lines(tmp_path: Path) -> None:
     counts = [(0, 90, 2, 88), (1, 90, 2, 88), (2, 88, 0, 90), (3, 90, 2, 88)]
-    lines = [prefix.format(rank=told[0]) + PARAMS.format(*told) for told in counts]
+    lines = [f"[rank{told[0]}]: " + PARAMS.format(*told) for told in counts]
     assert [piece.strip() for piece in pieces(" ".join(lines))] == lines
     assert short(told(tmp_path, [" ".join(lines)]))[:2] == ("model_mismatch", (2,))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "RuntimeError: worker 3 failed: RuntimeError: no batch",
-        "ValueError: bad. The RuntimeError: of before is kept.",
-        "[rank3]: RuntimeError: a (see RuntimeError: b)",
-    ],
-)
-def test_an_error_within_another_one_is_no_line(text: str) -> None:
-    assert pieces(text) == [text]
 
 
 @pytest.mark.parametrize("width", [60, 72, 80, 90])

@@ -31,16 +31,15 @@ def lines(*records: dict[str, Any] | str) -> list[str]:
         ({"@timestamp": STAMP, "message": MESSAGE, "kubernetes": {"pod_name": "x-2"}}, None, "x-2"),
         ({"text": f"2026-05-07 11:20:12.004 | INFO | loop:step:31 - {MESSAGE}\n", "record": {"extra": {"rank": 2}, "message": MESSAGE}}, 2, None),
         ({"message": MESSAGE, "rank": -1}, None, None),
-        (f'"{STAMP}","node-4","train","{MESSAGE}"', None, None),
     ],
 )  # fmt: skip
 def test_a_record_tells_who_printed_its_line_and_when(
-    record: dict[str, Any] | str, rank: int | None, host: str | None
+    record: dict[str, Any], rank: int | None, host: str | None
 ) -> None:
     (raw,) = lines(record)
     line = strip_prefix(raw)
     assert line.text.endswith(MESSAGE) and (line.rank, line.host) == (rank, host)
-    assert (line.time is not None) == any(word in str(record) for word in ("time", "node-4", "text"))
+    assert (line.time is not None) == any(word in str(record) for word in ("time", "text"))
 
 
 def test_the_lines_of_one_record_keep_the_numbers_of_those_behind_it() -> None:

@@ -36,11 +36,6 @@ _AS_PRINTED = (  # what a field looks like where no table was announced
     r"(?=^\s{0,6}(?:time      : \d{4}-\d\d-\d\d_|host      : \S|rank      : \d{1,7} \(local_rank: \d"
     r"|exitcode  : -?\d{1,4} {1,6}\(pid: ))"
 )
-#: an entry whose line breaks were lost in a page, a mail or the text of a picture
-_JOINED = (
-    r"(?P<root>Root Cause.{0,200}?)?\brank ?:? ?(?P<rank>\d{1,7}) ?\(local[_ ]rank ?: ?(?P<local>\d{1,6})\)"
-    r" ?exitcode ?: ?(?P<code>-?\d{1,4}) {0,6}\(pid ?: ?(?P<pid>\d{1,9})\)"
-)
 _ROOT, _OTHERS = r"^\s*(?P<root>Root Cause)\b", r"^\s*(?P<others>Failures|Other Failures):\s*$"
 
 
@@ -94,15 +89,7 @@ def _entries(found: Found) -> list[_Entry]:
     entry: _Entry | None = None
     for line, match in found.parts:
         caught = match.groupdict()
-        if "pid" in caught:
-            if entry is None or entry.stated:
-                entries.append(entry := _Entry(line, root or bool(caught["root"]), 0))
-            entry.stated = {
-                "time": "",
-                "rank": f"{caught['rank']} (local_rank: {caught['local']})",
-                "exitcode": f"{caught['code']} (pid: {caught['pid']})",
-            }
-        elif "root" in caught or "others" in caught:
+        if "root" in caught or "others" in caught:
             root, entry = "root" in caught, None
         elif "number" in caught:
             entries.append(entry := _Entry(line, root, int(caught["number"])))
@@ -134,9 +121,8 @@ TABLE = block(
     says("errors.ChildFailedError"),
     says(_ROOT, literal="Root Cause"),
     says(_OTHERS, literal="Failures:"),
-    says(_JOINED, literal=" (local_rank: "),
     *any_of(("  time      : 2", "  host      : ", " (local_rank: ", "  exitcode  : "), _AS_PRINTED + _FIELD),
-    *map(regex, (_JOINED, _ROOT, _OTHERS, r"^\s*\[(?P<number>\d{1,7})\]:\s*$", _FIELD)),
+    *map(regex, (_ROOT, _OTHERS, r"^\s*\[(?P<number>\d{1,7})\]:\s*$", _FIELD)),
     regex(r"^\s+(?!File \")(?P<more>\S.*)"),
     ends=regex(r"^\s*(?P<ruler>={20,})\s*$"),
     lines=10_000,

@@ -52,12 +52,10 @@ def _pod(found: Found) -> Iterator[Event]:
             where = min((fields[name][0] for name in _ENDED if name in fields), key=lambda line: line.number)
             alone = (number.get("nvidia.com/gpu", 1) or 1) == 1
             where = replace(where, rank=number.get("RANK") if alone else None, host=pod)
-            killed = "Reason" in fields and fields["Reason"][1] == "OOMKilled"
-            yield (
-                where.event(OomHost)
-                if killed
-                else Exit.of(where, code=number["Exit Code"], via="kubernetes", host=pod)
-            )
+            if fields.get("Reason", (None, ""))[1] == "OOMKilled":
+                yield where.event(OomHost)
+            else:
+                yield Exit.of(where, code=number["Exit Code"], via="kubernetes", host=pod)
 
 
 POD = block(

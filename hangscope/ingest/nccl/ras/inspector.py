@@ -13,7 +13,6 @@ import json
 from collections.abc import Iterable
 
 from hangscope.errors import Note
-from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
 from hangscope.ingest.nccl.ras.snapshot import NcclRas, part, text_of, whole_number
 
@@ -66,17 +65,7 @@ def _completed(raw: bytes, file: str, line: int) -> NcclRas | None:
     if comm is None or op is None or rank is None or count is None:
         raise ValueError
     op = user_op(op[:40])
-    return NcclRas(
-        file,
-        line,
-        quote(f"rank {rank} of {comm} completed {op} {count}"),
-        group_rank=rank,
-        host=text_of(where.get("hostname")),
-        pid=whole_number(where.get("pid")),
-        what="completed",
-        comm=comm,
-        comm_rank=rank,
-        op=op,
-        count=count,
-        nranks=whole_number(header.get("n_ranks")),
-    )
+    text = f"rank {rank} of {comm} completed {op} {count}"
+    who = {"host": text_of(where.get("hostname")), "pid": whole_number(where.get("pid")), "comm_rank": rank}
+    size = whole_number(header.get("n_ranks"))
+    return NcclRas.at(file, line, text, what="completed", comm=comm, op=op, count=count, nranks=size, **who)

@@ -9,7 +9,6 @@ from dataclasses import field
 from typing import Any
 
 from hangscope.errors import Note
-from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
 from hangscope.ingest.nccl.ras.snapshot import MAX_LISTED, NcclRas, comm_hash, part, text_of, whole_number
 from hangscope.model.dataclass import dataclass
@@ -95,19 +94,10 @@ class _Answer:
                 yield self._event({}, text, what="behind", op=op, count=least, ranks=len(rest), **comm)
 
     def _event(self, row: dict[str, Any], text: str, **fields: Any) -> NcclRas:
-        rank = whole_number(row.get("rank"))
-        return NcclRas(
-            self.file,
-            self.line,
-            quote(text),
-            rank=self.ranks.get(_place(row)),
-            group_rank=rank,
-            host=text_of(row.get("host")),
-            pid=whole_number(row.get("pid")),
-            comm_rank=rank,
-            snapshot=self.timestamp,
-            **fields,
-        )
+        host, pid, _ = place = _place(row)
+        stated = {"comm_rank": whole_number(row.get("rank")), "host": host, "pid": pid}
+        known = {"rank": self.ranks.get(place), "snapshot": self.timestamp}
+        return NcclRas.at(self.file, self.line, text, **stated, **known, **fields)
 
 
 def _place(row: dict[str, Any]) -> _Place:

@@ -1,4 +1,8 @@
-"""The event of a rank that NCCL's RAS or its Inspector lists, and what the readers of their JSON have in common."""
+"""The event of a rank that NCCL's RAS or its Inspector lists, and what the readers of their JSON have in common.
+
+RAS (`ncclras`, 2.24 on) counts the collectives that each rank *launched* on each communicator, five operations only and none of a
+captured CUDA graph. One snapshot with different counts is normal.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +39,11 @@ class NcclRas(Event, size_field="nranks"):
     status: str | None = None
     result: int | str | None = None
     snapshot: str | None = None
+
+    @classmethod
+    def at(cls, file: str, line: int, text: str, **fields: Any) -> NcclRas:
+        """Return an event that quotes a text; its rank in the communicator is its rank in the group."""
+        return cls(file, line, quote(text), group_rank=fields.get("comm_rank"), **fields)
 
     def least_sizes(self) -> Iterator[int]:
         """Yield the size of the communicator, and what a rank that is gone proves; without a process it is what 2.27 found in memory."""

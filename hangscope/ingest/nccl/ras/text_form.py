@@ -18,7 +18,6 @@ from typing import Any
 
 from hangscope.errors import Note
 from hangscope.ingest.lines.forms import typed
-from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.nccl.calls import user_op
 from hangscope.ingest.nccl.ras.snapshot import MAX_LISTED, NcclRas, comm_hash
 from hangscope.model.dataclass import dataclass
@@ -121,16 +120,8 @@ class _Block:
 
     def _event(self, line: str, number: int, match: re.Match[str] | None, **fields: Any) -> NcclRas:
         caught = {**(dict(typed(NcclRas, match)) if match is not None else {}), **fields}
-        return NcclRas(
-            self.file,
-            number,
-            quote(line),
-            group_rank=caught.get("comm_rank"),
-            comm=self.comm,
-            op=self.op,
-            snapshot=self.snapshot,
-            **caught,
-        )
+        heading = {"comm": self.comm, "op": self.op, "snapshot": self.snapshot}
+        return NcclRas.at(self.file, number, line, **heading, **caught)
 
     def end(self) -> Iterator[NcclRas]:
         """Yield who is behind, now that all counts under a heading are known.

@@ -16,7 +16,7 @@ from hangscope.ingest.recorder.calls.own_sizes import Flat
 from hangscope.ingest.recorder.calls.table import EntryTable, Numbers
 from hangscope.ingest.recorder.plausibility import Implausible, check_entry, check_numbers, check_seqs
 from hangscope.ingest.recorder.recording import COLUMNS, COMPLETED, Recording
-from hangscope.ingest.recorder.values import as_desc, as_int, as_key, as_text
+from hangscope.ingest.recorder.values import as_group, as_int, as_key, as_text
 from hangscope.model.incident import State
 
 _EXPECTED = 4  # calls that an entry is compared with before it is looked up
@@ -111,10 +111,11 @@ class Entries:
         if not checked:
             check_entry(entry, self._implausible)
         local_id, group = as_text(entry.get("pg_id", "")), entry.get("process_group")
-        if isinstance(group, (list, tuple)) and group:
-            name, desc = as_text(group[0]), as_desc(group[1]) if len(group) > 1 else ""
-        else:  # before `process_group` existed only the local id identified a group; 0 is always the default group
-            name, desc = local_id or "0", ""
+        name, desc = as_group(group)
+        if not (
+            isinstance(group, (list, tuple)) and group
+        ):  # before `process_group` existed only the local id identified a group; 0 is always the default group
+            name = local_id or "0"
         return Call.of(entry, local_id, self._recording.group(local_id, name, desc))
 
     def _add(self, calls: Sequence[Call], numbers: Sequence[Numbers]) -> None:

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from hangscope.ingest.nccl.ras import reading as ras
+from hangscope.errors import Note
+from hangscope.ingest.files.sniff import sniff
+from hangscope.ingest.nccl.ras.json_form import read_json
+from hangscope.ingest.nccl.ras.snapshot import NcclRas
+from hangscope.ingest.nccl.ras.text_form import read_text
+
+
+def read(data: bytes, file: str) -> tuple[list[NcclRas], list[Note]]:
+    text = data.decode("utf-8", "replace")
+    return read_json(text, file) if text.lstrip()[:1] == "{" else read_text(text, file)
+
 
 HEAD = (
     "NCCL version {} compiled with CUDA 12.6\nCUDA runtime version 12060, driver version 12060\n\n"
@@ -36,8 +46,8 @@ def text_snapshot(version: str, *, count: int = 40) -> str:
 @pytest.mark.parametrize("version", ["2.24.3", "2.25.1", "2.26.2", "2.30.7"])
 def test_text_of_every_release(version: str) -> None:
     data = text_snapshot(version).encode()
-    assert ras.sniff(data) == "text"
-    events, notes = ras.read(data, "ras.txt")
+    assert sniff(data) == "ras_text"
+    events, notes = read(data, "ras.txt")
     assert notes == []
     found = [(e.what, e.group_rank, e.pid, e.count, e.op) for e in events]
     op = None if version < "2.26" else "all_reduce"
@@ -53,7 +63,7 @@ def test_text_of_every_release(version: str) -> None:
 
 def test_the_ranks_listed_may_be_the_ones_ahead() -> None:
     data = text_snapshot("2.26.2", count=42)
-    events, _ = ras.read(data.encode(), "ras.txt")
+    events, _ = read(data.encode(), "ras.txt")
     found = [(e.what, e.group_rank, e.count, e.ranks) for e in events][2:]
     assert found == [("ahead", 3, 42, None), ("behind", None, 41, 14)]
 
@@ -68,7 +78,7 @@ def test_several_ranks_are_listed_below_the_count_that_they_have_in_common() -> 
         + listed
         + "  1 rank has status ABORT\n  Rank 6 -- GPU 6 managed by process 46 on node n1\n"
     )
-    events, _ = ras.read(data.encode(), "ras.txt")
+    events, _ = read(data.encode(), "ras.txt")
     found = [(e.what, e.group_rank, e.pid, e.count) for e in events]
     assert found == [("behind", 3, 43, 40), ("behind", 5, 45, 40)]
 
@@ -85,7 +95,7 @@ def test_other_text_lines() -> None:
         + "  Rank 0 has not launched any operations -- GPU 0 managed by process 5 on node n1\n"
         + "[2026-03-04 10:00:00] PEER_DEAD: Process 9 on node n3 managing GPU 1\n"
     )
-    events, _ = ras.read(data.encode(), "r")
+    events, _ = read(data.encode(), "r")
     found = [(e.what, e.group_rank, e.host, e.status or e.result) for e in events]
     assert found == [
         ("status", 2, "n2", "ABORT"),
@@ -139,8 +149,7 @@ def json_snapshot(
 
 def test_json_names_every_rank_behind_with_its_global_rank() -> None:
     data = json.dumps(json_snapshot([41, 41, 40, 41]), indent=2).encode()
-    assert ras.sniff(data) == "json"
-    events, notes = ras.read(data, "ras.json")
+    events, notes = read(data, "ras.json")
     [event] = events
     assert (event.rank, event.group_rank, event.host, event.pid) == (2, 2, "n0", 102)
     assert {k: getattr(event, k) for k in ("what", "op", "count", "most", "comm")} == {
@@ -154,7 +163,7 @@ def test_broken_json_of_2_28_is_repaired() -> None:
     broken = broken.replace('"nvml_dev": 2,\n', '"nvml_dev": 2\n')
     with pytest.raises(ValueError):
         json.loads(broken)
-    events, notes = ras.read(broken.encode(), "ras.json")
+    events, notes = read(broken.encode(), "ras.json")
     assert [n.code for n in notes] == ["repaired_json"]
     assert [(e.what, e.group_rank, e.rank) for e in events] == [("dead", 2, 2)]
 
@@ -163,7 +172,7 @@ def test_ranks_still_initializing_or_in_error() -> None:
     value = json_snapshot([1, 1])
     value["communicators"][0]["ranks"][0]["status"] = {"init_state": 7, "async_error": 7}
     value["communicators"][0]["ranks"][1]["status"] = {"init_state": 2, "async_error": 6}
-    events, _ = ras.read(json.dumps(value).encode(), "r")
+    events, _ = read(json.dumps(value).encode(), "r")
     found = [(e.what, e.group_rank, e.result) for e in events]
     assert found == [("initializing", 0, 7), ("error", 1, 2), ("error", 1, 6)]
 
@@ -177,28 +186,26 @@ def test_monitor_events() -> None:
         "details": "",
     }
     data = json.dumps(line).encode()
-    assert ras.sniff(data) == "json"
-    events, _ = ras.read(data, "r")
+    events, _ = read(data, "r")
     assert [(e.what, e.host, e.pid) for e in events] == [("dead", "n1", 7)]
 
 
 def test_many_behind_are_counted() -> None:
-    events, _ = ras.read(json.dumps(json_snapshot([9] + [8] * 400)).encode(), "r")
+    events, _ = read(json.dumps(json_snapshot([9] + [8] * 400)).encode(), "r")
     assert len(events) == 257
     assert events[-1].ranks == 144
 
 
 def test_truncated_and_other_files() -> None:
     data = json.dumps(json_snapshot([41, 40]), indent=2).encode()
-    events, notes = ras.read(data[:-40], "r")
+    events, notes = read(data[:-40], "r")
     assert events == [] and [n.code for n in notes] == ["truncated"]
-    cut, _ = ras.read(text_snapshot("2.26.2")[:-120].encode(), "r")
+    cut, _ = read(text_snapshot("2.26.2")[:-120].encode(), "r")
     assert {e.what for e in cut} >= {"dead", "missing"}
-    assert ras.sniff(b'{"version": "2.10", "entries": []}') is None
-    assert ras.sniff(b"node0:1:1 [0] NCCL INFO NCCL version 2.26.2") is None
-    assert ras.read(b"", "r") == ([], [])
-    assert ras.read(b"[" * 100_000, "r")[0] == []
-    assert ras.read(b'{"a":' * 100_000, "r")[1][0].code == "truncated"
+    assert sniff(b"node0:1:1 [0] NCCL INFO NCCL version 2.26.2") == "log"
+    assert read(b"", "r") == ([], [])
+    assert read(b"[" * 100_000, "r")[0] == []
+    assert read(b'{"a":' * 100_000, "r")[1][0].code == "truncated"
 
 
 def test_any_bytes_are_survived() -> None:
@@ -208,7 +215,7 @@ def test_any_bytes_are_survived() -> None:
             data = bytearray(source.encode())
             for _ in range(20):
                 data[chance.randrange(len(data))] = chance.randrange(256)
-            ras.read(bytes(data), "r")
+            read(bytes(data), "r")
     odd = json_snapshot([1, 2])
     odd["communicators"] = [
         None,
@@ -218,4 +225,4 @@ def test_any_bytes_are_survived() -> None:
             "missing_ranks": 4,
         },
     ]
-    assert ras.read(json.dumps(odd).encode(), "r")[0] == []
+    assert read(json.dumps(odd).encode(), "r")[0] == []

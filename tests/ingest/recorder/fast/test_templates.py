@@ -144,7 +144,7 @@ def test_the_names_of_its_groups_are_its_own(dumps: list[bytes]) -> None:
 
 
 def test_one_process_reads_all_ranks_like_many_do(dumps: list[bytes], tmp_path: Path) -> None:
-    known = reader.Known()
+    known = Templates()
     for rank, data in enumerate(dumps):
         (tmp_path / "dump").write_bytes(data)
         answer = reader.read_file(str(tmp_path / "dump"), f"{PREFIX}{rank}", known=known)
