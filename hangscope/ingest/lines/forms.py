@@ -14,10 +14,8 @@ the literal that a log is searched for, so a form needs no entry anywhere else.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -27,7 +25,6 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event, hints_of
 from hangscope.model.regex import regex
 
-_parser: Any = import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 LEAST = 4  # bytes of a literal
 _ITEMS_SHOWN = 4000  # characters of a list that are read
 
@@ -66,16 +63,34 @@ def each(field: str, patterns: Mapping[str, Any], **options: Any) -> tuple[Form,
     return tuple(says(pattern, **{field: value}, **options) for pattern, value in patterns.items())
 
 
+_ATOM = regex(
+    r"(?P<skip>\\[A-Za-z0-9]|\[\^?\]?(?:\\.|[^\]\\])*\]|[.^$])|\\(?P<escaped>.)|(?P<open>\()|(?P<close>\))|(?P<either>\|)|(?P<plain>.)",
+    re.DOTALL,
+)
+_OPTIONAL = regex(r"[?*]|\{0?,|\{0\}")
+_REPEATED = regex(r"[+*?]\??|\{[\d,]{1,20}\}\??")
+
+
 def required_text(pattern: str) -> str:
     """Return the longest text that every match of a pattern contains; empty where none is certain."""
-    parsed = _parser.parse(pattern)
-    runs = [""]
-    for operation, value in () if parsed.state.flags & re.IGNORECASE else parsed:
-        if operation is _parser.LITERAL:
-            runs[-1] += chr(value)
-        else:
-            runs.append("")
-    return max(runs, key=len)
+    if pattern.startswith("(?i)"):
+        return ""
+    best = run = ""
+    depth = at = 0
+    while at < len(pattern):
+        atom = _ATOM.match(pattern, at)
+        assert atom is not None  # the last alternative takes any character
+        at = atom.end()
+        depth += (atom["open"] is not None) - (atom["close"] is not None)
+        if atom["either"] and not depth:
+            return ""
+        text = atom["escaped"] or atom["plain"] or ""
+        repeat = _REPEATED.match(pattern, at)
+        run = "" if depth or not text or (repeat and _OPTIONAL.match(pattern, at)) else run + text
+        best = max(best, run, key=len)
+        if repeat:
+            at, run = repeat.end(), ""
+    return best
 
 
 class LineParser:

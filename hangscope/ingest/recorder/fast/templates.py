@@ -212,7 +212,7 @@ def _values(body: bytes, key: str, opcode: bytes) -> Iterator[tuple[int, int]]:
     put = body[after : after + (2 if body[after] == ord("q") else 5)]
     get = (b"h" if len(put) == 2 else b"j") + put[1:]
     either = b"(?:%s|%s)%s" % tuple(map(re.escape, (text + put, get, opcode)))
-    for found in re.finditer(either, body):
+    for found in re.compile(either).finditer(body):
         yield found.end(), found.end() + 8
 
 
