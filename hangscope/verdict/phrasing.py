@@ -45,7 +45,7 @@ _WORDS = regex(r"\w[\w.:]{2,80}\w")
 _NO_CAUSE, _QUOTED = "the logs do not show the cause", "; the summary quotes the most relevant line"
 _FEW = 16  # suspects that a title lists
 _QUOTING = regex(r" is '[^']{24,}")
-_IF = regex(r"only if ([^:]+): (.+)")
+_IF = regex(r"\Aonly if ([^:]+): (.+)")
 #: With which verb a step begins, by what is wanted.
 _VERBS = (
     (regex(r"(?:on every node )?(?:whether|how|what|which|why|where) "), "Find out"),
