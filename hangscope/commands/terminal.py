@@ -82,7 +82,9 @@ class ProgressBar:
         )
         bar.update(size - bar.pos, f"{files:,}/{of_files:,} files")
 
-    def close(self) -> None:
-        """End the line of the bar."""
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         if self.bar is not None:
             self.bar.render_finish()

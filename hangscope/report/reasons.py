@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.conclusion import Evidence, Hypothesis
-from hangscope.model.rankset import counted, ranks_phrase
+from hangscope.model.rankset import counted, ranks_phrase, spans
 from hangscope.model.regex import regex
 from hangscope.report.schema.document import Document, OutlierLine, VerdictPart
 from hangscope.report.words import call_words, duration, utc
@@ -17,8 +17,8 @@ from hangscope.verdict.claims import accounts_for
 
 SHOWN = 2
 NAMED = 16  # ranks of another explanation that are listed
-_RANKS = regex(r"(?i)\branks?\s+(\d{1,9}(?:[-:]\d{1,9})*(?:,\d{1,9}(?:[-:]\d{1,9})*)*(?: and \d{1,9})?)")
-_SPAN = regex(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+_SPAN = r"\d{1,9}(?:-\d{1,9}(?::\d{1,9})?)?"
+_RANKS = regex(rf"(?i)\branks?\s+({_SPAN}(?:(?:,| and ){_SPAN})*)")
 
 
 def deciding_facts(verdict: VerdictPart) -> tuple[Evidence, ...]:
@@ -38,12 +38,8 @@ def names(fact: Evidence, ranks: Sequence[int]) -> bool:
 
 def mentions(text: str, ranks: Sequence[int]) -> bool:
     """Return whether text names one of these ranks: `rank 3`, `ranks 0-2,5`, `ranks 0-1016:8`."""
-    for found in _RANKS.finditer(text):
-        for span in _SPAN.finditer(found[1]):
-            first, last, step = int(span[1]), int(span[2] or span[1]), int(span[3] or 1)
-            if any(first <= rank <= last and (rank - first) % max(1, step) == 0 for rank in ranks):
-                return True
-    return False
+    named = (span for found in _RANKS.findall(text) for span in spans(found.replace(" and ", ",")))
+    return any(rank in span for span in named for rank in ranks)
 
 
 def _derived(verdict: VerdictPart) -> tuple[Evidence, ...]:
