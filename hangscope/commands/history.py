@@ -177,11 +177,10 @@ def hosts(store: str | None, limit: int, as_json: bool) -> None:
 def note(incident: str, text: str, store: str | None) -> None:
     """Attach a note to an incident, such as what fixed it; later reports of the same bug show it."""
     from hangscope.history.store import open_store
-    from hangscope.report.masking.secrets import mask_text
-    from hangscope.report.words import clean
+    from hangscope.report.masking.secrets import presentable
 
     with open_store(_place(store)) as opened:
-        entry = opened.annotate(incident, str(clean(mask_text(text))))
+        entry = opened.annotate(incident, presentable(text))
     click.echo(f"Attached the note to {entry.id}: {entry.title}", err=True)
 
 

@@ -24,10 +24,10 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import CallKind, Queue, State
 from hangscope.model.rankset import compress
 from hangscope.report import quotes
-from hangscope.report.masking.secrets import mask_text
+from hangscope.report.masking.secrets import presentable
 from hangscope.report.pictures.call_diff.behaviour import Folding
 from hangscope.report.subject import Subject
-from hangscope.report.words import ROLE_WORDS, clean, cut, rank_words, sizes_words, some_ranks
+from hangscope.report.words import ROLE_WORDS, cut, rank_words, sizes_words, some_ranks
 
 SCHEMA = "hangscope.trace/1"
 FOLD_ABOVE = 64  # ranks; more are folded by class unless all are asked for
@@ -242,4 +242,4 @@ def _event(phase: str, process: int, thread: int, at: float | None, name: str, *
 
 def _shown(value: Any) -> Any:
     """Return text as every output may show it."""
-    return clean(mask_text(value)) if isinstance(value, str) else value
+    return presentable(value) if isinstance(value, str) else value

@@ -11,9 +11,8 @@ from hangscope.errors import HangscopeError
 from hangscope.history.entry import entry_of, uses_of
 from hangscope.history.similar import seen_before, similar
 from hangscope.history.store import open_store
-from hangscope.report.masking.secrets import mask_text
+from hangscope.report.masking.secrets import presentable
 from hangscope.report.schema.document import Document, WarningPart
-from hangscope.report.words import clean
 
 
 def remember(
@@ -46,7 +45,7 @@ def remember(
             said.message if said is not None else f"the store cannot be used: {type(error).__name__}: {error}"
         )
         hint = said.hint if said is not None else "please report this"
-        warning = WarningPart("store_unavailable", None, None, str(clean(mask_text(text))), hint)
+        warning = WarningPart("store_unavailable", None, None, presentable(text), hint)
         return replace(document, warnings=(*document.warnings, warning))
     if redacted:
         seen = replace(seen, last_job="", last_report="", note="")

@@ -17,11 +17,12 @@ from hangscope.report.reasons import (
     read_words,
     rivals,
     standstill,
+    who,
 )
-from hangscope.report.schema.document import CulpritPart, Document, VerdictPart
+from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.words import below_title, duration
 
-_CULPRITS, _FACTS, _WARNINGS, _RIVALS, _HOSTS = 8, 6, 6, 3, 4
+_FACTS, _WARNINGS, _RIVALS, _HOSTS = 6, 6, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:
     rows: list[Pair] = [
         ("Cause", (Piece(verdict.cause, code=True), Piece(f" ({verdict.category})"))),
         ("Confidence", _plain(confidence(document))),
-        ("Who", _plain(_who(verdict))),
+        ("Who", _plain(who(verdict))),
     ]
     if (at := verdict.location) is not None:
         rows.append(("Where", _place(at.file, at.line, at.function)))
@@ -164,21 +165,6 @@ def _incident(document: Document) -> list[Pair]:
         rows.append(("Hosts", _plain(", ".join(hosts[:_HOSTS]) + more)))
     seen = document.seen_before.text if document.seen_before is not None else ""
     return [*rows, ("Seen before", _plain(seen)), ("Report", (Piece(document.report_path or "", code=True),))]
-
-
-def _who(verdict: VerdictPart) -> str:
-    if not verdict.culprit_ranks:
-        return "no rank is named"
-    if not verdict.culprits or len(verdict.culprit_ranks) > _CULPRITS:
-        return ranks_phrase(verdict.culprit_ranks)
-    return ", ".join(map(_culprit, verdict.culprits))
-
-
-def _culprit(entry: CulpritPart) -> str:
-    """Return a named rank with its host, PID and GPU, as far as they are known."""
-    ids = (("GPU", entry.device), ("PID", entry.pid))
-    known = ([f"on {entry.host}"] if entry.host else []) + [f"{n} {v}" for n, v in ids if v is not None]
-    return f"rank {entry.rank}" + (f" ({', '.join(known)})" if known else "")
 
 
 def _fact(fact: Evidence) -> Line:
