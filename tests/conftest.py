@@ -25,6 +25,7 @@ INCIDENTS = ROOT.parent / "shared" / "incidents"
 # The same examples in every run, and no shrinking: the suite's time is bounded.
 settings.register_profile(
     "bounded",
+    max_examples=40,
     derandomize=True,
     deadline=None,
     database=None,
