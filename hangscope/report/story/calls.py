@@ -16,9 +16,8 @@ from hangscope.report.words import sizes_words
 _CALLS, _INSTEAD = 5, 3
 
 
-def mismatch(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
+def mismatch(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return the two sides' arguments, or None where one of them is not known or they are alike."""
-    del classes
     verdict = subject.verdict
     if verdict is None or verdict.culprit_call is None or verdict.waiting_call is None:
         return None

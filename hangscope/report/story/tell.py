@@ -21,9 +21,8 @@ _ENDINGS = 4
 Teller = Callable[[Subject, Sequence[Behaviour]], "Story | None"]
 
 
-def end(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
+def end(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return how a process ended: its traceback, exit code or signal."""
-    del classes
     ranks = sorted(subject.culprits)
     lines = quotes.ends(subject, ranks[0]) if ranks else []
     trace = quotes.traceback_of(subject, ranks[0]) if ranks else ()
@@ -43,9 +42,8 @@ def end(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
     )
 
 
-def device(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
+def device(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return enqueued, started and completed per rank on the group of the verdict."""
-    del classes
     view = subject.view
     if view is None or all(member.enqueued is None for member in view.members.values()):
         return None
@@ -65,9 +63,8 @@ def device(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
     return Story("progress", title, text, (Table(title, head, tuple(cells), numbers=(1, 2, 3, 4)),))
 
 
-def join(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
+def join(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return who joined and who did not."""
-    del classes
     verdict = subject.verdict
     lines = quotes.joins(subject)
     if verdict is None or not (lines or verdict.culprit_ranks):
@@ -81,9 +78,8 @@ def join(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
     return Story("join", "Who joined", "", (boxes, quotes_of_it) if lines else (boxes,))
 
 
-def loop(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
+def loop(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return the ends of what two sides printed, where they differ."""
-    del classes
     endings = last_lines(subject)[:_ENDINGS]
     own = {masked(line.text) for line in endings if line.role == "culprit"}
     others = {masked(line.text) for line in endings if line.role != "culprit"}
@@ -92,9 +88,8 @@ def loop(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
     return Story("loop", "Last output of each side", "", (Endings(endings),))
 
 
-def stack(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
+def stack(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return where the process is that issues no collective."""
-    del classes
     for rank in sorted(subject.culprits):
         if found := subject.stack(rank):
             file = subject.incident.ranks[rank].stack_file
