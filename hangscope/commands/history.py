@@ -97,12 +97,9 @@ def show_(incident: str, store: str | None, as_json: bool) -> None:
         if value not in ("", 0, 0.0)
     ]
     for use in uses:
-        more = [
-            f"GPUs {use.gpus}" if use.gpus else "",
-            f"NICs with errors: {use.nics}" if use.nics else "",
-            "at fault" if use.fault else "",
-        ]
-        lines.append(f"{'host':17} {', '.join(filter(None, (use.host, *more)))}")
+        gpus, nics = use.gpus and f"GPUs {use.gpus}", use.nics and f"NICs with errors: {use.nics}"
+        shown = (use.host, gpus, nics, "at fault" if use.fault else "")
+        lines.append(f"{'host':17} {', '.join(filter(None, shown))}")
     show("\n".join(lines) + "\n")
 
 
@@ -203,15 +200,8 @@ def _time(seconds: float) -> str:
 
 
 def _row(entry: Entry) -> tuple[object, ...]:
-    return (
-        entry.id,
-        _time(entry.when)[:10],
-        entry.job,
-        entry.world_size,
-        entry.confidence,
-        entry.title,
-        entry.note,
-    )
+    day = _time(entry.when)[:10]
+    return entry.id, day, entry.job, entry.world_size, entry.confidence, entry.title, entry.note
 
 
 def _print_json(rows: Iterable[Any]) -> None:

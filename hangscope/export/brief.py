@@ -54,12 +54,7 @@ class _Section:
 
 def render_brief(document: Document, analysis: Analysis | None = None, limit: int = 16_000) -> str:
     """Return the brief of a report in at most `limit` bytes of UTF-8; with its analysis, deaths and rare lines are in it too."""
-    head = [
-        f"# {cut(document.title, 200)}",
-        cut(_head(document), _LINE),
-        _PATIENCE,
-        "",
-    ]
+    head = [f"# {cut(document.title, 200)}", cut(_head(document), _LINE), _PATIENCE, ""]
     said: set[str] = set()
     sections = [
         _Section(title, lines)
@@ -210,20 +205,14 @@ def _ranks(detail: DetailData) -> Iterator[str]:
         at = f" on {', '.join(hosts[:4])}{' and others' if len(hosts) > 4 else ''}" if hosts else ""
         files = ", ".join(members[0].files[:3])
         why = f", {absence}" if absence else ""
-        ranks = (
-            compress(int(m.ranks) for m in members)
-            if all(m.ranks.isdigit() for m in members)
-            else ", ".join(m.ranks for m in members)
-        )
+        names = [m.ranks for m in members]
+        ranks = compress(map(int, names)) if all(map(str.isdigit, names)) else ", ".join(names)
         yield f"{rank_words(ranks)}: {ROLE_WORDS[state]}{why}{at}" + (f" [{files}]" if files else "")
         yield from (f"  {way}" for way in members[0].waits)
         if queue is not None:
+            groups = dict(enumerate(members[0].groups))
             for op, sizes, seq, group, call_state, site in detail.queues[queue][-_LAST_CALLS:]:
-                name = (
-                    members[0].groups[int(group)]
-                    if group.isdigit() and int(group) < len(members[0].groups)
-                    else group
-                )
+                name = groups.get(int(group), group)
                 yield f"  {op} seq {seq} {sizes} on {name}{f' at {site}' if site else ''} [{call_state}]"
 
 
@@ -236,9 +225,8 @@ def _stacks(document: Document) -> Iterator[str]:
 
 def _logs(detail: DetailData, verdict: VerdictPart | None) -> Iterator[str]:
     """Return the last lines of some logs: of suspects first, then of one rank of each state."""
-    suspects = (
-        {str(r) for r in (*verdict.culprit_ranks, *verdict.suspect_ranks)} if verdict is not None else set()
-    )
+    ranks = (*verdict.culprit_ranks, *verdict.suspect_ranks) if verdict is not None else ()
+    suspects = set(map(str, ranks))
     with_log = [rank for rank in detail.ranks if rank.log]
     ordered = sorted(with_log, key=lambda rank: (rank.ranks not in suspects, rank.state))
     for _, alike in groupby(ordered, key=lambda rank: (rank.ranks in suspects, rank.state)):

@@ -40,11 +40,9 @@ def remember(
             seen = seen_before(similar(entry, opened.entries()))
             opened.add(entry, [] if "hosts" in redacted else uses_of(analysis))
     except Exception as error:
-        said = error if isinstance(error, HangscopeError) else None
-        text = (
-            said.message if said is not None else f"the store cannot be used: {type(error).__name__}: {error}"
-        )
-        hint = said.hint if said is not None else "please report this"
+        text, hint = f"the store cannot be used: {type(error).__name__}: {error}", "please report this"
+        if isinstance(error, HangscopeError):
+            text, hint = error.message, error.hint
         warning = WarningPart("store_unavailable", None, None, presentable(text), hint)
         return replace(document, warnings=(*document.warnings, warning))
     if redacted:
