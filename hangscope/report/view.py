@@ -119,9 +119,8 @@ def _headline(analysis: Analysis) -> str:
     judgement, case = analysis.judgement, analysis.case
     if judgement.verdict is not None:
         summary = sentence_case(judgement.verdict.summary)
-        return (
-            fitting([f"Inconclusive: {summary}"], SUMMARY) if judgement.status == "inconclusive" else summary
-        )
+        is_open = judgement.status == "inconclusive"
+        return fitting([f"Inconclusive: {summary}"], SUMMARY) if is_open else summary
     if judgement.status != "no_hang":
         return "Inconclusive: the collected files do not show whether the job stopped, or where."
     dumped = [record.dump_file is not None for record in analysis.incident.ranks.values()]
@@ -226,13 +225,10 @@ def _inputs(inputs: Sequence[Input]) -> tuple[InputPart, ...]:
 
 def _coverage(analysis: Analysis) -> CoveragePart:
     statuses = Counter(i.status for i in analysis.incident.inputs)
-    windows = [
-        WindowPart(compress(ranks), view.group.label, *window)
-        for view in analysis.views
-        for window, ranks in folded(
-            ((m.first_row, m.last_row), rank) for rank, m in view.members.items() if m.first_row
-        )
-    ]
+    windows = []
+    for view in analysis.views:
+        kept = (((m.first_row, m.last_row), rank) for rank, m in view.members.items() if m.first_row)
+        windows += [WindowPart(compress(ranks), view.group.label, *window) for window, ranks in folded(kept)]
     return CoveragePart(
         files=len(analysis.incident.inputs),
         used=statuses["used"],

@@ -32,14 +32,8 @@ def end(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     if rest := lines[1:LINES]:
         parts += [] if trace else [Lines(("No traceback was collected.",), "note")]
         parts.append(Lines(tuple(map(quoted, rest)), "quote"))
-    who = ranks_phrase(ranks).capitalize()
-    return Story(
-        "end",
-        "How it ended",
-        f"{who}:" if lines else who,
-        tuple(parts),
-        cut(lines[0].text, WIDTH) if lines else "",
-    )
+    who = ranks_phrase(ranks).capitalize() + (":" if lines else "")
+    return Story("end", "How it ended", who, tuple(parts), cut(lines[0].text, WIDTH) if lines else "")
 
 
 def device(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
@@ -69,9 +63,8 @@ def join(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     lines = quotes.joins(subject)
     if verdict is None or not (lines or verdict.culprit_ranks):
         return None
-    joined = (
-        ranks_phrase(verdict.waiting_ranks) if verdict.waiting_ranks else "no rank is known to have joined"
-    )
+    blocked = verdict.waiting_ranks
+    joined = ranks_phrase(blocked) if blocked else "no rank is known to have joined"
     missing = ranks_phrase(verdict.culprit_ranks) if verdict.culprit_ranks else "no rank can be named"
     boxes = Boxes((Box(True, "joined, or waiting", joined), Box(False, "missing", missing)))
     quotes_of_it = Lines(tuple(map(quoted, lines[:LINES])), "quote")
