@@ -147,8 +147,8 @@ def _analysed(
         found.append(analyse(incident, knowledge))
     chosen = surest(found)
     if len(found) > 1:
-        told = [f"{one.incident.world_size} ranks, {one.judgement.status}" for one in found]
-        found[chosen].incident.notes.insert(0, chosen_note(names, told, chosen))
+        results = [f"{one.incident.world_size} ranks, {one.judgement.status}" for one in found]
+        found[chosen].incident.notes.insert(0, chosen_note(names, results, chosen))
     return found[chosen]
 
 
@@ -209,14 +209,10 @@ def _require_something(readings: list[Reading], paths: list[str], notes: list[No
         return
     where = ", ".join(paths[:3])
     if not readings and not notes:
-        raise NoInputError(
-            f"{where} holds no files",
-            "point hangscope at the folder that the job's dumps and logs were written to",
-        )
-    found = [
-        f"{r.file}: {r.reason or 'text that tells of no rank and no failure'}"
-        for r in sorted(readings, key=lambda r: r.file)[:4]
-    ]
+        hint = "point hangscope at the folder that the job's dumps and logs were written to"
+        raise NoInputError(f"{where} holds no files", hint)
+    shown = sorted(readings, key=lambda r: r.file)[:4]
+    found = [f"{r.file}: {r.reason or 'text that tells of no rank and no failure'}" for r in shown]
     found += [str(n) for n in notes[:2]]
     more = f" and {len(readings) - 4} more" if len(readings) > 4 else ""
     hint = (
@@ -226,18 +222,16 @@ def _require_something(readings: list[Reading], paths: list[str], notes: list[No
         hint = (
             "a capture takes stacks with py-spy: pip install 'hangscope[capture]', then capture the job again"
         )
-    raise NoInputError(
-        f"nothing in {where} could be used: looked for Flight Recorder dumps, logs and stacks, found {'; '.join(found)}{more}",
-        hint,
-    )
+    looked = "looked for Flight Recorder dumps, logs and stacks"
+    raise NoInputError(f"nothing in {where} could be used: {looked}, found {'; '.join(found)}{more}", hint)
 
 
 def _shows_a_job(log: LogReading) -> bool:
     """Return whether a short text holds lines of a program's log, or somebody writes in it that a job hangs."""
     from hangscope.ingest.job_logs.excerpt import Excerpt
 
-    told = log.excerpt
-    return isinstance(told, Excerpt) and bool(told.complaint or told.logged)
+    excerpt = log.excerpt
+    return isinstance(excerpt, Excerpt) and bool(excerpt.complaint or excerpt.logged)
 
 
 def _is_evidence(reading: Reading) -> bool:
@@ -245,16 +239,10 @@ def _is_evidence(reading: Reading) -> bool:
     if reading.status != "used":
         return False
     log = reading.log
-    told = (
-        reading.recordings,
-        reading.events,
-        reading.threads,
-        reading.nccl_recordings,
-        reading.communicators,
-    )
-    return any(told) or (
-        log is not None and bool(log.events or log.recordings or log.of_a_job or _shows_a_job(log))
-    )
+    found = (reading.recordings, reading.events, reading.threads, reading.nccl_recordings)
+    if any(found) or reading.communicators:
+        return True
+    return log is not None and bool(log.events or log.recordings or log.of_a_job or _shows_a_job(log))
 
 
 __all__ = ["HangscopeError", "Report", "analyze", "analyze_safely"]

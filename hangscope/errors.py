@@ -49,7 +49,6 @@ class Note:
     hint: str = ""
 
     def __str__(self) -> str:
-        where = (
-            f"{self.file}:{self.line}: " if self.file and self.line else f"{self.file}: " if self.file else ""
-        )
+        line = f":{self.line}" if self.line else ""
+        where = f"{self.file}{line}: " if self.file else ""
         return f"{where}{self.message}" + (f" ({self.hint})" if self.hint else "")

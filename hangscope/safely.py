@@ -30,46 +30,35 @@ def analyze_in_child(paths: Any, deadline: float, options: dict[str, Any]) -> Re
             listed = [str(os.fspath(p)) for p in paths]
         else:
             listed = [str(paths)]
-        request = json.dumps(
-            {
-                "paths": listed,
-                "options": {
-                    k: sorted(v) if isinstance(v, (set, frozenset)) else _plain(v) for k, v in options.items()
-                },
-            }
-        )
-        answer = json.loads(_run(request, deadline))
+        answer = json.loads(_run(json.dumps({"paths": listed, "options": _plain(options)}), deadline))
         if isinstance(answer.get("document"), dict):
             return Report(from_plain(Document, answer["document"]))
-        return Report(empty_document(str(answer.get("error")), str(answer.get("hint", "")), __version__))
     except subprocess.TimeoutExpired:
-        return Report(
-            empty_document(
-                f"the analysis did not end within {deadline:g} seconds",
-                "raise deadline=, or run `hangscope analyze` on the folder",
-                __version__,
-            )
-        )
+        message = f"the analysis did not end within {deadline:g} seconds"
+        answer = {"error": message, "hint": "raise deadline=, or run `hangscope analyze` on the folder"}
     except Exception as error:  # whatever went wrong, a hook gets a report
-        return Report(
-            empty_document(f"the analysis failed: {type(error).__name__}: {error}"[:400], "", __version__)
-        )
+        answer = _failed(error)
+    return Report(empty_document(str(answer.get("error")), str(answer.get("hint", "")), __version__))
+
+
+def _failed(error: Exception) -> dict[str, Any]:
+    return {"error": f"the analysis failed: {type(error).__name__}: {error}"[:400]}
 
 
 def _plain(value: Any) -> Any:
-    """Return an option as JSON holds it: paths as text."""
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+    """Return options as JSON holds them: sets as sorted lists, paths as text."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in (sorted(value) if isinstance(value, (set, frozenset)) else value)]
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _run(request: str, deadline: float) -> bytes:
     with ExitStack() as stack:
-        own = {}
+        own = {}  # a child that is killed while it unpacks leaves nothing behind
         with suppress(OSError):  # without room there is nothing to unpack to, either
-            own = {
-                "TMPDIR": stack.enter_context(scratch_folder())
-            }  # what a child leaves that is killed while it unpacks
+            own = {"TMPDIR": stack.enter_context(scratch_folder())}
         child = subprocess.Popen(
             isolated.command(__name__),
             stdin=subprocess.PIPE,
@@ -96,7 +85,7 @@ def main() -> None:
     try:
         answer = _answer(json.loads(sys.stdin.buffer.read()))
     except Exception as error:  # whatever it is, the hook's report says it
-        answer = {"error": f"the analysis failed: {type(error).__name__}: {error}"[:400], "hint": ""}
+        answer = _failed(error)
     answers.write(json.dumps(answer).encode())
     answers.flush()
 

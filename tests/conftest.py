@@ -25,6 +25,7 @@ INCIDENTS = ROOT.parent / "shared" / "incidents"
 # The same examples in every run, and no shrinking: the suite's time is bounded.
 settings.register_profile(
     "bounded",
+    max_examples=40,
     derandomize=True,
     deadline=None,
     database=None,
@@ -115,14 +116,23 @@ def unclear(healthy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-#: Folders whose tests are all slow: real processes under watch, and properties over many incidents.
-SLOW = (ROOT / "tests" / "live", ROOT / "tests" / "properties")
+#: Where all tests are slow: real processes under watch, properties over many incidents, and every pattern's running time.
+SLOW = tuple(ROOT / "tests" / name for name in ("live", "properties", "test_patterns.py"))
+
+
+def _is_slow(path: Path) -> bool:
+    return any(place == path or place in path.parents for place in SLOW)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import tests that are all slow where slow tests are not wanted: that takes seconds in every worker."""
+    return True if config.getoption("markexpr") == "not slow" and _is_slow(collection_path) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the folders of slow tests, and skip the real jobs unless they are asked for."""
+    """Mark what is slow as a whole, and skip the real jobs unless they are asked for."""
     for item in items:
-        if any(folder in item.path.parents for folder in SLOW):
+        if _is_slow(item.path):
             item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("real") and not os.environ.get("HANGSCOPE_REAL_JOBS"):
             item.add_marker(pytest.mark.skip(reason=REAL))

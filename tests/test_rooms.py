@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import networkx
@@ -73,6 +74,7 @@ def room(module: str) -> str:
     return parts[0]
 
 
+@cache
 def edges() -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for path in PACKAGE.rglob("*.py"):

@@ -11,6 +11,7 @@ import click
 
 from hangscope.commands.endings import EXIT_ERROR, EXIT_HANG, EXIT_INCONCLUSIVE, end_in_order, written
 from hangscope.commands.options import (
+    attempt_option,
     force_option,
     given,
     jobs_option,
@@ -20,6 +21,7 @@ from hangscope.commands.options import (
     quiet_option,
     report_option,
     store_option,
+    world_size_option,
 )
 from hangscope.commands.terminal import ProgressBar, show, tell, wants_color
 from hangscope.errors import UsageError
@@ -57,12 +59,7 @@ Examples:
     metavar="DIR",
     help="Folder of the job's source code, for quotes on the page. Without it no source is read.",
 )
-@click.option(
-    "--world-size",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Number of ranks of the job. Overrides what the inputs say.",
-)
+@world_size_option
 @jobs_option
 @click.option("--exit-code", is_flag=True, help="Exit 10 for a hang, 11 for inconclusive, 0 for no hang.")
 @click.option("--redact", metavar="hosts,paths,users", default="", help="Remove these from every output.")
@@ -72,7 +69,7 @@ Examples:
     metavar="FILE",
     help="Your own rules (TOML), in addition to HANGSCOPE_RULES. Repeatable.",
 )
-@click.option("--attempt", metavar="N|all", help="Which restart attempt to analyze (default: the last).")
+@attempt_option
 @click.option(
     "--full-table",
     is_flag=True,
@@ -129,17 +126,11 @@ def analyze(
         click.echo("hangscope: paste the text, then end it with Ctrl-D", err=True)
     end_in_order()
     isolated.use_one_thread()
-    bar = ProgressBar(quiet=quiet)
-    try:
+    hidden = [word.strip() for word in redact.split(",") if word.strip()]
+    with ProgressBar(quiet=quiet) as bar:
         report = api.analyze(
-            list(paths),
-            redact=[w.strip() for w in redact.split(",") if w.strip()],
-            progress=bar.advance,
-            report_path=output,
-            **given(options),
+            list(paths), redact=hidden, progress=bar.advance, report_path=output, **given(options)
         )
-    finally:
-        bar.close()
     if form == "text":
         shown = report.to_text(color=wants_color(color), verbose=verbose)
     else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hangscope.commands.endings import writable
 from hangscope.commands.options import quiet_option
 from hangscope.errors import NoInputError, UsageError
 from hangscope.model.frames import Stack
@@ -51,12 +52,8 @@ def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet
     shown, folder = _folder(found, pids, job, directory)
 
     def take(before: Activity | None) -> Taken:
-        try:
+        with writable(shown, "--dir"):
             return look.capture(folder, found, everywhere=bool(job), before=before)
-        except OSError as error:
-            raise UsageError(
-                f"{shown} cannot be written: {error.strerror or error}", "choose another --dir"
-            ) from None
 
     first = take(None)
     time.sleep(look.GAP)
@@ -71,21 +68,16 @@ def _processes(pids: tuple[int, ...], job: str | None) -> list[Process]:
     if job:
         folder = RunFolder.of_job(job).latest()
         if not folder.is_of_run:
-            raise UsageError(
-                f"{job} is not the folder of a `hangscope run`", "give the process id of the launcher instead"
-            )
+            hint = "give the process id of the launcher instead"
+            raise UsageError(f"{job} is not the folder of a `hangscope run`", hint)
         return table.of_run(str(folder.path))
     if gone := [pid for pid in pids if not Path(f"/proc/{pid}").exists()]:
-        raise UsageError(
-            f"there is no process {gone[0]} on this node",
-            "run this on the node of the launcher or of the rank",
-        )
+        hint = "run this on the node of the launcher or of the rank"
+        raise UsageError(f"there is no process {gone[0]} on this node", hint)
     found = table.job_of(pids)
     if not any(process.is_rank for process in found):
-        raise UsageError(
-            f"no rank was found at or below process {', '.join(map(str, pids))}",
-            "a rank has RANK, SLURM_PROCID or MPI's variables in its environment; run this on its node, as its user",
-        )
+        hint = "a rank has RANK, SLURM_PROCID or MPI's variables in its environment; run this on its node, as its user"
+        raise UsageError(f"no rank was found at or below process {', '.join(map(str, pids))}", hint)
     return found
 
 
@@ -129,9 +121,8 @@ def _user(found: list[Process], job: str | None) -> User | None:
         return None
     ranks = {process.uid: process.pid for process in found if process.is_rank}
     if len(ranks) > 1:
-        raise UsageError(
-            f"the ranks belong to {len(ranks)} users", "give the process ids of one user's ranks alone"
-        )
+        hint = "give the process ids of one user's ranks alone"
+        raise UsageError(f"the ranks belong to {len(ranks)} users", hint)
     user = owner_of(job) if job else user_of(ranks.popitem()[1])
     return user if user is not None and user.uid != 0 else None
 

@@ -25,17 +25,15 @@ def diff(context: click.Context, first: str, second: str, quiet: bool) -> None:
     """
     from hangscope.diff import compare, load
 
-    bar = ProgressBar(quiet=quiet)
     try:
-        one, other = (load(path, progress=bar.advance) for path in (first, second))
-        result = compare(one, other)
+        with ProgressBar(quiet=quiet) as bar:
+            one, other = (load(path, progress=bar.advance) for path in (first, second))
+            result = compare(one, other)
     except HangscopeError:
         raise
     except Exception as error:
         if os.environ.get("HANGSCOPE_DEBUG"):
             raise
         fail(f"internal error: {type(error).__name__}: {error}", "set HANGSCOPE_DEBUG=1 for the traceback", 4)
-    finally:
-        bar.close()
     click.echo(result.text(first, second), nl=False)
     context.exit(0 if result.same else 1)

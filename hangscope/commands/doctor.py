@@ -20,11 +20,5 @@ def doctor(paths: tuple[str, ...], store: str | None) -> None:
     for finding in examine(analyze(list(paths), store=store).document):
         click.echo(f"{'ok     ' if finding.enough else 'MISSING'} {finding.subject}: {finding.there}")
         if finding.advice:
-            click.echo(
-                textwrap.fill(
-                    finding.advice,
-                    100,
-                    initial_indent="          next time: ",
-                    subsequent_indent="            ",
-                )
-            )
+            first, further = "          next time: ", "            "
+            click.echo(textwrap.fill(finding.advice, 100, initial_indent=first, subsequent_indent=further))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -35,18 +35,24 @@ def fail(message: str, hint: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
+@contextmanager
+def writable(path: str | Path, option: str = "-o") -> Iterator[None]:
+    """Turn an OSError from writing to `path` into a UsageError that names the option for another place."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror or error}", f"choose another place with {option}"
+        ) from None
+
+
 def written(path: Path, render: Callable[[], str], force: bool, quiet: bool) -> bool:
     """Write one report file and return whether that worked; a failure is reported and changes no verdict that was printed."""
     try:
-        write_report(path, render(), force=force)
-    except (OSError, UsageError) as error:
-        reason = (
-            error.message
-            if isinstance(error, UsageError)
-            else f"{path} cannot be written: {error.strerror or error}"
-        )
-        hint = error.hint if isinstance(error, UsageError) else "choose another place with -o"
-        tell(f"hangscope: {reason}\n  hint: {hint}")
+        with writable(path):
+            write_report(path, render(), force=force)
+    except UsageError as error:
+        tell(f"hangscope: {error.message}\n  hint: {error.hint}")
         return False
     if not quiet:
         tell(f"Wrote {path}")

@@ -8,11 +8,25 @@ import sys
 import click
 
 from hangscope.errors import UsageError
-from hangscope.live.settings import Setting, settings
+from hangscope.live.settings import settings
 from hangscope.live.torch_version import parsed, torch_version
 
-_POST_START = 'lifecycle: {postStart: {exec: {command: [sh, -c, "mkdir -p /job/dumps || true"]}}}'
-_FOLDERS = {"shell": "$DIR", "slurm": "$DIR", "k8s": "/job", "ray": "/shared/job"}
+_SHELL = '# %s; DIR is one folder per job, on a disk that all nodes see\nmkdir -p "$DIR/dumps"'
+_BATCH = f"DIR=$SLURM_SUBMIT_DIR/hangscope-$SLURM_JOB_ID\n{_SHELL}"
+_CONTAINER = """# %s; /job is a volume that outlives the pod
+lifecycle: {postStart: {exec: {command: [sh, -c, "mkdir -p /job/dumps || true"]}}}
+env:"""
+_RUNTIME = """# %s; /shared/job is on a disk that all nodes see
+os.makedirs("/shared/job/dumps", exist_ok=True)
+ray.init(runtime_env={"env_vars": {"""
+_EXPORT = "{note}\nexport {name}={value}"
+#: The job's folder, the first lines, the lines of a variable, and the last line.
+_FORMS = {
+    "shell": ("$DIR", _SHELL, _EXPORT, ""),
+    "slurm": ("$DIR", _BATCH, _EXPORT, ""),
+    "k8s": ("/job", _CONTAINER, "  {note}\n  - {{name: {name}, value: {quoted}}}", ""),
+    "ray": ("/shared/job", _RUNTIME, '    {note}\n    "{name}": {quoted},', "}})\n"),
+}
 
 
 @click.command(short_help="Print the environment variables to set before a run.")
@@ -29,41 +43,10 @@ def env(form: str, version: str | None) -> None:
     wanted = torch_version([sys.executable]) if version is None else parsed(version)
     if version is not None and wanted is None:
         raise UsageError(f"{version!r} is no version of torch", "give it like --torch 2.15")
-    rows = settings(_FOLDERS[form], wanted)
     name = "torch of any version" if wanted is None else f"torch {wanted[0]}.{wanted[1]}"
-    click.echo("\n".join(_PRINTERS[form](rows, name)))
-
-
-def _exports(rows: list[Setting], name: str) -> list[str]:
-    lines = [f"# {name}; DIR is one folder per job, on a disk that all nodes see", 'mkdir -p "$DIR/dumps"']
-    for row in rows:
-        lines += [f"# {row.gives}; costs {row.costs}", f"export {row.name}={row.value}"]
-    return lines
-
-
-def _batch(rows: list[Setting], name: str) -> list[str]:
-    return ["DIR=$SLURM_SUBMIT_DIR/hangscope-$SLURM_JOB_ID", *_exports(rows, name)]
-
-
-def _container(rows: list[Setting], name: str) -> list[str]:
-    lines = [f"# {name}; /job is a volume that outlives the pod", _POST_START, "env:"]
-    for row in rows:
-        lines += [
-            f"  # {row.gives}; costs {row.costs}",
-            f"  - {{name: {row.name}, value: {json.dumps(row.value)}}}",
-        ]
-    return lines
-
-
-def _runtime(rows: list[Setting], name: str) -> list[str]:
-    inner = [line for row in rows for line in (f"    # {row.gives}; costs {row.costs}", f"    {json.dumps(row.name)}: {json.dumps(row.value)},")]  # fmt: skip
-    return [
-        f"# {name}; /shared/job is on a disk that all nodes see",
-        'os.makedirs("/shared/job/dumps", exist_ok=True)',
-        'ray.init(runtime_env={"env_vars": {',
-        *inner,
-        "}})",
-    ]
-
-
-_PRINTERS = {"shell": _exports, "slurm": _batch, "k8s": _container, "ray": _runtime}
+    folder, head, line, tail = _FORMS[form]
+    click.echo(head % name)
+    for row in settings(folder, wanted):
+        words = {"name": row.name, "value": row.value, "quoted": json.dumps(row.value)}
+        click.echo(line.format(note=f"# {row.gives}; costs {row.costs}", **words))
+    click.echo(tail, nl=False)

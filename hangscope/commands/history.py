@@ -97,12 +97,9 @@ def show_(incident: str, store: str | None, as_json: bool) -> None:
         if value not in ("", 0, 0.0)
     ]
     for use in uses:
-        more = [
-            f"GPUs {use.gpus}" if use.gpus else "",
-            f"NICs with errors: {use.nics}" if use.nics else "",
-            "at fault" if use.fault else "",
-        ]
-        lines.append(f"{'host':17} {', '.join(filter(None, (use.host, *more)))}")
+        gpus, nics = use.gpus and f"GPUs {use.gpus}", use.nics and f"NICs with errors: {use.nics}"
+        shown = (use.host, gpus, nics, "at fault" if use.fault else "")
+        lines.append(f"{'host':17} {', '.join(filter(None, shown))}")
     show("\n".join(lines) + "\n")
 
 
@@ -177,11 +174,10 @@ def hosts(store: str | None, limit: int, as_json: bool) -> None:
 def note(incident: str, text: str, store: str | None) -> None:
     """Attach a note to an incident, such as what fixed it; later reports of the same bug show it."""
     from hangscope.history.store import open_store
-    from hangscope.report.masking.secrets import mask_text
-    from hangscope.report.words import clean
+    from hangscope.report.masking.secrets import presentable
 
     with open_store(_place(store)) as opened:
-        entry = opened.annotate(incident, str(clean(mask_text(text))))
+        entry = opened.annotate(incident, presentable(text))
     click.echo(f"Attached the note to {entry.id}: {entry.title}", err=True)
 
 
@@ -204,15 +200,8 @@ def _time(seconds: float) -> str:
 
 
 def _row(entry: Entry) -> tuple[object, ...]:
-    return (
-        entry.id,
-        _time(entry.when)[:10],
-        entry.job,
-        entry.world_size,
-        entry.confidence,
-        entry.title,
-        entry.note,
-    )
+    day = _time(entry.when)[:10]
+    return entry.id, day, entry.job, entry.world_size, entry.confidence, entry.title, entry.note
 
 
 def _print_json(rows: Iterable[Any]) -> None:

@@ -17,6 +17,15 @@ report_option = click.option(
     show_default=True,
     help="Path of the HTML report.",
 )
+world_size_option = click.option(
+    "--world-size",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of ranks of the job. Overrides what the inputs say.",
+)
+attempt_option = click.option(
+    "--attempt", metavar="N|all", help="Which restart attempt to analyze (default: the last)."
+)
 jobs_option = click.option(
     "--jobs",
     type=click.IntRange(1),

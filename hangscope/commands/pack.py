@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from hangscope.commands.endings import end_in_order
+from hangscope.commands.endings import end_in_order, writable
 from hangscope.commands.options import (
     given,
     jobs_option,
@@ -16,7 +16,6 @@ from hangscope.commands.options import (
     quiet_option,
 )
 from hangscope.commands.terminal import ProgressBar, tell
-from hangscope.errors import UsageError
 
 
 @click.command(short_help="Reduce one node's dumps and logs to one small file.")
@@ -36,15 +35,8 @@ def pack(paths: tuple[str, ...], output: str, force: bool, quiet: bool, **option
     from hangscope.ingest.files.archives import is_named_so
 
     end_in_order()
-    bar = ProgressBar(quiet=quiet)
-    try:
+    with writable(output), ProgressBar(quiet=quiet) as bar:
         packed = packing.pack(paths, output, force=force, progress=bar.advance, **given(options))
-    except OSError as error:
-        raise UsageError(
-            f"{output} cannot be written: {error.strerror or error}", "choose another place with -o"
-        ) from None
-    finally:
-        bar.close()
     if quiet:
         return
     for note in packed.notes:

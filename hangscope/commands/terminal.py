@@ -12,8 +12,7 @@ from typing import Any
 
 import click
 
-from hangscope.report.masking.secrets import mask_text
-from hangscope.report.words import clean
+from hangscope.report.masking.secrets import presentable
 
 
 def wants_color(choice: str) -> bool:
@@ -50,7 +49,7 @@ def show(text: str) -> str:
 def tell(text: str) -> None:
     """Print a message on stderr, without what could act on a terminal; where it cannot be, it is lost."""
     try:
-        click.echo(clean(mask_text(text)), err=True)
+        click.echo(presentable(text), err=True)
         if sys.stderr is not None:
             sys.stderr.flush()
     except (OSError, ValueError):
@@ -82,7 +81,9 @@ class ProgressBar:
         )
         bar.update(size - bar.pos, f"{files:,}/{of_files:,} files")
 
-    def close(self) -> None:
-        """End the line of the bar."""
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         if self.bar is not None:
             self.bar.render_finish()

@@ -12,6 +12,7 @@ from typing import Any
 
 from hangscope.errors import NoInputError
 from hangscope.model.codec import ShapeError, from_plain
+from hangscope.report.masking.walk import change_texts
 from hangscope.report.schema.document import SCHEMA, Document
 from hangscope.report.spans import without_spans
 from hangscope.report.words import clean
@@ -43,7 +44,7 @@ def _read(path: str, data: bytes) -> Document:
         value: Any = json.loads(data)
         if isinstance(value, str):
             value = without_spans(json.loads(_unpacked(value)))
-        document = from_plain(Document, clean(value))
+        document = change_texts(from_plain(Document, value), clean)
     except (ValueError, RecursionError, zlib.error, binascii.Error) as error:
         what = str(error) if isinstance(error, ShapeError) else type(error).__name__
         raise NoInputError(f"{path} is no report that can be read: {what[:200]}", hint) from None

@@ -40,25 +40,8 @@ if TYPE_CHECKING:
 FREE_ROWS = 2_000_000
 TAIL = 64
 _STATES = [s.name.lower() for s in State]
-COLUMNS = (
-    "rank",
-    "group",
-    "gid",
-    "seq",
-    "order",
-    "op",
-    "is_p2p",
-    "src",
-    "dst",
-    "sizes_in",
-    "sizes_out",
-    "dtype",
-    "state",
-    "created",
-    "file",
-    "line",
-    "function",
-)
+_CALL = ("rank", "group", "gid", "seq", "order", "op", "is_p2p", "src", "dst")
+COLUMNS = (*_CALL, "sizes_in", "sizes_out", "dtype", "state", "created", "file", "line", "function")
 
 
 def build_table(analysis: Analysis | None, *, full: bool = False) -> pd.DataFrame:

@@ -12,11 +12,11 @@ from hangscope.errors import UsageError
 from hangscope.export.frame import queues_of
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Incident, Queue, State
+from hangscope.model.rankset import spans
 from hangscope.model.regex import regex
 
 #: Collectives before and after the first pending one that `around_divergence` keeps.
 AROUND = 8
-_SPAN = regex(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 _SEQS = regex(r"(\d{0,18}):(\d{0,18})|(\d{1,18})")
 
 
@@ -98,16 +98,10 @@ def stalls(analysis: Analysis) -> dict[tuple[int, bool], int]:
 
 def parse_ranks(text: str) -> tuple[range, ...]:
     """Return the ranks of `3,8-15,0-63:8`, as hangscope writes them. Raises UsageError."""
-    spans = []
-    for part in text.split(","):
-        match = _SPAN.fullmatch(part.strip())
-        if match is None:
-            raise UsageError(
-                f"{part.strip()[:40]!r} is no rank and no range of ranks", "--rank 3,8-15,0-63:8"
-            )
-        first, last, step = match.groups()
-        spans.append(range(int(first), int(last or first) + 1, max(1, int(step or 1))))
-    return tuple(spans)
+    try:
+        return tuple(spans(text))
+    except ValueError as error:
+        raise UsageError(str(error), "--rank 3,8-15,0-63:8") from None
 
 
 def parse_seqs(text: str) -> tuple[int | None, int | None]:

@@ -15,8 +15,7 @@ from hangscope.analysis import Analysis
 from hangscope.errors import UsageError
 from hangscope.export.frame import COLUMNS, TableBuilder
 from hangscope.export.selection import Selection
-from hangscope.report.masking.secrets import mask_text
-from hangscope.report.words import clean
+from hangscope.report.masking.secrets import presentable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +75,7 @@ def is_table(path: Path) -> bool:
 def _fit_to_leave(table: pd.DataFrame) -> pd.DataFrame:
     """Mask secrets and control characters in every text."""
     for name in table.columns[table.dtypes == "category"]:
-        shown = {text: clean(mask_text(str(text))) for text in table[name].cat.categories}
+        shown = {text: presentable(str(text)) for text in table[name].cat.categories}
         if any(text != new for text, new in shown.items()):
             table[name] = table[name].astype(object).map(shown).astype("category")
     return table

@@ -24,10 +24,10 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import CallKind, Queue, State
 from hangscope.model.rankset import compress
 from hangscope.report import quotes
-from hangscope.report.masking.secrets import mask_text
+from hangscope.report.masking.secrets import presentable
 from hangscope.report.pictures.call_diff.behaviour import Folding
-from hangscope.report.subject import Subject
-from hangscope.report.words import ROLE_WORDS, clean, cut, rank_words, sizes_words, some_ranks
+from hangscope.report.subject import Subject, sizes_of
+from hangscope.report.words import ROLE_WORDS, cut, rank_words, some_ranks
 
 SCHEMA = "hangscope.trace/1"
 FOLD_ABOVE = 64  # ranks; more are folded by class unless all are asked for
@@ -78,7 +78,7 @@ class _Trace:
         self.tracks = self._tracks()
         found = (*quotes.watchdogs(self.subject), *quotes.ends(self.subject))
         moments = {(int((t.time or 0) * 1e9), t.rank, t.text, t.source) for t in found}
-        self.moments = sorted(moments, key=lambda m: (m[0], m[2], m[3]))[:INSTANTS]
+        self.moments = sorted(moments, key=lambda m: (m[0], *m[2:], -1 if m[1] is None else m[1]))[:INSTANTS]
         created = [
             (int(queue.created[queue.created > 0].min()), _last(queue))
             for track in self.tracks
@@ -108,35 +108,25 @@ class _Trace:
                 arrows += 1
                 since, thread = pending
                 yield _event("s", track.rank, thread, self._at(since), "waits for", cat="wait", id=arrows)
-                yield _event(
-                    "f",
-                    root,
-                    _VERDICT,
-                    self._at(self.end - LAST_SLICE // 2),
-                    "waits for",
-                    cat="wait",
-                    id=arrows,
-                    bp="e",
-                )
+                end = self._at(self.end - LAST_SLICE // 2)
+                yield _event("f", root, _VERDICT, end, "waits for", cat="wait", id=arrows, bp="e")
         yield from self._instants()
 
     def _tracks(self) -> tuple[_Track, ...]:
-        rows: list[tuple[tuple[int, ...], str, str]]
-        if not self.fold:
-            rows = [
-                (
-                    (rank,),
-                    f"rank {rank}" + (f" on {record.host}" if record.host else ""),
-                    self.subject.role(rank),
-                )
-                for rank, record in sorted(self.incident.ranks.items())
-            ]
-        else:
-            rows = [
-                (tuple(b.ranks), f"{rank_words(some_ranks(b.ranks))}, {len(b.ranks):,} alike", b.role)
-                for b in Folding(self.subject).classes()
-            ]
-        return tuple(_Track(ranks[0], ranks, _shown(name), role) for ranks, name, role in rows)
+        if self.fold:
+            classes = Folding(self.subject).classes()
+            names = [f"{rank_words(some_ranks(b.ranks))}, {len(b.ranks):,} alike" for b in classes]
+            return tuple(
+                _Track(b.ranks[0], tuple(b.ranks), name, b.role)
+                for b, name in zip(classes, names, strict=True)
+            )
+        hosts = {rank: record.host for rank, record in sorted(self.incident.ranks.items())}
+        return tuple(
+            _Track(
+                rank, (rank,), _shown(f"rank {rank}{f' on {host}' if host else ''}"), self.subject.role(rank)
+            )
+            for rank, host in hosts.items()
+        )
 
     def _queues(self, track: _Track) -> list[Queue]:
         record = self.incident.ranks[track.rank]
@@ -190,13 +180,8 @@ class _Trace:
         if found is None:
             kind: CallKind = self.incident.kinds[index]
             frame = user_frame(kind.stack)
-            sizes = sizes_words(
-                kind.input_sizes or kind.output_sizes, kind.input_dtypes or kind.output_dtypes
-            )
-            args: dict[str, Any] = {
-                "tensors": sizes,
-                "at": f"{frame.file}:{frame.line} in {frame.name}" if frame else "",
-            }
+            site = f"{frame.file}:{frame.line} in {frame.name}" if frame else ""
+            args: dict[str, Any] = {"tensors": sizes_of(kind), "at": site}
             args |= {"from": kind.src, "to": kind.dst} if kind.is_p2p else {}
             text = "".join(
                 f', "{k}": {json.dumps(_shown(v))}' for k, v in args.items() if v not in ("", None)
@@ -242,4 +227,4 @@ def _event(phase: str, process: int, thread: int, at: float | None, name: str, *
 
 def _shown(value: Any) -> Any:
     """Return text as every output may show it."""
-    return clean(mask_text(value)) if isinstance(value, str) else value
+    return presentable(value) if isinstance(value, str) else value

@@ -13,9 +13,8 @@ from hangscope.ingest.job_logs.faults import Xid
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import compress
-from hangscope.report.masking.secrets import mask_text
+from hangscope.report.masking.secrets import presentable
 from hangscope.report.schema.document import Document
-from hangscope.report.words import clean
 
 #: Folders that say nothing about the job whose files are in them.
 _PLAIN = frozenset({"dumps", "logs", "stacks", "log", "output", "out", "recorder", "", ".", "-"})
@@ -124,7 +123,7 @@ def entry_of(
         waiting_function=waiting.name if waiting is not None else "",
         duration_s=(strip.stalled_s or 0.0) if strip is not None else 0.0,
         rank_hours=(strip.rank_hours or 0.0) if strip is not None else 0.0,
-        versions=clean(mask_text(", ".join((*libraries[:_MOST_VERSIONS], f"hangscope {document.tool_version}")))),
+        versions=presentable(", ".join((*libraries[:_MOST_VERSIONS], f"hangscope {document.tool_version}"))),
         report=report,
     )  # fmt: skip
 
@@ -152,11 +151,11 @@ def uses_of(analysis: Analysis) -> list[Use]:
             nics[host].add(str(nic))
     return [
         Use(
-            clean(mask_text(host)),
+            presentable(host),
             compress(gpus) if gpus else "",
             int(host in faulty),
             compress(faulty[host]) if faulty.get(host) else "",
-            clean(mask_text(", ".join(sorted(nics[host])[:8]))) if host in nics else "",
+            presentable(", ".join(sorted(nics[host])[:8])) if host in nics else "",
         )
         for host, gpus in sorted(ranks.items())
     ]
@@ -186,7 +185,7 @@ def _job(paths: list[str]) -> str:
     """Return the name of the folder that holds the job's files."""
     for name in reversed(os.path.abspath(paths[0]).split(os.sep)) if paths else ():
         if name.lower() not in _PLAIN:
-            return str(clean(mask_text(name)))[:200]
+            return presentable(name)[:200]
     return ""
 
 

@@ -13,6 +13,7 @@ from math import exp, expm1, lgamma, log1p
 from typing import Any
 
 from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +69,4 @@ def _any(chance: float, units: int) -> float:
 @lru_cache(maxsize=4096)
 def _numbers(text: str) -> tuple[int, ...]:
     """Return the numbers of `0-3,6` as `rankset.compress` writes them."""
-    found: list[int] = []
-    for part in filter(None, text.split(",")):
-        span, _, step = part.partition(":")
-        first, _, last = span.partition("-")
-        found += range(int(first), int(last or first) + 1, int(step or 1))
-    return tuple(found)
+    return tuple(number for span in spans(text) for number in span) if text else ()

@@ -11,9 +11,8 @@ from hangscope.errors import HangscopeError
 from hangscope.history.entry import entry_of, uses_of
 from hangscope.history.similar import seen_before, similar
 from hangscope.history.store import open_store
-from hangscope.report.masking.secrets import mask_text
+from hangscope.report.masking.secrets import presentable
 from hangscope.report.schema.document import Document, WarningPart
-from hangscope.report.words import clean
 
 
 def remember(
@@ -41,12 +40,10 @@ def remember(
             seen = seen_before(similar(entry, opened.entries()))
             opened.add(entry, [] if "hosts" in redacted else uses_of(analysis))
     except Exception as error:
-        said = error if isinstance(error, HangscopeError) else None
-        text = (
-            said.message if said is not None else f"the store cannot be used: {type(error).__name__}: {error}"
-        )
-        hint = said.hint if said is not None else "please report this"
-        warning = WarningPart("store_unavailable", None, None, str(clean(mask_text(text))), hint)
+        text, hint = f"the store cannot be used: {type(error).__name__}: {error}", "please report this"
+        if isinstance(error, HangscopeError):
+            text, hint = error.message, error.hint
+        warning = WarningPart("store_unavailable", None, None, presentable(text), hint)
         return replace(document, warnings=(*document.warnings, warning))
     if redacted:
         seen = replace(seen, last_job="", last_report="", note="")

@@ -12,12 +12,16 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
-from typing import Any, Protocol
+from typing import Any
 
 from hangscope.errors import HangscopeError
 from hangscope.history.entry import NAMES, Entry, Use
 from hangscope.model.regex import regex
 from hangscope.report.masking.secrets import mask_text
+
+Rows = Sequence[Sequence[Any]]
+#: Runs a statement with named parameters (`:name`) and returns its rows.
+Run = Callable[[str, dict[str, Any]], Rows]
 
 VERSION = 1
 _EMPTY = "`hangscope analyze PATH --store FILE` begins one"
@@ -51,41 +55,30 @@ class StoreError(HangscopeError):
     """The store cannot be used."""
 
 
-class Connection(Protocol):
-    """What both databases are to the store. Parameters are named (`:name`)."""
-
-    def rows(self, statement: str, **values: Any) -> Sequence[Sequence[Any]]:
-        """Run a statement and return its rows."""
-
-    def many(self, statement: str, values: list[dict[str, Any]]) -> None:
-        """Run a statement once for each set of values."""
-
-
 class Store:
     """An open store. Every method raises StoreError where the database cannot do it."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, run: Run) -> None:
+        self._run = run
 
     def add(self, entry: Entry, uses: Iterable[Use]) -> None:
         """Add an incident, or renew what is known of it; its note stays."""
-        self._connection.rows(_ADD, **asdict(entry))
-        self._connection.rows("DELETE FROM hangscope_uses WHERE incident = :id", id=entry.id)
-        rows = [{"incident": entry.id, **asdict(use)} for use in uses]
-        if rows:
-            self._connection.many(_USE, rows)
+        self._run(_ADD, asdict(entry))
+        self._run("DELETE FROM hangscope_uses WHERE incident = :id", {"id": entry.id})
+        for use in uses:
+            self._run(_USE, {"incident": entry.id, **asdict(use)})
 
     def entries(self, limit: int | None = None) -> list[Entry]:
         """Return the incidents, the latest first."""
         tail = "" if limit is None else f" LIMIT {int(limit)}"
         order = "ORDER BY CASE WHEN happened > 0 THEN happened ELSE recorded END DESC, id"
-        found = self._connection.rows(f"SELECT {', '.join(NAMES)} FROM hangscope_incidents {order}{tail}")
+        found = self._run(f"SELECT {', '.join(NAMES)} FROM hangscope_incidents {order}{tail}", {})
         return [Entry(*row) for row in found]
 
     def entry(self, prefix: str) -> Entry:
         """Return the incident whose id begins so. Raises StoreError where there is none, or several."""
         statement = f"SELECT {', '.join(NAMES)} FROM hangscope_incidents WHERE substr(id, 1, :n) = :prefix ORDER BY id"
-        found = self._connection.rows(statement, n=len(prefix), prefix=prefix)
+        found = self._run(statement, {"n": len(prefix), "prefix": prefix})
         if len(found) != 1:
             what = "no incident has" if not found else f"{len(found)} incidents have"
             raise StoreError(
@@ -96,22 +89,20 @@ class Store:
     def annotate(self, prefix: str, text: str) -> Entry:
         """Leave a note at an incident, and return it."""
         entry = self.entry(prefix)
-        self._connection.rows(
-            "UPDATE hangscope_incidents SET note = :note WHERE id = :id", note=text, id=entry.id
-        )
+        statement = "UPDATE hangscope_incidents SET note = :note WHERE id = :id"
+        self._run(statement, {"note": text, "id": entry.id})
         return entry
 
     def uses(self, incident: str) -> list[Use]:
         """Return the hosts of an incident."""
         names = ", ".join(f.name for f in fields(Use))
         statement = f"SELECT {names} FROM hangscope_uses WHERE incident = :id ORDER BY host"
-        return [Use(*row) for row in self._connection.rows(statement, id=incident)]
+        return [Use(*row) for row in self._run(statement, {"id": incident})]
 
-    def use_counts(self) -> Sequence[Sequence[Any]]:
+    def use_counts(self) -> Rows:
         """Return (host, GPUs, fault, GPUs at fault, number of incidents) of all that was used."""
-        return self._connection.rows(
-            "SELECT host, gpus, fault, fault_gpus, COUNT(*) FROM hangscope_uses GROUP BY host, gpus, fault, fault_gpus"
-        )
+        columns = "host, gpus, fault, fault_gpus"
+        return self._run(f"SELECT {columns}, COUNT(*) FROM hangscope_uses GROUP BY {columns}", {})
 
 
 @contextmanager
@@ -129,23 +120,12 @@ def open_store(place: str, *, writing: bool = True) -> Iterator[Store]:
         opened = _postgresql(place, shown, writing)
     else:
         raise StoreError(f"{shown} is not a store", "give a file, or a URL that begins with postgresql://")
-    with opened as connection:
-        yield Store(connection)
-
-
-class _Sqlite:
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def rows(self, statement: str, **values: Any) -> Sequence[Sequence[Any]]:
-        return self._connection.execute(statement, values).fetchall()
-
-    def many(self, statement: str, values: list[dict[str, Any]]) -> None:
-        self._connection.executemany(statement, values)
+    with opened as run:
+        yield Store(run)
 
 
 @contextmanager
-def _sqlite(path: str, shown: str, writing: bool) -> Iterator[_Sqlite]:
+def _sqlite(path: str, shown: str, writing: bool) -> Iterator[Run]:
     if not writing and not os.path.exists(path):
         raise StoreError(f"there is no store {shown}", _EMPTY)
     try:
@@ -157,9 +137,12 @@ def _sqlite(path: str, shown: str, writing: bool) -> Iterator[_Sqlite]:
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
-        made = _Sqlite(connection)
-        _prepare(made, shown, writing)
-        yield made
+
+        def run(statement: str, values: dict[str, Any]) -> Rows:
+            return connection.execute(statement, values).fetchall()
+
+        _prepare(run, shown, writing)
+        yield run
         connection.execute("COMMIT")
     except sqlite3.Error as error:
         raise _refused(path, shown, error) from None
@@ -189,20 +172,8 @@ def _free(path: str) -> int:
         return _LEAST
 
 
-class _Alchemy:
-    def __init__(self, connection: Any, text: Callable[[str], Any]) -> None:
-        self._connection, self._text = connection, text
-
-    def rows(self, statement: str, **values: Any) -> Sequence[Sequence[Any]]:
-        result = self._connection.execute(self._text(statement), values)
-        return [tuple(row) for row in result] if result.returns_rows else []
-
-    def many(self, statement: str, values: list[dict[str, Any]]) -> None:
-        self._connection.execute(self._text(statement), values)
-
-
 @contextmanager
-def _postgresql(url: str, shown: str, writing: bool) -> Iterator[_Alchemy]:
+def _postgresql(url: str, shown: str, writing: bool) -> Iterator[Run]:
     try:
         import sqlalchemy
     except ImportError:
@@ -218,15 +189,14 @@ def _postgresql(url: str, shown: str, writing: bool) -> Iterator[_Alchemy]:
             address = address.set(drivername="postgresql+psycopg")
         engine = sqlalchemy.create_engine(address, connect_args=settings, poolclass=sqlalchemy.NullPool)
         with engine.begin() as connection:
-            made = _Alchemy(connection, sqlalchemy.text)
-            _prepare(
-                made,
-                shown,
-                writing,
-                "SELECT to_regclass('hangscope_meta') IS NOT NULL",
-                "SELECT pg_advisory_xact_lock(7710)",
-            )
-            yield made
+
+            def run(statement: str, values: dict[str, Any]) -> Rows:
+                result = connection.execute(sqlalchemy.text(statement), values)
+                return [tuple(row) for row in result] if result.returns_rows else []
+
+            exists = "SELECT to_regclass('hangscope_meta') IS NOT NULL"
+            _prepare(run, shown, writing, exists, lock="SELECT pg_advisory_xact_lock(7710)")
+            yield run
     except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
         said = mask_text(str(getattr(error, "orig", None) or error).strip().splitlines()[0])[:300]
         raise StoreError(
@@ -235,21 +205,19 @@ def _postgresql(url: str, shown: str, writing: bool) -> Iterator[_Alchemy]:
 
 
 def _prepare(
-    connection: Connection,
+    run: Run,
     shown: str,
     writing: bool,
     exists: str = "SELECT COUNT(*) FROM sqlite_master WHERE name = 'hangscope_meta'",
     lock: str = "",
 ) -> None:
     """Make the tables where there are none. Raises StoreError where they are of another version."""
-    if not connection.rows(exists)[0][0]:
+    if not run(exists, {})[0][0]:
         if not writing:
             raise StoreError(f"{shown} holds no incidents", _EMPTY)
-        if lock:
-            connection.rows(lock)
-        for statement in _TABLES:
-            connection.rows(statement)
-    found = connection.rows("SELECT value FROM hangscope_meta WHERE name = 'version'")
+        for statement in (*([lock] if lock else ()), *_TABLES):
+            run(statement, {})
+    found = run("SELECT value FROM hangscope_meta WHERE name = 'version'", {})
     version = found[0][0] if found else None
     if version != VERSION:
         raise StoreError(

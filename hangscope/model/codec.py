@@ -222,12 +222,8 @@ def _object_reader(kind: Any, limited: bool) -> Reader:
         if isinstance(value, tuple):
             if len(value) != len(fields):
                 raise ShapeError("", f"has {len(value)} fields, not {len(fields)}")
-            return kind(
-                **{
-                    name: _within(f".{name}", reader, v)
-                    for (name, reader, _), v in zip(fields, value, strict=True)
-                }
-            )
+            rows = zip(fields, value, strict=True)
+            return kind(**{name: _within(f".{name}", reader, v) for (name, reader, _), v in rows})
         if not isinstance(value, dict):
             raise _wrong(value, "an object")
         if missing := next((name for name, _, needed in fields if needed and name not in value), None):

@@ -48,7 +48,6 @@ class Absence(str, Enum):
     PENDING_ONLY = "dump of pending calls only"
     UNREADABLE = "file unreadable"
     STALE = "stale dump"
-    EARLY = "dump taken before its peers' dumps"
     TOLD = "no dump; its log tells the last calls"
 
 
@@ -58,16 +57,8 @@ Sizes = tuple[tuple[int, ...], ...]
 #: Ops whose completion on one member proves that every member took part in some call at that seq. A broadcast, reduce,
 #: gather, scatter or send completes on some members while others are absent, and so does an all_to_all whose splits, which
 #: are not recorded, leave pairs of members out.
-PROVING_OPS = frozenset(
-    {
-        "all_reduce",
-        "all_gather",
-        "all_gather_into_tensor",
-        "reduce_scatter",
-        "reduce_scatter_tensor",
-        "barrier",
-    }
-)
+_GATHERS = ("all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor")
+PROVING_OPS = frozenset(("all_reduce", *_GATHERS, "barrier"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+from hangscope.model.regex import regex
 
 MIN_STRIDED = 8
+_SPAN = regex(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 
 
 def compress(ranks: Iterable[int]) -> str:
@@ -24,6 +27,16 @@ def compress(ranks: Iterable[int]) -> str:
         spans.append(f"{first}" if first == last else f"{first}-{last}" + (f":{step}" if step > 1 else ""))
         start = end
     return ",".join(spans) or "none"
+
+
+def spans(text: str) -> Iterator[range]:
+    """Yield the ranges of `0-2,4-7,16-128:16`. Raises ValueError for a part of another form."""
+    for part in text.split(","):
+        span = _SPAN.fullmatch(part.strip())
+        if span is None:
+            raise ValueError(f"{part.strip()[:40]!r} is no rank and no range of ranks")
+        first, last, step = span.groups()
+        yield range(int(first), int(last or first) + 1, max(1, int(step or 1)))
 
 
 def ranks_phrase(ranks: Iterable[int]) -> str:

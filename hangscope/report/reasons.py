@@ -9,16 +9,17 @@ from collections.abc import Sequence
 
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.conclusion import Evidence, Hypothesis
-from hangscope.model.rankset import counted, ranks_phrase
+from hangscope.model.rankset import counted, ranks_phrase, spans
 from hangscope.model.regex import regex
-from hangscope.report.schema.document import Document, OutlierLine, VerdictPart
+from hangscope.report.schema.document import CulpritPart, Document, OutlierLine, VerdictPart
 from hangscope.report.words import call_words, duration, utc
 from hangscope.verdict.claims import accounts_for
 
 SHOWN = 2
+LOCATED = 8  # named ranks that are listed with their hosts
 NAMED = 16  # ranks of another explanation that are listed
-_RANKS = regex(r"(?i)\branks?\s+(\d{1,9}(?:[-:]\d{1,9})*(?:,\d{1,9}(?:[-:]\d{1,9})*)*(?: and \d{1,9})?)")
-_SPAN = regex(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+_SPAN = r"\d{1,9}(?:-\d{1,9}(?::\d{1,9})?)?"
+_RANKS = regex(rf"(?i)\branks?\s+({_SPAN}(?:(?:,| and ){_SPAN})*)")
 
 
 def deciding_facts(verdict: VerdictPart) -> tuple[Evidence, ...]:
@@ -38,12 +39,8 @@ def names(fact: Evidence, ranks: Sequence[int]) -> bool:
 
 def mentions(text: str, ranks: Sequence[int]) -> bool:
     """Return whether text names one of these ranks: `rank 3`, `ranks 0-2,5`, `ranks 0-1016:8`."""
-    for found in _RANKS.finditer(text):
-        for span in _SPAN.finditer(found[1]):
-            first, last, step = int(span[1]), int(span[2] or span[1]), int(span[3] or 1)
-            if any(first <= rank <= last and (rank - first) % max(1, step) == 0 for rank in ranks):
-                return True
-    return False
+    named = (span for found in _RANKS.findall(text) for span in spans(found.replace(" and ", ",")))
+    return any(rank in span for span in named for rank in ranks)
 
 
 def _derived(verdict: VerdictPart) -> tuple[Evidence, ...]:
@@ -54,6 +51,21 @@ def _derived(verdict: VerdictPart) -> tuple[Evidence, ...]:
     rest = [f for f in speaking if f is not first]
     second = next((f for f in rest if f.kind != first.kind), rest[0] if rest else None)
     return (first,) if second is None else (first, second)
+
+
+def who(verdict: VerdictPart) -> str:
+    """Return the named ranks, each with its host, GPU and PID as far as they are known."""
+    if not verdict.culprit_ranks:
+        return "no rank is named"
+    if not verdict.culprits or len(verdict.culprit_ranks) > LOCATED:
+        return ranks_phrase(verdict.culprit_ranks)
+    return ", ".join(map(_located, verdict.culprits))
+
+
+def _located(entry: CulpritPart) -> str:
+    ids = (("GPU", entry.device), ("PID", entry.pid))
+    known = ([f"on {entry.host}"] if entry.host else []) + [f"{n} {v}" for n, v in ids if v is not None]
+    return f"rank {entry.rank}" + (f" ({', '.join(known)})" if known else "")
 
 
 def accounts(verdict: VerdictPart) -> str:
@@ -84,15 +96,10 @@ def outlier_lines(document: Document) -> list[OutlierLine]:
     return [line for line in document.outlier_lines if line.text not in known]
 
 
-def weighed(document: Document) -> Sequence[Hypothesis]:
-    """Return the other explanations that remain possible."""
-    return document.hypotheses[1:]
-
-
 def rivals(document: Document) -> list[tuple[str, str]]:
     """Return the other causes that remain possible, each with why, as it follows the name of the cause."""
-    if others := weighed(document):
-        return [(rival.cause, rival_words(rival)) for rival in others]
+    if others := document.hypotheses[1:]:
+        return [(rival.cause, _rival_words(rival)) for rival in others]
     alternatives = document.verdict.alternatives if document.verdict is not None else ()
     return [(item.cause, f": {item.why}") for item in alternatives]
 
@@ -104,7 +111,7 @@ def confidence(document: Document) -> str:
     return f"{word} ({reasons})" if reasons else word
 
 
-def rival_words(rival: Hypothesis) -> str:
+def _rival_words(rival: Hypothesis) -> str:
     """Return why another explanation is possible, the evidence against it, and what would confirm it."""
     who = f" of {ranks_phrase(rival.ranks)}" if 0 < len(rival.ranks) <= NAMED else ""
     parts = [*rival.fits[:1], *(f"against it: {line}" for line in rival.contradicts[:1])]

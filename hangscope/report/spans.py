@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from hangscope.model.rankset import compress
-from hangscope.model.regex import regex
+from hangscope.model.rankset import compress, spans
 
 MARK = "\x01"
 LONG_LIST = 64
 MOST_NUMBERS = 1 << 23  # of one report, written out
-_SPAN = regex(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 
 
 def with_spans(value: Any) -> Any:
@@ -42,11 +40,7 @@ def _written_out(value: Any, left: list[int]) -> Any:
 
 def _numbers(text: str, left: list[int]) -> list[int]:
     found: list[int] = []
-    for part in text.split(","):
-        span = _SPAN.fullmatch(part)
-        if span is None:
-            raise ValueError("a list of ranks of another form")
-        numbers = range(int(span[1]), int(span[2] or span[1]) + 1, max(1, int(span[3] or 1)))
+    for numbers in spans(text):
         left[0] -= len(numbers)
         if left[0] < 0:
             raise ValueError(f"more than {MOST_NUMBERS:,} ranks in lists")

@@ -153,8 +153,7 @@ class Subject:
 
 def site_of(kind: CallKind) -> str:
     """Return which line of the user's code issued a call: `train.py:87 in log_metrics`; empty where no frame was kept."""
-    frame = user_frame(kind.stack)
-    return str(frame) if frame is not None else ""
+    return str(user_frame(kind.stack) or "")
 
 
 def sizes_of(kind: CallKind) -> str:

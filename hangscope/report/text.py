@@ -29,7 +29,7 @@ _COLOURS = {"error": "1;31", "warning": "1;33", "ok": "1;32", "label": "1;36", "
 _STYLES = {"help": "ok", "warning": "warning", "against": "warning", "why": "bold"}
 MIN_WIDTH, MAX_WIDTH = 60, 110
 _NOTES, _AGAINST, _WARNINGS, _RIVALS, _COLLECT, _OUTPUT = 4, 2, 3, 3, 2, 1
-_PLACE = "-->"
+PLACE = "-->"
 Label = tuple[str, str]
 
 
@@ -50,8 +50,8 @@ def render_text(
     lines += _wrapped(f"{paint(head, style)}: {message}", columns, "  ")
     if document.verdict is not None and (more := below_title(message, document.verdict.explanation)):
         lines += _wrapped(f"  {more}", columns, "  ")
-    for label, text in _labelled(document, verbose):
-        if label == _PLACE:
+    for label, text in labelled(document, verbose=verbose):
+        if label == PLACE:
             lines += _wrapped(f"  {paint(label, 'label')} {text}", columns, "      ")
         else:
             name = paint(f"{label}:", _STYLES.get(label, "label"))
@@ -71,7 +71,7 @@ def _head(document: Document) -> tuple[str, str, str]:
     return f"{status}[{name}]", "error" if status == "hang" else "warning", verdict.title or headline
 
 
-def _labelled(document: Document, verbose: bool) -> Iterator[Label]:
+def labelled(document: Document, *, verbose: bool) -> Iterator[Label]:
     """Yield what the report states, each with its label, in the order of the screen."""
     verdict = document.verdict
     if verdict is None:
@@ -105,11 +105,11 @@ def _places(verdict: VerdictPart) -> Iterator[Label]:
         who = f"rank {at.rank}" if at.rank is not None else "one side"
         places = {(frame.file, frame.line) for frame in call.frames} if call is not None else set()
         did = culprit_call(verdict) if not places or (at.file, at.line) in places else ""
-        yield _PLACE, f"{at.file}:{at.line} in {at.function}  ({f'{who} {did}' if did else who})"
+        yield PLACE, f"{at.file}:{at.line} in {at.function}  ({f'{who} {did}' if did else who})"
     waiting = verdict.waiting_call
     if waiting is not None and verdict.in_call and (frame := user_frame(waiting.frames)) is not None:
         blocked = f"{ranks_phrase(verdict.in_call)}, blocked in {waiting.op or 'a collective'}"
-        yield _PLACE, f"{frame.file}:{frame.line} in {frame.name}  ({blocked})"
+        yield PLACE, f"{frame.file}:{frame.line} in {frame.name}  ({blocked})"
     if verdict.api:
         yield "inside", f"{verdict.api}, the library call that makes this collective"
 
@@ -130,7 +130,8 @@ def _notes(document: Document, verdict: VerdictPart, verbose: bool) -> Iterator[
 def _rest(document: Document, verdict: VerdictPart, verbose: bool) -> Iterator[Label]:
     """Yield how sure the verdict is, what else is possible, and what to collect."""
     yield "confidence", confidence(document)
-    yield from (("or", f"{cause}{why}") for cause, why in rivals(document)[:_RIVALS])
+    possible = rivals(document)
+    yield from (("or", f"{cause}{why}") for cause, why in (possible if verbose else possible[:_RIVALS]))
     if verdict.suspect_ranks and verdict.suspect_ranks != verdict.culprit_ranks:
         yield "suspects", ranks_phrase(verdict.suspect_ranks)
     for excluded in document.ruled_out if verbose else ():

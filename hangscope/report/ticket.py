@@ -17,11 +17,12 @@ from hangscope.report.reasons import (
     read_words,
     rivals,
     standstill,
+    who,
 )
-from hangscope.report.schema.document import CulpritPart, Document, VerdictPart
+from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.words import below_title, duration
 
-_CULPRITS, _FACTS, _WARNINGS, _RIVALS, _HOSTS = 8, 6, 6, 3, 4
+_FACTS, _WARNINGS, _RIVALS, _HOSTS = 6, 6, 3, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,8 @@ class Block:
 def ticket(document: Document) -> list[Block]:
     """Return the blocks of a report, without those that would be empty."""
     verdict, partial = document.verdict, document.partial
-    blocks = [
-        Block(
-            "",
-            "text",
-            ((Piece("Partial data: ", strong=True), Piece(partial.text)),) if partial.is_partial else (),
-        )
-    ]
+    warned = (Piece("Partial data: ", strong=True), Piece(partial.text))
+    blocks = [Block("", "text", (warned,))] if partial.is_partial else []
     if verdict is not None:
         blocks += _of_verdict(document, verdict)
     else:
@@ -70,10 +66,7 @@ def ticket(document: Document) -> list[Block]:
 
 
 def _of_verdict(document: Document, verdict: VerdictPart) -> list[Block]:
-    facts, against = (
-        other_facts(verdict),
-        (*other_facts(verdict, "against"), *other_facts(verdict, "missing")),
-    )
+    against = (*other_facts(verdict, "against"), *other_facts(verdict, "missing"))
     explanation = below_title(document.title, verdict.explanation)
     excluded = ((Piece(r.cause, code=True), Piece(f": {r.because}")) for r in document.ruled_out)
     possible = ((Piece(cause, code=True), Piece(why)) for cause, why in rivals(document)[:_RIVALS])
@@ -82,7 +75,7 @@ def _of_verdict(document: Document, verdict: VerdictPart) -> list[Block]:
         _items("Why", map(_fact, deciding_facts(verdict))),
         _pairs([*_answer(document, verdict), *_incident(document)]),
         _texts("Do next", "steps", verdict.advice),
-        _items("Evidence", map(_fact, facts), _FACTS),
+        _items("Evidence", map(_fact, other_facts(verdict)), _FACTS),
         _items("Against, and missing", map(_fact, against), _FACTS),
         _items("Also possible", possible),
         _items("Ruled out", excluded, _RIVALS),
@@ -116,7 +109,7 @@ def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:
     rows: list[Pair] = [
         ("Cause", (Piece(verdict.cause, code=True), Piece(f" ({verdict.category})"))),
         ("Confidence", _plain(confidence(document))),
-        ("Who", _plain(_who(verdict))),
+        ("Who", _plain(who(verdict))),
     ]
     if (at := verdict.location) is not None:
         rows.append(("Where", _place(at.file, at.line, at.function)))
@@ -129,13 +122,8 @@ def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:
         rows.append(("What", (Piece(verdict.op, code=True), Piece(seq + group))))
     rows.append(("Inside", (Piece(verdict.api or "", code=True),)))
     if blocked := verdict.waiting_ranks:
-        share = accounts(verdict)
-        rows.append(
-            (
-                "Blocked",
-                _plain(ranks_phrase(blocked) + (f"; the root cause accounts for {share}" if share else "")),
-            )
-        )
+        share = f"; the root cause accounts for {accounts(verdict)}" if accounts(verdict) else ""
+        rows.append(("Blocked", _plain(ranks_phrase(blocked) + share)))
         behind = len(blocked) - len(verdict.in_call)
         if behind and verdict.op and verdict.in_call:
             more = f"{behind:,} more {'is' if behind == 1 else 'are'} indirectly blocked"
@@ -164,21 +152,6 @@ def _incident(document: Document) -> list[Pair]:
         rows.append(("Hosts", _plain(", ".join(hosts[:_HOSTS]) + more)))
     seen = document.seen_before.text if document.seen_before is not None else ""
     return [*rows, ("Seen before", _plain(seen)), ("Report", (Piece(document.report_path or "", code=True),))]
-
-
-def _who(verdict: VerdictPart) -> str:
-    if not verdict.culprit_ranks:
-        return "no rank is named"
-    if not verdict.culprits or len(verdict.culprit_ranks) > _CULPRITS:
-        return ranks_phrase(verdict.culprit_ranks)
-    return ", ".join(map(_culprit, verdict.culprits))
-
-
-def _culprit(entry: CulpritPart) -> str:
-    """Return a named rank with its host, PID and GPU, as far as they are known."""
-    ids = (("GPU", entry.device), ("PID", entry.pid))
-    known = ([f"on {entry.host}"] if entry.host else []) + [f"{n} {v}" for n, v in ids if v is not None]
-    return f"rank {entry.rank}" + (f" ({', '.join(known)})" if known else "")
 
 
 def _fact(fact: Evidence) -> Line:

@@ -14,7 +14,7 @@ from hangscope.model.conclusion import Source
 from hangscope.model.incident import Absence, Incident, Input, RankRecord
 from hangscope.model.rankset import compress, ranks_phrase
 from hangscope.report.masking.redaction import CONTRACT, Redaction
-from hangscope.report.masking.secrets import mask_text
+from hangscope.report.masking.secrets import presentable
 from hangscope.report.masking.walk import change_texts, texts_in
 from hangscope.report.pictures.gather import page_data
 from hangscope.report.pictures.stack_tree import merged
@@ -37,7 +37,7 @@ from hangscope.report.schema.page import PageData
 from hangscope.report.sources import SourceFolder
 from hangscope.report.subject import Subject
 from hangscope.report.verdict_view import verdict_part
-from hangscope.report.words import clean, folded, grouped
+from hangscope.report.words import folded, grouped
 from hangscope.verdict.claims import seen_of
 from hangscope.verdict.phrasing import SUMMARY, clauses, fitting, sentence_case
 from hangscope.verdict.status import ended_well, moved_on
@@ -105,8 +105,7 @@ def _pictures(subject: Subject, source: SourceFolder | None) -> PageData | None:
 
 def _fit_to_leave(document: Document, redacted: Collection[str], hosts: Collection[str]) -> Document:
     """Return the document as every output may show it: one walk over all its fields, so that masking misses none."""
-    shown = cache(lambda text: mask_text(clean(text)))  # most texts of a report stand in it many times
-    document = change_texts(document, shown)
+    document = change_texts(document, cache(presentable))  # most texts of a report are in it many times
     if not redacted:
         return document
     culprits = document.verdict.culprits if document.verdict is not None else ()
@@ -120,9 +119,8 @@ def _headline(analysis: Analysis) -> str:
     judgement, case = analysis.judgement, analysis.case
     if judgement.verdict is not None:
         summary = sentence_case(judgement.verdict.summary)
-        return (
-            fitting([f"Inconclusive: {summary}"], SUMMARY) if judgement.status == "inconclusive" else summary
-        )
+        is_open = judgement.status == "inconclusive"
+        return fitting([f"Inconclusive: {summary}"], SUMMARY) if is_open else summary
     if judgement.status != "no_hang":
         return "Inconclusive: the collected files do not show whether the job stopped, or where."
     dumped = [record.dump_file is not None for record in analysis.incident.ranks.values()]
@@ -227,13 +225,10 @@ def _inputs(inputs: Sequence[Input]) -> tuple[InputPart, ...]:
 
 def _coverage(analysis: Analysis) -> CoveragePart:
     statuses = Counter(i.status for i in analysis.incident.inputs)
-    windows = [
-        WindowPart(compress(ranks), view.group.label, *window)
-        for view in analysis.views
-        for window, ranks in folded(
-            ((m.first_row, m.last_row), rank) for rank, m in view.members.items() if m.first_row
-        )
-    ]
+    windows = []
+    for view in analysis.views:
+        kept = (((m.first_row, m.last_row), rank) for rank, m in view.members.items() if m.first_row)
+        windows += [WindowPart(compress(ranks), view.group.label, *window) for window, ranks in folded(kept)]
     return CoveragePart(
         files=len(analysis.incident.inputs),
         used=statuses["used"],

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import datetime, timezone
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from hangscope.model.conclusion import CallRef
 from hangscope.model.rankset import compress
@@ -71,20 +71,9 @@ def below_title(title: str, explanation: str) -> str:
     return "" if _REMARK.sub("", explanation).rstrip(".") == said else explanation
 
 
-def clean(value: Any) -> Any:
-    """Return plain data with control characters, ANSI sequences and text-reordering characters taken out.
-
-    Newlines and tabs stay; floats that JSON cannot hold become None.
-    """
-    if isinstance(value, str):
-        return _ANSI.sub("", value).translate(_UNPRINTABLE)
-    if isinstance(value, Mapping):
-        return {clean(str(key)): clean(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [clean(item) for item in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value
+def clean(text: str) -> str:
+    """Return text without control characters (except newlines and tabs), ANSI sequences and characters that reorder text."""
+    return _ANSI.sub("", text).translate(_UNPRINTABLE)
 
 
 def cut(line: str, length: int) -> str:

@@ -269,13 +269,16 @@ def test_progress_is_told(hang: Path) -> None:
 def test_a_report_on_eight_ranks_takes_less_than_a_second_and_a_half(
     environment: Environment, tmp_path: Path
 ) -> None:
-    """Seconds of the processor, of the whole process and its children, 2000 calls a rank; the best of three.
+    """Seconds of the processor, of the whole process and its children, 2000 calls a rank; one of three attempts is enough.
 
     A slow machine gets as much more as it takes for a sum, of which a second and a half is worth twelve.
     """
     folder = write_all(stuck(8, culprit=5, steps=1000), tmp_path / "dumps")
-    times = []
-    for _ in range(3):
+    began = time.process_time()
+    sum(i * i for i in range(3_000_000))
+    limit = max(1.5, 12 * (time.process_time() - began))
+    times: list[float] = []
+    while len(times) < 3 and not any(seconds < limit for seconds in times):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
             [sys.executable, "-m", "hangscope", "analyze", folder, "-q", "-o", tmp_path / "r.html"],
@@ -288,6 +291,4 @@ def test_a_report_on_eight_ranks_takes_less_than_a_second_and_a_half(
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         times.append(used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime)
         assert done.stdout.startswith("hang[stuck_rank]: Rank 5 "), done.stderr
-    began = time.process_time()
-    sum(i * i for i in range(3_000_000))
-    assert min(times) < max(1.5, 12 * (time.process_time() - began)), times
+    assert min(times) < limit, times

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
 import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -19,6 +23,21 @@ from tests.conftest import Run
 from tests.json_contract import CATEGORIES, CONTRACT_CAUSES
 
 # -- exit codes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def inside(capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Return a function that runs the command as `run` does, in this process: for what neither reads nor writes files."""
+
+    def hangscope_command(*words: Any) -> subprocess.CompletedProcess[str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(word) for word in words], prog_name="hangscope")
+        printed = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return subprocess.CompletedProcess(words, ended.value.code, printed.out, printed.err)
+
+    yield hangscope_command
+    gc.enable()  # `analyze` switches it off
 
 
 def test_a_verdict_is_no_failure(run: Run, hang: Path, tmp_path: Path) -> None:
@@ -53,15 +72,15 @@ def test_exit_code_tells_the_status_when_asked(run: Run, hang: Path, healthy: Pa
         ("explain", "nonsense"),
     ],
 )
-def test_a_wrong_command_line(run: Run, words: tuple[str, ...]) -> None:
-    result = quiet(run(*words))
+def test_a_wrong_command_line(inside: Run, words: tuple[str, ...]) -> None:
+    result = quiet(inside(*words))
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr
 
 
 @pytest.mark.parametrize(("option", "value"), [("--redact", "hats"), ("--attempt", "third")])
-def test_a_wrong_value(run: Run, hang: Path, option: str, value: str) -> None:
-    result = quiet(run("analyze", hang, option, value))
+def test_a_wrong_value(inside: Run, hang: Path, option: str, value: str) -> None:
+    result = quiet(inside("analyze", hang, option, value))
     assert (result.returncode, result.stdout) == (2, "")
     assert value in result.stderr
 
@@ -147,9 +166,9 @@ def test_the_documented_completion_is_there(shell: str, root: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["-h", "--help"])
-def test_help(run: Run, word: str) -> None:
+def test_help(inside: Run, word: str) -> None:
     for words in ((), ("analyze",), ("explain",), ("demo",)):
-        result = quiet(run(*words, word))
+        result = quiet(inside(*words, word))
         assert result.returncode == 0 and result.stdout.startswith("Usage: ") and result.stderr == ""
 
 
@@ -159,8 +178,8 @@ def test_version(run: Run) -> None:
 
 
 @pytest.mark.parametrize("command", sorted(main.commands))
-def test_every_option_is_documented(run: Run, command: str) -> None:
-    text = quiet(run(command, "--help")).stdout
+def test_every_option_is_documented(inside: Run, command: str) -> None:
+    text = quiet(inside(command, "--help")).stdout
     assert main.commands[command].help
     for parameter in main.commands[command].params:
         if isinstance(parameter, click.Option):
@@ -168,11 +187,11 @@ def test_every_option_is_documented(run: Run, command: str) -> None:
             assert parameter.help, f"{command} {parameter.opts[0]} says nothing of itself"
 
 
-def test_explain_every_cause(run: Run) -> None:
+def test_explain_every_cause(inside: Run) -> None:
     assert set(CATALOG) >= CONTRACT_CAUSES
-    listed = quiet(run("explain")).stdout
+    listed = quiet(inside("explain")).stdout
     assert [line.split()[0] for line in listed.splitlines() if line.strip()] == list(CATALOG)
-    result = quiet(run("explain", "uneven_loader"))
+    result = quiet(inside("explain", "uneven_loader"))
     assert result.returncode == 0
     for part in (
         "What happened:",
@@ -191,20 +210,19 @@ def test_every_cause_says_what_it_establishes_and_what_not(cause: str) -> None:
     assert entry.category in CATEGORIES
 
 
-def test_explain_suggests_a_cause(run: Run) -> None:
-    result = quiet(run("explain", "uneven_loder"))
+def test_explain_suggests_a_cause(inside: Run) -> None:
+    result = quiet(inside("explain", "uneven_loder"))
     assert (result.returncode, result.stdout) == (2, "")
     assert "uneven_loader" in result.stderr
 
 
-def test_the_demo_lists_its_scenarios(run: Run) -> None:
-    result = quiet(run("demo", "--list"))
+def test_the_demo_lists_its_scenarios(inside: Run) -> None:
+    result = quiet(inside("demo", "--list"))
     assert result.returncode == 0 and "rank_conditional" in result.stdout
-    assert quiet(run("demo", "nonsense")).returncode in (1, 2)
+    assert quiet(inside("demo", "nonsense")).returncode in (1, 2)
 
 
 def test_a_closed_pipe_is_no_error(environment: dict[str, str], hang: Path, tmp_path: Path) -> None:
-    import subprocess
     import sys
 
     with subprocess.Popen(

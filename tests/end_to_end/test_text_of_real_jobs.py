@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.text_baseline import baseline, without_dumps
 from tests.conftest import FIXTURES, INCIDENTS, analyze
+from tests.end_to_end.test_fixtures import never_sure_and_wrong
 from tests.text_lines import (
     WORK,
     judged,
@@ -45,6 +46,7 @@ def test_the_logs_of_real_jobs_alone(tmp_path: Path, incident: Path) -> None:
     answers = truth.get("answers") or [truth["culprits"]]
     folder = without_dumps(incident, tmp_path)
     report = analyze(folder)
+    never_sure_and_wrong(incident, report)
     named = list(report.verdict.culprit_ranks) if report.verdict else []
     if incident.name in NOT_IN_THE_TEXT:
         assert named == []
@@ -56,7 +58,6 @@ def test_the_logs_of_real_jobs_alone(tmp_path: Path, incident: Path) -> None:
     if incident.name in BY_CHANCE:
         return
     assert named in answers or baseline(folder) not in answers  # at least all that the short heuristic gets
-    assert report.verdict is None or report.verdict.confidence != "high" or named in answers
 
 
 @pytest.mark.parametrize(

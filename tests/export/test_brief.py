@@ -23,7 +23,7 @@ def test_what_decides_comes_first_with_file_and_line() -> None:
         "Also possible, and ruled out",
         "First difference between the ranks",
     ] or (titles(text)[0] == "Verdict" and "First difference between the ranks" in titles(text))
-    assert "line: /workspace/train/train.py:20 in save_checkpoint" in text
+    assert "at: /workspace/train/train.py:20 in save_checkpoint" in text
     assert re.search(r"^why: .*barrier seq 9.* \[\S*comm_lib_trace_rank_0\]$", text, re.MULTILINE)
     assert re.search(r"A: all_reduce seq 9 .* at train.py:13 .* \| B: barrier seq 9 ", text)
     assert "waits for rank 0" in text

@@ -10,7 +10,7 @@ import pytest
 
 from hangscope.report.html.render import render_html
 from tests.report.chromium import Browser, find_chromium
-from tests.report.samples import HOSTILE, MARKDOWN, SAMPLES, document
+from tests.report.samples import HOSTILE, MARKDOWN, document
 
 
 @pytest.fixture(scope="session")
@@ -25,12 +25,19 @@ def browser() -> Iterator[Browser]:
         yield opened
 
 
+class Pages(dict[str, Path]):
+    """The pages of the samples, each written when a test first asks for it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __missing__(self, name: str) -> Path:
+        path = self[name] = self.folder / f"{name}.html"
+        markdown = HOSTILE if name == "hostile" else MARKDOWN
+        path.write_text(render_html(document(name), markdown=markdown), encoding="utf-8")
+        return path
+
+
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("reports")
-    written = {}
-    for name in SAMPLES:
-        written[name] = folder / f"{name}.html"
-        markdown = HOSTILE if name == "hostile" else MARKDOWN
-        written[name].write_text(render_html(document(name), markdown=markdown), encoding="utf-8")
-    return written
+    return Pages(tmp_path_factory.mktemp("reports"))

@@ -18,7 +18,7 @@ from hangscope.report.schema.pictures import CallDiff, Moment, RankMapData, Stri
 from hangscope.report.schema.stories import Endings, Lines, Orders, Story
 from tests.conftest import FIXTURES, analyze
 from tests.dump_writer import Recorder, write_all
-from tests.report.samples import document
+from tests.report.samples import SIZES, document
 from tests.simulator import write_incident
 from tests.small_jobs import due, loop
 from tests.verdicts import judged
@@ -148,7 +148,7 @@ def test_moments_of_one_second_are_told_apart() -> None:
     assert next(at for _, at, _, _ in Page(document("hang_8")).first.moments).endswith("20:00.162 UTC")
 
 
-@pytest.mark.parametrize("name", ["hang_8", "hang_512", "hang_16384"])
+@pytest.mark.parametrize("name", [*SIZES, pytest.param("hang_16384", marks=pytest.mark.slow)])
 def test_the_map_folds_to_few_rows_that_add_up_and_show_the_culprits(name: str) -> None:
     sample = document(name)
     verdict, page, data = sample.verdict, page_of(sample), map_of(sample)

@@ -93,10 +93,10 @@ GROWING = (
 
 
 def test_masking_is_linear() -> None:
-    """What is quadratic would take seconds."""
+    """What is quadratic would take half a second."""
     for part in GROWING:
         for before, after in (("", " x"), ("password='", "'")):
-            text = before + part * (10_000 // len(part)) + after
+            text = before + part * (4_000 // len(part)) + after
             began = time.process_time()
             mask_text(text)
-            assert time.process_time() - began < 0.5, (before, part)
+            assert time.process_time() - began < 0.2, (before, part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangscope.report.spans import MARK, with_spans, without_spans
@@ -16,6 +16,7 @@ _DATA: Any = st.recursive(
 )
 
 
+@settings(max_examples=15)
 @given(_DATA, st.sets(st.integers(0, 5000), min_size=65))
 def test_what_was_shortened_comes_back(data: Any, ranks: set[int]) -> None:
     whole = {"data": data, "ranks": sorted(ranks), "reversed": sorted(ranks, reverse=True)}

@@ -6,19 +6,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
-import click
-
-from hangscope.commands.endings import end_in_order
+from hangscope.commands.endings import end_in_order, writable
 from hangscope.commands.options import (
+    attempt_option,
     given,
     jobs_option,
     max_unpacked_option,
     paths_argument,
     quiet_option,
     store_option,
+    world_size_option,
 )
 from hangscope.commands.terminal import ProgressBar, show, tell
-from hangscope.errors import UsageError
+from hangscope.model.rankset import counted
 
 if TYPE_CHECKING:
     from hangscope.report.report import Report
@@ -26,13 +26,8 @@ if TYPE_CHECKING:
 _F = TypeVar("_F", bound=Callable[..., Any])
 _OPTIONS = (
     paths_argument,
-    click.option(
-        "--world-size",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Number of ranks of the job. Overrides what the inputs say.",
-    ),
-    click.option("--attempt", metavar="N|all", help="Which restart attempt to analyze (default: the last)."),
+    world_size_option,
+    attempt_option,
     jobs_option,
     max_unpacked_option,
     store_option,
@@ -53,30 +48,29 @@ def read(paths: tuple[str, ...], quiet: bool, options: dict[str, Any]) -> Report
 
     end_in_order()
     isolated.use_one_thread()
-    bar = ProgressBar(quiet=quiet)
-    try:
+    with ProgressBar(quiet=quiet) as bar:
         return api.analyze(list(paths), progress=bar.advance, **given(options))
-    finally:
-        bar.close()
 
 
-def write_binary(
+def write_rows(
     output: str,
-    write: Callable[[BinaryIO], object],
+    write: Callable[[BinaryIO], int],
     is_ours: Callable[[Path], bool],
     kind: str,
+    row: str,
     *,
     force: bool,
-) -> None:
-    """Write a file as all of hangscope are written, with one sentence where that cannot be. Raises UsageError."""
+    quiet: bool,
+) -> int:
+    """Let `write` write a file of a `kind`, report how many rows it has, and return that number. Raises UsageError."""
     from hangscope.export.output import write_file
 
-    try:
-        write_file(Path(output), write, is_ours, kind, force=force)
-    except OSError as error:
-        raise UsageError(
-            f"{output} cannot be written: {error.strerror or error}", "choose another place with -o"
-        ) from None
+    numbers: list[int] = []
+    with writable(output):
+        write_file(Path(output), lambda out: numbers.append(write(out)), is_ours, kind, force=force)
+    if not quiet:
+        tell(f"Wrote {output}: {counted(numbers[0], row)}")
+    return numbers[0]
 
 
 def print_text(text: str) -> None:

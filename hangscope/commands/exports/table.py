@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import click
 
-from hangscope.commands.exports.reading import read, reading_options, write_binary
+from hangscope.commands.exports.reading import read, reading_options, write_rows
 from hangscope.commands.options import max_bytes_option
 from hangscope.commands.terminal import tell
-from hangscope.model.rankset import counted
 
 
 @click.command(
@@ -72,18 +72,10 @@ def table(
         pending=pending,
         around_divergence=around_divergence,
     )
-    report = read(paths, quiet, options)
-    rows = 0
-
-    def write(out: Any) -> None:
-        nonlocal rows
-        rows = write_table(report.analysis, selection, form, out)
-
+    write = partial(write_table, read(paths, quiet, options).analysis, selection, form)
     if output is None:
-        write(sys.stdout.buffer)
+        rows = write(sys.stdout.buffer)
     else:
-        write_binary(output, write, is_table, "table of hangscope", force=force)
-        if not quiet:
-            tell(f"Wrote {output}: {counted(rows, 'row')}")
+        rows = write_rows(output, write, is_table, "table of hangscope", "row", force=force, quiet=quiet)
     if not rows and not quiet:
         tell("hangscope: no rows: the files contain no collectives, or none that match the selection")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import click
 
-from hangscope.commands.exports.reading import read, reading_options, write_binary
+from hangscope.commands.exports.reading import read, reading_options, write_rows
 from hangscope.commands.options import max_bytes_option
-from hangscope.commands.terminal import tell
-from hangscope.model.rankset import counted
 
 
 @click.command(
@@ -34,15 +33,7 @@ def trace(
     """
     from hangscope.export.trace import is_trace, write_trace
 
-    report = read(paths, quiet, {**options, "completions": True})
-    analysis = report.analysis
+    analysis = read(paths, quiet, {**options, "completions": True}).analysis
     assert analysis is not None
-    events = 0
-
-    def write(out: Any) -> None:
-        nonlocal events
-        events = write_trace(analysis, out, all_ranks=all_ranks)
-
-    write_binary(output, write, is_trace, "trace of hangscope", force=force)
-    if not quiet:
-        tell(f"Wrote {output}: {counted(events, 'event')}")
+    write = partial(write_trace, analysis, all_ranks=all_ranks)
+    write_rows(output, write, is_trace, "trace of hangscope", "event", force=force, quiet=quiet)

@@ -54,11 +54,8 @@ def diff_list(diff: CallDiff) -> DiffList:
             end += 1
         words = ""
         if not near[start] and end - start >= MIN_FOLD:
-            words = (
-                "collectives that were not reached"
-                if any(r.differs for r in rows[start:end])
-                else "identical collectives"
-            )
+            are_alone = any(row.differs for row in rows[start:end])
+            words = "collectives that were not reached" if are_alone else "identical collectives"
         runs.append(Run(tuple(rows[start:end]), words))
         start = end
     labels = {group.gid: group for group in diff.groups}

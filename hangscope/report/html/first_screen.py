@@ -90,10 +90,8 @@ def _who(document: Document) -> list[tuple[str, str]]:
 
 def _waiting(document: Document) -> str:
     """Return how many ranks are blocked, and which; empty where none is."""
-    ranks, over = (
-        document.verdict.waiting_ranks if document.verdict is not None else (),
-        document.status == "no_hang",
-    )
+    ranks = document.verdict.waiting_ranks if document.verdict is not None else ()
+    over = document.status == "no_hang"
     if len(ranks) < 2:
         return f"rank {ranks[0]} {'was' if over else 'is'} blocked" if ranks else ""
     return f"{len(ranks):,} ranks {'were' if over else 'are'} blocked: {some_ranks(ranks, 70)}"
@@ -130,32 +128,20 @@ def _what(verdict: VerdictPart | None) -> list[str]:
         members = counted(len(group.ranks), "rank") if group.members_known else "members not known"
         parts.append(f"group {group.label}, {members}")
     lines = [line] if (line := " · ".join(filter(None, parts))) else []
-    if (
-        lines
-        and culprit is not None
-        and culprit.op
-        and (culprit.op, culprit.seq) != (verdict.op, verdict.seq)
-    ):
-        lines.append(f"the culprit {culprit_call(verdict)}")
-    return lines
+    is_other = culprit is not None and culprit.op and (culprit.op, culprit.seq) != (verdict.op, verdict.seq)
+    return [*lines, f"the culprit {culprit_call(verdict)}"] if lines and is_other else lines
 
 
 def _why(document: Document, data: PageData) -> list[tuple[str, str, bool]]:
     """Return the deciding facts cut to fit: text, source, and whether it is a quoted line."""
     facts = deciding_facts(document.verdict) if document.verdict is not None else ()
     shown = [(cut(f.text, _FACT), cut_path(f.at, 60), f.kind == "log") for f in facts]
-    if (
-        document.status == "inconclusive"
-        and not shown
-        and data.story is not None
-        and data.story.kind == "known"
-    ):
-        first = data.story.parts[0]
-        return [
-            (cut(line, _FACT), "", False)
-            for line in (first.lines[:2] if isinstance(first, Lines) and not first.kind else ())
-        ]
-    return shown
+    story = data.story
+    if shown or document.status != "inconclusive" or story is None or story.kind != "known":
+        return shown
+    first = story.parts[0]
+    lines = first.lines[:2] if isinstance(first, Lines) and not first.kind else ()
+    return [(cut(line, _FACT), "", False) for line in lines]
 
 
 def _reasons(document: Document) -> list[str]:

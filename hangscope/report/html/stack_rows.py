@@ -8,7 +8,7 @@ from itertools import groupby
 from hangscope.knowledge.callsite import is_user
 from hangscope.model.dataclass import dataclass
 from hangscope.model.frames import Frame
-from hangscope.report.reasons import mentions
+from hangscope.model.rankset import spans
 from hangscope.report.schema.document import BranchPart, Document
 
 BRANCHES = 60
@@ -40,11 +40,11 @@ def stack_rows(document: Document) -> StackRows | None:
     ranks = sum(branch.count for branch in branches if branch.depth == 0)
     if ranks < 2:
         return None
-    named = document.verdict.culprit_ranks if document.verdict is not None else ()
+    named = frozenset(document.verdict.culprit_ranks if document.verdict is not None else ())
     rows = []
     depths = [*(branch.depth for branch in branches[1:]), 0]
     for branch, next_depth in zip(branches[:BRANCHES], depths, strict=False):
-        is_named = sum(mentions(f"ranks {branch.ranks}", (rank,)) for rank in named) == branch.count
+        is_named = all(rank in named for span in spans(branch.ranks) for rank in span)
         lines = tuple(_lines(branch.frames, is_leaf=next_depth <= branch.depth))
         rows.append(BranchRow(branch, min(branch.depth, DEEPEST), "culprit" if is_named else "", lines))
     return StackRows(tuple(rows), ranks, len(branches) - len(rows) + (document.stacks_left_out or 0))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 
 from hangscope.model.rankset import compress, counted
 from hangscope.report.schema.document import Document, FrontierRow, GroupPart, InputPart, RankPart
 from hangscope.report.schema.stories import Row, Table
-from hangscope.report.words import cut, cut_path
+from hangscope.report.words import cut, cut_path, grouped
 
 ROWS = 40
 _FILES = 3
@@ -23,10 +23,7 @@ def inputs(document: Document) -> Table:
     if len(used) <= ROWS - len(rows):
         rows += [_input(i) for i in used]
     else:
-        kinds: dict[str, list[InputPart]] = defaultdict(list)
-        for item in used:
-            kinds[item.kind].append(item)
-        for kind, items in sorted(kinds.items()):
+        for kind, items in sorted(grouped((item.kind, item) for item in used).items()):
             ranks = compress(i.rank for i in items if i.rank is not None)
             files = sum(i.count or 1 for i in items)
             name = f"{files:,} files, {cut_path(items[0].file, 80)} and others"
@@ -71,27 +68,16 @@ def groups(document: Document) -> Table:
 def _group(group: GroupPart) -> Row:
     ranks = group.ranks if isinstance(group.ranks, str) else compress(group.ranks)
     known = "" if group.members_known else " at least"
-    return Row(
-        (
-            group.name or "(unnamed)",
-            group.desc,
-            group.role or "",
-            cut(ranks, 80) + known,
-            _frontier(group.frontier),
-        )
-    )
+    members = cut(ranks, 80) + known
+    return Row((group.name or "(unnamed)", group.desc, group.role or "", members, _frontier(group.frontier)))
 
 
 def _frontier(rows: Sequence[FrontierRow]) -> str:
-    found = [
-        f"{cut(row.ranks, 40)}: "
-        + (
-            f"{row.enqueued}, {'not known' if row.completed is None else row.completed}"
-            if row.enqueued is not None
-            else "not seen"
-        )
-        for row in rows[:_FILES]
-    ]
+    found = []
+    for row in rows[:_FILES]:
+        completed = "not known" if row.completed is None else row.completed
+        counts = f"{row.enqueued}, {completed}" if row.enqueued is not None else "not seen"
+        found.append(f"{cut(row.ranks, 40)}: {counts}")
     return "; ".join(found) + (f"; and {len(rows) - _FILES} more" if len(rows) > _FILES else "")
 
 
@@ -109,17 +95,8 @@ def _rank(rank: RankPart) -> Row:
     files = ", ".join(cut_path(f, 60) for f in rank.files[:_FILES])
     if len(rank.files) > _FILES:
         files += f" and {len(rank.files) - _FILES} more"
-    name = rank.ranks or str(rank.rank)
-    return Row(
-        (
-            cut(name, 80),
-            rank.host or "",
-            rank.state,
-            rank.absence or "",
-            cut(rank.last_call or "", 140),
-            files,
-        )
-    )
+    name, last = cut(rank.ranks or str(rank.rank), 80), cut(rank.last_call or "", 140)
+    return Row((name, rank.host or "", rank.state, rank.absence or "", last, files))
 
 
 def coverage(document: Document) -> str:

@@ -57,12 +57,9 @@ def hide_pairs(text: str) -> str:
 
 def _without_marked(match: re.Match[str]) -> str:
     text = match.group()
+    pattern = compiled(table("rules")["pair"][1]["pattern"])
     for mark, names in _MARKED:
-        text = (
-            _Pairs(text, compiled(table("rules")["pair"][1]["pattern"]), names).hidden()
-            if mark.search(text)
-            else text
-        )
+        text = _Pairs(text, pattern, names).hidden() if mark.search(text) else text
     return text
 
 

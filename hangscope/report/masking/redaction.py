@@ -52,10 +52,8 @@ class _Hosts:
     def __init__(self, texts: Iterable[str], known: set[str]) -> None:
         self.data = data = table("redaction")["hosts"]
         for text in texts:
-            for pattern in data["named"]:
-                known.update(
-                    n for n in compiled(pattern).findall(text) if not compiled(data["file"]).search(n)
-                )
+            found = [name for pattern in data["named"] for name in compiled(pattern).findall(text)]
+            known.update(name for name in found if not compiled(data["file"]).search(name))
         known = {name for name in known if len(name) > 1 and name != "localhost" and not _is_address(name)}
         short = {name.split(".")[0] for name in known if "." in name}
         names = sorted(known | {name for name in short if _is_no_word(name)})

@@ -15,6 +15,7 @@ from hangscope.report.masking.pairs import hide_pairs
 from hangscope.report.masking.rules import hide
 from hangscope.report.masking.tables import compiled, table
 from hangscope.report.masking.values import is_mixed
+from hangscope.report.words import clean
 
 _DISGUISES = 3  # how many times text may be encoded
 _DIGIT = r"(?=[A-Za-z-]{0,40}\d)"
@@ -30,6 +31,11 @@ def mask_text(text: str) -> str:
         if (found := _masked(plain)) != plain:
             masked = plain = found
     return masked
+
+
+def presentable(text: str) -> str:
+    """Return text as every output may show it: without secrets and control characters."""
+    return mask_text(clean(text))
 
 
 def _masked(text: str) -> str:

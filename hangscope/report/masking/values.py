@@ -101,9 +101,8 @@ def looks_issued(value: str) -> bool:
     """Return whether a value is a key as services issue them: 32 hex digits or more, or letters and digits that alternate as in no word."""
     if re.fullmatch(r"[0-9a-f]{32,128}", value):
         return _has_entropy(value)
-    if (
-        len(value) < _ISSUED or value.count("-") > _HYPHENS or value.startswith("_Z")
-    ):  # names of models and of functions
+    # Names of models have hyphens, names of C++ functions begin with _Z.
+    if len(value) < _ISSUED or value.count("-") > _HYPHENS or value.startswith("_Z"):
         return False
     return any(map(str.isdigit, value)) and is_mixed(re.sub(r"[-_+/=]", "", value))
 

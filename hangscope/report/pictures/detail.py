@@ -41,9 +41,8 @@ def detail(
         known = number < len(queues)
         groups = folding.own_groups(behaviour, ranks) if known else ()
         label = mesh.label(ranks[0]) if mesh is not None and len(ranks) == 1 else ""
-        rows.append(
-            replace(_rank(subject, steps, ranks, label), queue=number if known else None, groups=groups)
-        )
+        row = _rank(subject, steps, ranks, label)
+        rows.append(replace(row, queue=number if known else None, groups=groups))
     hosts = map_of.hosts if map_of is not None else ()
     return DetailData(tuple(rows), queues, hosts, map_of.per_host if map_of is not None and hosts else 0)
 
@@ -51,6 +50,7 @@ def detail(
 def _rank(subject: Subject, steps: dict[Drawn, Drawn], ranks: Sequence[int], label: str) -> RankDetail:
     """Return what is known of one rank, or what all ranks of a class have in common."""
     rank, alone = ranks[0], len(ranks) == 1
+    example = () if alone else (f"for example rank {rank}, one of {len(ranks):,}:",)
     record = subject.incident.ranks[rank]
     return RankDetail(
         ranks=compress(ranks),
@@ -58,10 +58,7 @@ def _rank(subject: Subject, steps: dict[Drawn, Drawn], ranks: Sequence[int], lab
         label=label,
         state=subject.role(rank),
         absence=record.absence.value if record.absence is not None else None,
-        waits=(
-            *(() if alone else (f"for example rank {rank}, one of {len(ranks):,}:",)),
-            *_way(subject, steps, rank),
-        ),
+        waits=(*example, *_way(subject, steps, rank)),
         queue=None,
         stack=tuple(f"{f.file}:{f.line} in {f.name}" for f in subject.stack(rank)[:_FRAMES]),
         events=tuple(f"{t.text}  [{t.source}]" for t in quotes.last_words(subject, rank)),

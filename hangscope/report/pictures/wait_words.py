@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangscope.model.rankset import counted, ranks_phrase
 from hangscope.report.schema.pictures import WaitEdge, WaitNode
 from hangscope.report.subject import Subject
-from hangscope.report.words import cut, some_ranks
+from hangscope.report.words import cut, rank_words, some_ranks
 from hangscope.verdict.claims import accounts_for, are_in
 
 _LINES = 16
@@ -22,22 +22,16 @@ def sentences(
     lines = []
     for node in sorted((n for n in nodes if n.kind == "call"), key=lambda n: -n.count):
         targets = [by_name[e.target] for e in edges if e.source == node.id]
-        for_whom = (
-            [f"rank{'s' if len(awaited[node.id]) > 1 else ''} {some_ranks(awaited[node.id])}"]
-            if awaited.get(node.id)
-            else []
-        )
+        ranks = awaited.get(node.id, ())
+        missing = [f"waits for {rank_words(some_ranks(ranks))}"] if ranks else []
         earlier = [f"{t.label} on {t.group}" if t.group else t.label for t in targets if t.kind == "call"]
-        tail = " and ".join(
-            filter(None, (", ".join(for_whom), "is queued after " + ", ".join(earlier) if earlier else ""))
-        )
-        word = "waits for " if for_whom else ""
+        tail = " and ".join([*missing, *(["is queued after " + ", ".join(earlier)] if earlier else [])])
         where = f" on {node.group}" if node.group else ""
         call = f"{node.label}{where}"
         if node.ranks:
             call = are_in(cut(node.ranks, 80), node.count, node.label, where)
         lines.append(
-            f"{call}, which {word}{tail}." if tail else f"{call}; no member is known that has not issued it."
+            f"{call}, which {tail}." if tail else f"{call}; no member is known that has not issued it."
         )
     left_out = len(lines) - _LINES
     lines = lines[:_LINES] + ([f"{counted(left_out, 'more collective')}."] if left_out > 0 else [])

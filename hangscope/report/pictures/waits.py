@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from hangscope.align.p2p import PairInstance
 from hangscope.align.roots import components
 from hangscope.align.waitgraph import Called, Host, Instance, Unnamed, Untold
+from hangscope.model.conclusion import CallRef
 from hangscope.model.rankset import compress, counted
 from hangscope.report.pictures.wait_edges import Drawn, Edges, VerdictCall
 from hangscope.report.pictures.wait_words import sentences
 from hangscope.report.schema.pictures import WaitEdge, WaitNode, WaitPicture
 from hangscope.report.subject import Subject
-from hangscope.report.words import some_ranks
+from hangscope.report.words import call_words, some_ranks
 
 NODES = 30
 
@@ -44,12 +45,8 @@ def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> Wai
             if all(ends) and ends[0] != ends[1]:
                 drawn[ends] = drawn.get(ends, True) and assumed
     arrows = tuple(WaitEdge(a, b, assumed) for (a, b), assumed in sorted(drawn.items()))
-    return WaitPicture(
-        nodes,
-        arrows,
-        sentences(subject, nodes, arrows, _awaited(edges, classes, names)),
-        max(0, len(order) - NODES),
-    )
+    text = sentences(subject, nodes, arrows, _awaited(edges, classes, names))
+    return WaitPicture(nodes, arrows, text, max(0, len(order) - NODES))
 
 
 def _on_a_cycle(edges: Edges) -> frozenset[Drawn]:
@@ -75,12 +72,8 @@ def _condense(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> dict[D
             colours[node] = (subject.call_name(node), *purpose, node in roots, own)
     numbers = _numbered(colours)
     for _ in range(len(edges)):
-        refined = _numbered(
-            {
-                node: (numbers[node], tuple(sorted({(numbers[t], a) for t, a in edges[node].items()})))
-                for node in edges
-            }
-        )
+        awaiting = {node: sorted({(numbers[t], a) for t, a in edges[node].items()}) for node in edges}
+        refined = _numbered({node: (numbers[node], tuple(awaiting[node])) for node in edges})
         if len(set(refined.values())) == len(set(numbers.values())):
             break
         numbers = refined
@@ -102,7 +95,7 @@ def _node(
     if isinstance(first, VerdictCall):
         verdict = subject.verdict
         assert verdict is not None
-        label = f"{verdict.op or 'a collective'}{f' seq {verdict.seq}' if verdict.seq is not None else ''}"
+        label = call_words(CallRef(verdict.op or "", verdict.seq))
         group = f"group {verdict.group.label}" if verdict.group is not None else ""
         inside = sorted(verdict.waiting_ranks)
         return WaitNode(name, "call", label, group, compress(inside), len(inside), root, bold)

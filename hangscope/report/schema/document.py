@@ -226,14 +226,11 @@ class SeenBefore:
         if not self.times:
             return ""
         job = f" ({self.last_job})" if self.last_job else ""
-        often = (
-            f"Seen once before, on {self.last}{job}"
-            if self.times == 1
-            else f"Seen {self.times:,} times before, first on {self.first}, last on {self.last}{job}"
-        )
-        return (
-            often + (f". Note: {self.note}" if self.note else "") + ("" if self.note.endswith(".") else ".")
-        )
+        often = f"Seen {self.times:,} times before, first on {self.first}, last on {self.last}{job}"
+        if self.times == 1:
+            often = f"Seen once before, on {self.last}{job}"
+        note = f". Note: {self.note}" if self.note else ""
+        return often + note + ("" if self.note.endswith(".") else ".")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,8 @@ from hangscope.report.words import sizes_words
 _CALLS, _INSTEAD = 5, 3
 
 
-def mismatch(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
+def mismatch(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return the two sides' arguments, or None where one of them is not known or they are alike."""
-    del classes
     verdict = subject.verdict
     if verdict is None or verdict.culprit_call is None or verdict.waiting_call is None:
         return None
@@ -61,10 +60,8 @@ def order(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
         return None
     peer = min(others, key=lambda b: (-len(mine & set(b.program.tokens)), -len(b.ranks), b.ranks[0]))
     titles = ranks_phrase(peer.ranks).capitalize(), ranks_phrase(named.ranks).capitalize()
-    left, right = (
-        _last(subject, peer.program, named.program),
-        _last(subject, named.program, peer.program),
-    )
+    left = _last(subject, peer.program, named.program)
+    right = _last(subject, named.program, peer.program)
     said = [
         f"{title}: {call.text}, {call.state}"
         for title, calls in zip(titles, (left, right), strict=True)
@@ -117,14 +114,10 @@ def pair(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
     missing = _missing(subject, node)
     behaviour = next((b for b in classes if missing in b.ranks), None)
     if behaviour is not None and len(behaviour.program):
-        instead = [
-            f"{call.kind.op} {call.sizes} at {call.site or 'a line that is not known'}, {call.state}"
-            for call in behaviour.program.last(_INSTEAD)
-        ]
-        parts += [
-            Lines(("What the rank with the missing op issued last:",), "note"),
-            Lines(tuple(instead), "mono"),
-        ]
+        last = [(call, call.site or "a line that is not known") for call in behaviour.program.last(_INSTEAD)]
+        issued = [f"{call.kind.op} {call.sizes} at {site}, {call.state}" for call, site in last]
+        parts.append(Lines(("What the rank with the missing op issued last:",), "note"))
+        parts.append(Lines(tuple(issued), "mono"))
     text = f"The pair number {node.index + 1}, from rank {source} to rank {destination}"
     return Story("pair", "The send and its recv", text, tuple(parts))
 

@@ -18,9 +18,8 @@ _SAID, _SIDES = 12, 4
 _NUMBER = regex(r"\d+")
 
 
-def known(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
+def known(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return what is known where no cause is."""
-    del classes
     pending = _pending(subject)
     lines = pending or _apart(subject)
     for found in (quotes.transport(subject), quotes.ends(subject)):

@@ -21,9 +21,8 @@ _ENDINGS = 4
 Teller = Callable[[Subject, Sequence[Behaviour]], "Story | None"]
 
 
-def end(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
+def end(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return how a process ended: its traceback, exit code or signal."""
-    del classes
     ranks = sorted(subject.culprits)
     lines = quotes.ends(subject, ranks[0]) if ranks else []
     trace = quotes.traceback_of(subject, ranks[0]) if ranks else ()
@@ -33,19 +32,12 @@ def end(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
     if rest := lines[1:LINES]:
         parts += [] if trace else [Lines(("No traceback was collected.",), "note")]
         parts.append(Lines(tuple(map(quoted, rest)), "quote"))
-    who = ranks_phrase(ranks).capitalize()
-    return Story(
-        "end",
-        "How it ended",
-        f"{who}:" if lines else who,
-        tuple(parts),
-        cut(lines[0].text, WIDTH) if lines else "",
-    )
+    who = ranks_phrase(ranks).capitalize() + (":" if lines else "")
+    return Story("end", "How it ended", who, tuple(parts), cut(lines[0].text, WIDTH) if lines else "")
 
 
-def device(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
+def device(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return enqueued, started and completed per rank on the group of the verdict."""
-    del classes
     view = subject.view
     if view is None or all(member.enqueued is None for member in view.members.values()):
         return None
@@ -65,25 +57,22 @@ def device(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
     return Story("progress", title, text, (Table(title, head, tuple(cells), numbers=(1, 2, 3, 4)),))
 
 
-def join(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
+def join(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return who joined and who did not."""
-    del classes
     verdict = subject.verdict
     lines = quotes.joins(subject)
     if verdict is None or not (lines or verdict.culprit_ranks):
         return None
-    joined = (
-        ranks_phrase(verdict.waiting_ranks) if verdict.waiting_ranks else "no rank is known to have joined"
-    )
+    blocked = verdict.waiting_ranks
+    joined = ranks_phrase(blocked) if blocked else "no rank is known to have joined"
     missing = ranks_phrase(verdict.culprit_ranks) if verdict.culprit_ranks else "no rank can be named"
     boxes = Boxes((Box(True, "joined, or waiting", joined), Box(False, "missing", missing)))
     quotes_of_it = Lines(tuple(map(quoted, lines[:LINES])), "quote")
     return Story("join", "Who joined", "", (boxes, quotes_of_it) if lines else (boxes,))
 
 
-def loop(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
+def loop(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return the ends of what two sides printed, where they differ."""
-    del classes
     endings = last_lines(subject)[:_ENDINGS]
     own = {masked(line.text) for line in endings if line.role == "culprit"}
     others = {masked(line.text) for line in endings if line.role != "culprit"}
@@ -92,9 +81,8 @@ def loop(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
     return Story("loop", "Last output of each side", "", (Endings(endings),))
 
 
-def stack(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
+def stack(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return where the process is that issues no collective."""
-    del classes
     for rank in sorted(subject.culprits):
         if found := subject.stack(rank):
             file = subject.incident.ranks[rank].stack_file

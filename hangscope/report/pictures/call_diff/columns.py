@@ -46,12 +46,9 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
     members = inside | frozenset(subject.view.members if subject.view is not None else ())
     if subject.verdict is None:
         members = frozenset(subject.incident.ranks)
-    beside = [
-        b
-        for b in others[1:]
-        if members.intersection(b.ranks) and likeness(b, others[0]) >= LIKE and meet(b, others[0])
-    ]
-    return [others[0], *beside[:room]]
+    first, *rest = others
+    beside = [b for b in rest if members.intersection(b.ranks)]
+    return [first, *[b for b in beside if likeness(b, first) >= LIKE and meet(b, first)][:room]]
 
 
 def in_order(one: Behaviour, other: Behaviour) -> float:

@@ -139,9 +139,8 @@ class _Diff:
             is_after and column.inserted & self.issued and token in column.issued
         ):
             return DiffCell("swapped", note="in another order")
-        return (
-            DiffCell("not_reached", note="not reached") if is_after else DiffCell("left_out", note="skipped")
-        )
+        mark, note = ("not_reached", "not reached") if is_after else ("left_out", "skipped")
+        return DiffCell(mark, note=note)
 
     def _has_part(self, behaviour: Behaviour, call: Call) -> bool:
         """Return whether a class has a group with the purpose of a call's group."""

@@ -39,27 +39,15 @@ def logged_diff(subject: Subject) -> CallDiff | None:
     verdict = subject.verdict
     if verdict is None or not _is_logged(subject) or not verdict.waiting_ranks:
         return None
-    classes, cells = [], []
-    waiting = verdict.in_call or verdict.waiting_ranks
-    for role, ranks, call in (
-        ("waiting", waiting, verdict.waiting_call),
-        ("culprit", verdict.culprit_ranks, verdict.culprit_call),
-    ):
-        if ranks:
-            words = _words(call)
-            classes.append(
-                DiffClass(
-                    compress(ranks), len(ranks), role, f"in {words}" if words else "not in it", ranks[0]
-                )
-            )
-            mark = "same" if role == "waiting" else "differs"
-            cells.append(
-                _cell(subject, call, mark) if call is not None else DiffCell("not_reached", note="not in it")
-            )
-    differs = 1 if len(cells) > 1 and cells[1].mark != "same" else None
-    group = subject.gid
-    groups = (DiffGroup(group, subject.label(group), 0),) if group is not None else ()
-    return CallDiff(tuple(classes), groups, (DiffRow(tuple(cells), differs),), 0, 1 if differs else 0)
+    waiting = _class("waiting", verdict.in_call or verdict.waiting_ranks, verdict.waiting_call)
+    classes, cells, differs = [waiting], [_cell(subject, verdict.waiting_call, "same")], None
+    if verdict.culprit_ranks:
+        call, differs = verdict.culprit_call, 1
+        classes.append(_class("culprit", verdict.culprit_ranks, call))
+        absent = DiffCell("not_reached", note="not in it")
+        cells.append(_cell(subject, call, "differs") if call is not None else absent)
+    groups = (DiffGroup(subject.gid, subject.label(subject.gid), 0),) if subject.gid is not None else ()
+    return CallDiff(tuple(classes), groups, (DiffRow(tuple(cells), differs),), 0, differs or 0)
 
 
 def logged_state(subject: Subject, behaviour: Behaviour) -> str:
@@ -76,6 +64,11 @@ def logged_state(subject: Subject, behaviour: Behaviour) -> str:
     return ""
 
 
+def _class(role: str, ranks: tuple[int, ...], call: CallRef | None) -> DiffClass:
+    words = _words(call)
+    return DiffClass(compress(ranks), len(ranks), role, f"in {words}" if words else "not in it", ranks[0])
+
+
 def _is_logged(subject: Subject) -> bool:
     verdict = subject.verdict
     assert verdict is not None
@@ -89,14 +82,6 @@ def _words(call: CallRef | None) -> str:
 def _cell(subject: Subject, call: CallRef | None, mark: str) -> DiffCell:
     if call is None:
         return DiffCell("unseen", note="its call is not known")
-    frame = user_frame(call.frames)
-    return DiffCell(
-        mark,
-        "pending",
-        call.op,
-        call.seq,
-        sizes_words(call.sizes, call.dtypes),
-        str(frame) if frame is not None else "",
-        subject.gid,
-        _NOTE,
-    )
+    site = str(user_frame(call.frames) or "")
+    sizes = sizes_words(call.sizes, call.dtypes)
+    return DiffCell(mark, "pending", call.op, call.seq, sizes, site, subject.gid, _NOTE)

@@ -90,7 +90,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Templates
 def test_a_dump_is_read_as_if_it_were_loaded(layout: str, more: dict[str, bool], tmp_path: Path) -> None:
     """Dumps as torch writes them are never loaded, whatever the job."""
     templates = Templates()
-    for data in dumps_of(tmp_path, Job(RANKS, entries=1000, layout=layout, **more)):
+    entries = 1000 if layout == "pipeline" else 500  # smaller dumps are not worth a template
+    for data in dumps_of(tmp_path, Job(16, entries=entries, layout=layout, **more)):
         recording = templates.read(data)
         assert recording is not None
         assert recording.to_wire() == loaded(data)
@@ -122,11 +123,11 @@ def test_files_of_a_ranks_own_are_no_difference(compiled: tuple[bytes, Templates
 
 @pytest.mark.parametrize("timing", [False, True])
 def test_ranks_of_one_role_are_like_a_template(timing: bool, tmp_path: Path) -> None:
-    dumps = dumps_of(tmp_path, Job(64, entries=2000, layout="pipeline", timing=timing))
+    dumps = dumps_of(tmp_path, Job(32, entries=1000, layout="pipeline", timing=timing))
     templates = taught(dumps)
     assert min(map(len, dumps)) > SMALLEST
     like = sum(by_template(templates, data) is not None for data in dumps)
-    assert like == 63  # all but the culprit, the only one of its kind
+    assert like == 31  # all but the culprit, the only one of its kind
 
 
 def test_the_names_of_its_groups_are_its_own(dumps: list[bytes]) -> None:
