@@ -16,6 +16,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Absence, Incident, RankRecord
 
 MOST_CLASSES = 512  # of ranks with equal counts in one role
+LEAST = 3  # ranks that contradict one: two of another group may have had less to do
 MOST_PART = 3  # at most this part of a role's ranks contradicts the others
 UNKNOWN = -1
 
@@ -38,7 +39,7 @@ def contradictions(incident: Incident) -> list[Contradiction]:
         counts = [_counts(incident.ranks[rank], kinds) for rank in own]
         columns = sorted({column for row in counts for column in row})
         table = np.array([[row.get(column, UNKNOWN) for column in columns] for row in counts])
-        if len(own) > 2 and len(columns) > 1:
+        if len(own) > LEAST and len(columns) > 1:
             found += _of_role(np.array(own), table, columns)
 
     return found
@@ -65,7 +66,7 @@ def _of_role(
     apart = over & over.T
     against = apart @ size  # how many ranks contradict each row
     worse = (against[:, None] > against[None]) | ~apart
-    outliers = np.flatnonzero((against > 1) & worse.all(axis=1))
+    outliers = np.flatnonzero((against >= LEAST) & worse.all(axis=1))
     rest = np.setdiff1d(np.arange(len(distinct)), outliers)
     if apart[np.ix_(rest, rest)].any() or size[outliers].sum() * MOST_PART > len(ranks):
         return

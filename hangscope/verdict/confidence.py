@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from hangscope.causes.case import Case, Match
 from hangscope.causes.ends.process import shows_a_wait
-from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Source, Unseen
+from hangscope.explain.finding import Absent, Different, Extra, Lagging, Nothing, Source, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.deaths import doubt
@@ -159,9 +159,10 @@ def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:
     """Other awaited ranks left no usable dump, or half of the group's members did not; or gloo aborted a rank that is not named."""
     finding, view, ranks = case.finding, case.finding.stuck.view, case.incident.ranks
     aborted = case.statements.ranks(GlooSizeMismatch) - set(match.culprits)
-    by_place = any(w.finding is finding and w.source is Source.SILENCE for w in case.explanation.weighed)
-    if isinstance(finding, Different) and by_place and len(match.culprits) > 1:
-        yield LOW, "of several ranks at another line some may wait there for another rank"
+    source = next((w.source for w in case.explanation.weighed if w.finding is finding), None)
+    by_place = isinstance(finding, Different) and source is Source.SILENCE
+    if len(match.culprits) > 1 and (by_place or (isinstance(finding, Extra) and source is Source.REPORT)):
+        yield LOW, "nothing shows which of these ranks parted from the others first"
     if case.from_text and isinstance(finding, Different) and aborted:
         yield (
             LOW,

@@ -30,13 +30,13 @@ def test_an_entry_names_fields_that_its_kind_has(row: object) -> None:
     ("lines", "phrases", "suspects"),
     [
         pytest.param(
-            ["RuntimeError: [Rank 0]: Ranks 4, 5, 6, 7 failed to pass monitoredBarrier in 60000 ms"],
+            ["RuntimeError: [Rank 0]: Ranks 3, 4, 5, 6, 7 failed to pass monitoredBarrier in 60000 ms"],
             [
                 "The monitored barrier of rank 0 timed out: ",
-                "Ranks 4, 5, 6, 7 failed",
-                "the logs of ranks 4-7",
+                "Ranks 3, 4, 5, 6, 7 failed",
+                "the logs of ranks 3-7",
             ],
-            (4, 5, 6, 7),
+            (3, 4, 5, 6, 7),
             id="monitored barrier",
         ),
         pytest.param(
