@@ -18,6 +18,7 @@ from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
+from hangscope.knowledge.callsite import is_user
 from hangscope.model.conclusion import Evidence
 from hangscope.model.events import Event
 
@@ -60,6 +61,8 @@ def ended_from_outside(case: Case) -> Match | None:
     waited = stalled is not False and shows_a_wait(case)
     if waited and _stacks_of_their_own(case, set(finding.culprits) or set(case.incident.ranks)):
         return None
+    if waited and event.signal == "SIGINT" and _blocked_in_a_library(case):
+        return None
     # People cancel jobs that are hung, platforms end those that stall, and mismatched collectives stop a job by themselves.
     doubtful = stalled is not False or event.signal == "SIGINT" or statements.all(CallFingerprint)
     return answer(
@@ -89,6 +92,14 @@ def shows_a_wait(case: Case) -> bool:
     others = set(placed) - culprits
     at_work = bool(culprits) and culprits <= case.statements.busy
     return at_work and len(others) > 1 and others <= case.statements.inside
+
+
+def _blocked_in_a_library(case: Case) -> bool:
+    """Return whether all ranks show where they were, and the awaited ones in a library's own wait: not in the program, nor in torch."""
+    placed = case.statements.whereabouts
+    tops = [frame for rank in case.finding.culprits if rank in placed for frame in placed[rank].stack[:1]]
+    at_work = any(is_user(frame) or "torch/" in frame.file.replace("\\", "/") for frame in tops)
+    return bool(tops) and set(placed) == set(case.incident.ranks) and not at_work
 
 
 def _stacks_of_their_own(case: Case, ranks: set[int]) -> bool:
