@@ -161,7 +161,9 @@ def _by_its_call(d: Difference) -> Match | None:
     view = finding.stuck.view
     even = view is not None and len(view.members) == 2 * len(culprits)
     saves = d.case.knowledge.read(d.own_stack).kind in _SAVES
-    sure = not even and not saves and (len(culprits) > 1 or d.out_of_their_function)
+    # On a group that nobody has used before, one rank may issue anything.
+    unheard_of = len(culprits) == 1 and finding.change.elsewhere and finding.own.seq == 1
+    sure = not even and not saves and not unheard_of and (len(culprits) > 1 or d.out_of_their_function)
     return _left(
         culprits, int(sure), f"exited the training loop early{at(d.beyond)}; the others are still in it"
     )
