@@ -89,7 +89,7 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class CallRef:
-    """One call as a verdict quotes it. Frames are innermost first; `group` is set where it is another than the verdict's."""
+    """One call as a verdict quotes it. Frames are innermost first; `group` is set where it is another than the verdict's, `completed` where it is not pending."""
 
     op: str
     seq: int | None
@@ -97,6 +97,7 @@ class CallRef:
     dtypes: tuple[str, ...] = ()
     frames: Stack = ()
     group: str | None = field(default=None, metadata=OMITTED)
+    completed: bool | None = field(default=None, metadata=OMITTED)
 
 
 @dataclass(frozen=True, slots=True)

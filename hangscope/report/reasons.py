@@ -75,12 +75,13 @@ def accounts(verdict: VerdictPart) -> str:
 
 
 def culprit_call(verdict: VerdictPart) -> str:
-    """Return what the culprit issued: `is in barrier seq 9 on group 1 (tp)`, or `last enqueued barrier seq 8 on that group`."""
+    """Return what the culprit issued: `is in barrier seq 9 on group 1 (tp)`, `issued ...` if that is not pending, or `last enqueued barrier seq 8 on that group`."""
     call = verdict.culprit_call
     if call is None or not call.op:
         return ""
     if call.group is not None or call.seq == verdict.seq:
-        return f"is in {call_words(call)}" + (f" on group {call.group}" if call.group is not None else "")
+        verb = "issued" if call.completed else "is in"
+        return f"{verb} {call_words(call)}" + (f" on group {call.group}" if call.group is not None else "")
     return f"last enqueued {call_words(call)} on that group"
 
 

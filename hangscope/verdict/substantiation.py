@@ -84,6 +84,8 @@ def _edits(case: Case) -> Iterator[Evidence]:
     if change.realigned:
         number = counted(abs(change.shift), "more collective" if change.shift > 0 else "fewer collective")
         where = f"{'at' if change.skipped or change.added else 'before'} seq {finding.own.seq}"
+        if finding.own.gid is not None:
+            where += f" of group {case.incident.groups[finding.own.gid].label}"
         text = f"{ranks_phrase(finding.culprits)} issued {number} {where}; the next {change.matched} match again, shifted by {abs(change.shift)}"
         yield Evidence("dump", text, finding.culprits[0])
     for rank in finding.culprits:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hangscope.align.waitgraph import Instance
 from hangscope.causes.case import Case, Match, at, of_outlier, quote
 from hangscope.explain.predict import Replay
 from hangscope.explain.text.stop import Stop
@@ -126,7 +127,7 @@ def named(case: Case, match: Match, sure: Confidence, wanted: Sequence[Collect])
         waiting_ranks=waiting,
         in_call=in_call,
         explained=_explained(case, match, waiting),
-        culprit_call=_call(finding.own.kind, finding.own.seq, label),
+        culprit_call=_culprit_call(case, culprits, label),
         location=location,
         api=match.api,
         evidence=evidence,
@@ -155,6 +156,17 @@ def _explained(case: Case, match: Match, waiting: Sequence[int]) -> int:
         left = replay.stuck(match.culprits or finding.culprits) | (set(case.graph.waiting) - replay.waiting)
         explained = len(set(waiting) - left)
     return min(explained, len(set(waiting) - stay_blocked(case, match)))
+
+
+def _culprit_call(case: Case, culprits: Sequence[int], group: str | None) -> CallRef | None:
+    """Return what the culprits issued, marked as completed if the first of them has other collectives pending."""
+    own, stuck = case.finding.own, case.finding.stuck.group
+    call, pending = _call(own.kind, own.seq, group), case.graph.open_calls.get(next(iter(culprits), -1))
+    gid = own.gid if own.gid is not None or stuck is None else stuck.gid
+    if call is None or not pending or gid is None or own.seq is None:
+        return call
+    is_over = all(one.node != Instance(gid, own.seq) for one in pending)
+    return replace(call, completed=True) if is_over else call
 
 
 def _call(kind: CallKind | None, seq: int | None, group: str | None = None) -> CallRef | None:
