@@ -214,12 +214,9 @@ def test_ddps_word_on_gradients_of_one_rank_alone_names_nobody(tmp_path: Path) -
         "W0114 05:02:11.440000 4200 torch/distributed/elastic/multiprocessing/api.py:900] Sending process {pid} closing signal SIGTERM",
     ],
 )
-def test_a_launcher_that_ends_all_tells_that_one_failed_or_a_signal_came(tmp_path: Path, kill: str) -> None:
-    verdict = verdict_on(tmp_path, *(kill.format(pid=pid) for pid in (4242, 4243)))
-    assert (verdict.cause, verdict.culprit_ranks, verdict.category) == ("crashed_rank", (), "external")
-    assert verdict.confidence == "low"
+def test_a_launcher_that_ends_all_after_a_timeout_does_not_show_the_cause(tmp_path: Path, kill: str) -> None:
     frozen = verdict_on(tmp_path, timeout(1), *(kill.format(pid=pid) for pid in (4242, 4243)))
-    assert frozen.cause == "unknown"
+    assert (frozen.cause, frozen.culprit_ranks) == ("unknown", ())
 
 
 def test_an_agent_passes_on_the_signal_that_ended_it(tmp_path: Path) -> None:
