@@ -87,7 +87,7 @@ def _edits(case: Case) -> Iterator[Evidence]:
         if finding.own.gid is not None:
             where += f" of group {case.incident.groups[finding.own.gid].label}"
         text = f"{ranks_phrase(finding.culprits)} issued {number} {where}; the next {change.matched} match again, shifted by {abs(change.shift)}"
-        yield Evidence("dump", text, finding.culprits[0])
+        yield case.recorded(finding.culprits[0], text)
     for rank in finding.culprits:
         record = case.incident.ranks.get(rank)
         if record is not None and (same := record.unchanged_snapshots):
