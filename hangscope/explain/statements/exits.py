@@ -6,7 +6,9 @@ whatever their exit codes say.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
+from functools import cached_property
 from math import inf
 
 from hangscope.explain.statements.statements import CLOCK_SKEW, WAITED, Statements
@@ -16,6 +18,7 @@ from hangscope.ingest.job_logs.progress import Progress
 
 ABORTS = frozenset({-6, 134})  # by SIGABRT, as a launcher or a shell reports it
 CLEANUPS = frozenset({-15, 143})
+_LISTED = ("table", "docker")  # exits that stand in one list of all processes
 #: Launchers that report the first failure alone: Composer ends all others with SIGTERM, torch's own tests list those that failed.
 _OF_THE_FIRST = ("composer", "test", "mpirun")
 _GRACE = (
@@ -87,14 +90,28 @@ class Exits:
 
         Whoever sent it meant all of them; watchdogs abort one process after another. Lists of containers and tasks have no times.
         """
-        others = [e for e in self.statements.exits.values() if e is not end]
-        if end.code in ABORTS and any(e.code in ABORTS and e.time is end.time is None for e in others):
+        untimed, times, listed = self._ends
+        own = int(end.via in _LISTED)
+        if end.code in ABORTS and end.time is None and untimed > 1:
             return True
-        others = [e for e in others if e.via in ("table", "docker")]
-        if others and end.via == "docker":
-            return all(e.code == end.code for e in others)
-        at_once = [e.code == end.code and (e.time or inf) <= (end.time or -inf) + CLOCK_SKEW for e in others]
-        return any(at_once) and (end.code in ABORTS or all(at_once))
+        if end.via == "docker" and listed > own:
+            return len(times.get(end.code, ())) == listed
+        at_once = bisect_right(times.get(end.code, ()), (end.time or -inf) + CLOCK_SKEW)
+        others = at_once - (own if end.time else 0)
+        return others > 0 and (end.code in ABORTS or others == listed - own)
+
+    @cached_property
+    def _ends(self) -> tuple[int, dict[int | None, list[float]], int]:
+        """Return the number of aborts without a time, the times of the exits in lists by code, ascending, and how many these are."""
+        ends = self.statements.exits.values()
+        times: dict[int | None, list[float]] = {}
+        for end in ends:
+            if end.via in _LISTED:
+                times.setdefault(end.code, []).append(end.time or inf)
+        for of_code in times.values():
+            of_code.sort()
+        untimed = sum(end.code in ABORTS and end.time is None for end in ends)
+        return untimed, times, sum(map(len, times.values()))
 
     def _unheard_abort(self, rank: int) -> bool:
         """Return whether only the launcher reports the abort of a rank, in a job whose communication layer aborts processes.
