@@ -72,8 +72,9 @@ def _excluded(case: Case, match: Match, verdict: Verdict, cause: str, ranks: tup
         return fact
     if cause == "slow_rank" and any(records[r].unchanged_snapshots for r in ranks if r in records):
         return f"several dumps show {ranks_phrase(ranks)} at the same place"
-    if verdict.confidence == "high" and verdict.deciding:
-        facts = [verdict.evidence[number] for number in verdict.deciding]
+    facts = [verdict.evidence[number] for number in verdict.deciding]
+    facts = facts or [fact for fact in verdict.evidence if fact.stance == "for"][:1]
+    if verdict.confidence == "high" and facts:
         return next((fact for fact in facts if fact.kind == "stack"), facts[0]).text
     return ""
 

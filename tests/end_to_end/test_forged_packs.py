@@ -53,7 +53,7 @@ FORGED_COMMUNICATORS = {
     "nranks": {**COMMUNICATOR, "comm_rank": 0, "nranks": "x"},
     "many": {**COMMUNICATOR, "comm_rank": 0, "nranks": 2**40},
     "rank": {**COMMUNICATOR, "comm_rank": [0], "nranks": 2},
-    "phase": {**COMMUNICATOR, "phase": {}},
+    "step": {**COMMUNICATOR, "step": {}},
 }
 
 
