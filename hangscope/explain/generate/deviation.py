@@ -13,7 +13,7 @@ from hangscope.align.fold import Deviation, fold
 from hangscope.align.p2p import PairInstance
 from hangscope.align.program import Programs
 from hangscope.align.waitgraph import Called, Instance
-from hangscope.explain.aligned import Aligned
+from hangscope.explain.aligned import Aligned, reached_from
 from hangscope.explain.finding import AnyFinding, Change, Different, OwnCall, StuckCall, Unpaired
 from hangscope.explain.predict import Replay
 from hangscope.model.incident import CallKind, State
@@ -67,7 +67,8 @@ def _by_counts(aligned: Aligned, found: Contradiction) -> Different | None:
     calls = aligned.graph.open_calls.get(rank)
     if not awaited or not calls:
         return None
-    stuck, pending = aligned.stuck_in(min(awaited, key=aligned.when), found.ranks), calls[0]
+    node, pending = min(awaited, key=aligned.when), calls[0]
+    stuck = aligned.stuck_in(node, found.ranks)
     own = OwnCall(gid=pending.gid)
     if isinstance(pending.node, Instance):
         seq = pending.node.seq
@@ -75,7 +76,9 @@ def _by_counts(aligned: Aligned, found: Contradiction) -> Different | None:
     skipped = (stuck.kind,) if stuck.kind is not None else ()
     elsewhere = stuck.group is not None and stuck.group.gid != pending.gid
     change = Change(skipped=skipped, votes=len(found.peers), last_word=True, elsewhere=elsewhere)
-    return _with_reach(aligned, Different(found.ranks, stuck, own, change))
+    behind = (root for root in aligned.graph.roots if not set(root.ranks).isdisjoint(found.ranks))
+    inside = {rank for rank, _ in aligned.graph.calls_of(node)}
+    return aligned.reached_by(Different(found.ranks, stuck, own, change), reached_from(behind) | inside)
 
 
 def _is_whole(aligned: Aligned, d: Deviation) -> bool:

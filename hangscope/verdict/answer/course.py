@@ -99,7 +99,7 @@ def moving(case: Case) -> Observation | None:
         return Observation(shows, Collect((), "log", wanted), events=(text,))
     if not (text.pace or (text.moves and not text.complaint)) or _harmful(case):
         return None
-    shows = f"the steps continue to the end of the text ({text.moves})"
+    shows = "the steps continue to the end of the text" + (f" ({text.moves})" if text.moves else "")
     if text.pace:
         shows += f", {text.pace}: the job is slow, not hung"
         wanted = "the time of each phase (data, forward, backward) on every rank, with the clocks and throttle reasons of the GPUs (nvidia-smi -q -d PERFORMANCE), memory and disk while it is slow"
@@ -132,7 +132,7 @@ def last_line(case: Case) -> Observation | None:
         shows = f"the text has only the reporter's description: '{short(complaint)}'"
         return Observation(shows, Collect((), "stack", f"{_STACKS}, and what the job printed last"))
     last = _last_progress(case) if of_people(text.text) else None
-    line, far = short(message_of(last or text)), course(case)
+    line, far = short(message_of(last or text)).rstrip(" |,;:"), course(case)
     staged = far.startswith("The job was") and line.rstrip("…")[-_SAME:] not in far
     where = f"; the job was {stage.phrase}" if stage is not None and not staged else ""
     if tells_of_trouble(text.text):
@@ -142,7 +142,7 @@ def last_line(case: Case) -> Observation | None:
     if silent := case.statements.all(NoProgress):
         shows += f"; a watcher reports '{short(silent[-1].text)}'"
     elif complaint:
-        shows += f". The reporter writes: '{short(complaint)}'; the log itself shows no hang"
+        shows += f"; '{short(complaint)}' is the reporter's description, and the log itself shows no hang"
     if ranks := sorted({r for n in text.named for r in n.ranks}):
         shows += f". Its lines name {ranks_phrase(ranks)}"
     wanted = f"{_STACKS}, and how long nothing was printed"
