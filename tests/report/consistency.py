@@ -184,7 +184,7 @@ def no_slot_is_empty(document: Document) -> Iterator[str]:
     if document.headline[:1].islower() and document.headline.split(" ")[0].isalpha():
         yield f"the headline begins small: {document.headline[:60]!r}"
     for text in texts:
-        if not text.strip() or (_EMPTY_SLOT.search(_QUOTED.sub("", _RAISED.sub("", text)))):
+        if not text.strip() or (_EMPTY_SLOT.search(_QUOTED.sub("it", _RAISED.sub("", text)))):
             yield f"an empty slot in {text!r}"
 
 
