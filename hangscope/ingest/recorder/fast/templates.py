@@ -37,7 +37,8 @@ SIGHTINGS = 2  # dumps whose entries have equally many bytes, and their first ti
 _COMPARED = 64  # first times
 KEPT = 1 << 21  # bytes of templates
 UNUSED = 4  # templates that are made beyond the number of dumps that were like one
-_HEAD = regex(rb"(?s)\A\x80\x02.*?X\x07\0\0\0entries(?:q.|r.{4})?")
+_START, _ENTRIES = b"\x80\x02", b"X\x07\0\0\0entries"
+_MEMOIZED = regex(rb"(?s)(?:q.|r.{4})?")
 _END = b"u."
 _TIME = regex(rb"(?s)\x8a\x08.{7}[\x10-\x1f]")  # ns, from 2006 to 2043
 _LOWEST, _HIGHEST = b"\x8a\x08" + bytes(7) + b"\x10", b"\x8a\x08" + b"\xff" * 7 + b"\x1f"
@@ -63,9 +64,11 @@ class _Template:
     names: Sequence[tuple[int, int] | None]
     recording: Recording
 
-    def recording_of(self, top: dict[Any, Any], memo: Mapping[int, Any], body: bytes) -> Recording | None:
-        """Return the recording of a dump; None if it is not like the template, or if that cannot be told."""
-        if int.from_bytes(body, "little") & self.mask != self.value:
+    def recording_of(
+        self, top: dict[Any, Any], memo: Mapping[int, Any], body: bytes, value: int
+    ) -> Recording | None:
+        """Return the recording of a dump, whose `body` as a number is `value`; None if it is not surely like the template."""
+        if value & self.mask != self.value:
             return None
         if any(memo.get(number) != value for number, value in self.fixed.items()):
             return None
@@ -121,16 +124,19 @@ class Templates:
             return None
 
     def _read(self, data: bytes) -> Recording | None:
-        head = _HEAD.match(data)
-        if head is None:
+        found = data.find(_ENTRIES) if data.startswith(_START) else -1
+        key = _MEMOIZED.match(data, found + len(_ENTRIES)) if found >= 0 else None
+        if key is None:
             return None
-        top, memo = safe_pickle.load_with_memo(head.group() + b"Nu.")
+        top, memo = safe_pickle.load_with_memo(data[: key.end()] + b"Nu.")
         texts = memo.copy()
-        body = data[head.end() :]
+        body = data[key.end() :]
         if not isinstance(top, dict) or "entries" not in top or is_torchcomms(top):
             return None
-        for template in self._templates:
-            if template.length == len(body) and (like := template.recording_of(top, texts, body)):
+        alike = [template for template in self._templates if template.length == len(body)]
+        value = int.from_bytes(body, "little") if alike else 0
+        for template in alike:
+            if like := template.recording_of(top, texts, body, value):
                 self._unused -= 1
                 return like
         recording = flight_recorder.reduce_dump(top)
@@ -178,7 +184,7 @@ def _template(
     Entries(expected).reduce(
         safe_pickle.load_part(other.removesuffix(_END), safe_pickle.memo_of(its_memo))[0]
     )
-    like = template.recording_of(top, its_memo, other)
+    like = template.recording_of(top, its_memo, other, flipped)
     return template if like is not None and like.to_wire() == expected.to_wire() else None
 
 
