@@ -212,7 +212,7 @@ def _require_something(readings: list[Reading], paths: list[str], notes: list[No
         hint = "point hangscope at the folder that the job's dumps and logs were written to"
         raise NoInputError(f"{where} holds no files", hint)
     shown = sorted(readings, key=lambda r: r.file)[:4]
-    found = [f"{r.file}: {r.reason or 'text that tells of no rank and no failure'}" for r in shown]
+    found = [f"{r.file}: {r.reason or 'text that names no rank and no failure'}" for r in shown]
     found += [str(n) for n in notes[:2]]
     more = f" and {len(readings) - 4} more" if len(readings) > 4 else ""
     hint = (

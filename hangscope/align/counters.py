@@ -41,7 +41,6 @@ def contradictions(incident: Incident) -> list[Contradiction]:
         table = np.array([[row.get(column, UNKNOWN) for column in columns] for row in counts])
         if len(own) > LEAST and len(columns) > 1:
             found += _of_role(np.array(own), table, columns)
-
     return found
 
 

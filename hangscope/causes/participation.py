@@ -141,14 +141,14 @@ def calls_stay_open(case: Case) -> bool | None:
 
 
 def host_thread_stuck(case: Case) -> Match | None:
-    """A CPU thread of one rank never returned from a CUDA, NCCL or driver call: its own watchdog stood still before any timeout."""
+    """A CPU thread of one rank never returned from a CUDA, NCCL or driver call: its own watchdog had stopped before any timeout."""
     finding, statements = case.finding, case.statements
     if not case.from_text or len(finding.culprits) != 1:
         return None
     own = statements.of(finding.culprits[0], HeartbeatTimeout)
     alone = statements.ranks(HeartbeatTimeout) == set(finding.culprits)
     if not alone or own[0] not in finding.events or statements.of(finding.culprits[0], WatchdogTimeout):
-        return None  # where watchdogs stood still on several ranks, the named one is named for another reason
+        return None  # if watchdogs stopped on several ranks, the named one is named for another reason
     locked = any(e.what == "gil" for e in own)
     what = "a thread held the GIL" if locked else "its NCCL watchdog thread made no progress"
     why = f"a CPU thread of {who(finding.culprits)} did not return from a CUDA, NCCL or driver call: {what} before any collective timed out"

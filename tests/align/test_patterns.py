@@ -36,7 +36,7 @@ def test_without_a_repetition_nothing_is_foretold() -> None:
 
 
 def test_what_was_left_out_begins_with_what_the_others_made_there() -> None:
-    """1 2 3 is a step, and 9 stands at the end of some of them; the peers went on with 1."""
+    """1 2 3 is a step, and 9 ends some of them; the peers went on with 1."""
     history = [1, 2, 3, 1, 2, 3, 9, 1, 2, 3]
     assert [history[place] for place in left_out(history, 3)] == [9, 1, 2]
     assert [history[place] for place in left_out(history, 3, due=1)] == [1, 2]

@@ -142,7 +142,7 @@ def died(case: Case) -> Match | None:
 
 
 def _refused_at_start(case: Case, event: Event) -> bool:
-    """Return whether an error tells a rank that the job cannot start as it was started: NCCL refuses, or the store's port is taken."""
+    """Return whether an error says that the job cannot start as it was started: NCCL refuses, or the store's port is taken."""
     if not isinstance(event, RankException):
         return False
     if event.type.endswith("DistBackendError"):

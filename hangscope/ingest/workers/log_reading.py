@@ -51,7 +51,7 @@ _SIGNS = (
 class LogReading:
     """What one log says.
 
-    `rank`, `local_rank` and `attempt` are those of the path; events have what their own line tells (evidence/processes.py). `lines` counts what
+    `rank`, `local_rank` and `attempt` are those of the path; events have what their own line states (evidence/processes.py). `lines` counts what
     was read. `tail` are the last lines of a rank's own log, the oldest first. `of_a_job`: its end holds what only a distributed job
     prints. `excerpt`: a short text as a whole. `stated`: the rank and the world size that the process says of itself, where the path
     holds no rank.

@@ -94,7 +94,7 @@ class Patience:
         self.active = False  # in the last look there was progress, or a rank of this node was at work
 
     def frozen(self, look: Look) -> bool:
-        """Take note of a look, and return whether the job has stood still for too long."""
+        """Take note of a look, and return whether the job has been stalled for too long."""
         mark = mark_of(look)
         before, self._last = self._last, look
         self._first = look.time if self._first is None else self._first
