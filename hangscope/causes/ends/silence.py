@@ -17,7 +17,7 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrierWitness,
 )
 from hangscope.model.conclusion import Evidence, Source
-from hangscope.model.incident import Event, RankRecord
+from hangscope.model.incident import Absence, Event, RankRecord
 from hangscope.model.rankset import agree
 
 _SWEPT = frozenset({-15, 143})  # how a rank ends that lives when torchrun's agent ends all
@@ -54,7 +54,9 @@ def vanished(case: Case) -> Match | None:
         return None  # several records that are missing were rather not collected
     complete = not case.from_text or not not_collected(case.incident, statements) - set(culprits)
     dumps = any(record.dump_file for record in ranks.values())
-    what = f"left {'no dump' if dumps else 'no further output'}, and every blocked rank is waiting for {'it' if one else 'them'}"
+    unusable = any(ranks[r].absence in (Absence.UNREADABLE, Absence.STALE) for r in culprits)
+    nothing = "no usable dump" if unusable else "no dump"
+    what = f"left {nothing if dumps else 'no further output'}, and every blocked rank is waiting for {'it' if one else 'them'}"
     ras = {event.what for event in finding.events if isinstance(event, NcclRas)}
     if ras:
         what = f"{agree(culprits, 'is', 'are')} {'reported dead by' if ras == {'dead'} else 'not answering'} NCCL's RAS"
