@@ -45,10 +45,9 @@ def _in_cycle(aligned: Aligned, root: Root) -> Finding:
     ranks = root.ranks or tuple(sorted(inside))
     if (own := _off_their_pattern(aligned, ranks)) is not None:
         return replace(own, circle=root)
-    if len(ranks) > 1:
-        apart = _few_apart(aligned, sorted(inside.union(root.ranks)), root.explains)
-        if apart is not None and apart.culprits:
-            return replace(apart, circle=root)
+    apart = _few_apart(aligned, sorted(inside.union(root.ranks)), root.explains)
+    if apart is not None and apart.culprits:
+        return replace(apart, circle=root)
     stuck = aligned.stuck_in(min(calls, key=aligned.when), ranks)
     return Circular(ranks, stuck, circle=root, assumed=not root.certain)
 

@@ -29,6 +29,9 @@ class LoggedGroups:
         families: dict[str, dict[str, dict[int, int]]] = defaultdict(dict)
         for name in sorted(n for n, ranks in wanted.items() if not any(ranks <= own for own in known[n])):
             desc = descs.get(name, "")
+            if cells := _beside(incident, name, desc, wanted[name].difference(*known[name])):
+                self.all += [Group(len(self.all) + n, name, desc, cell) for n, cell in enumerate(cells)]
+                continue
             default = desc == "default_pg" or (name == "0" and not desc) or (name == "" and not self.all)
             members = world if default else tuple(sorted(wanted[name].union(printed(name).values())))
             self.all.append(Group(len(self.all), name, desc, members, default, partial=not default))
@@ -49,6 +52,28 @@ class LoggedGroups:
         rank, name = key
         fitting = [gid for gid, members in self._by_name[name] if rank in members]
         return fitting[0] if len(fitting) == 1 else None
+
+
+def _beside(incident: Incident, name: str, desc: str, ranks: Iterable[int]) -> list[tuple[int, ...]]:
+    """Return the groups of some ranks in a dimension of a mesh of which dumps list other groups, none where the ranks are not all in one.
+
+    Groups of one dimension have one size and one stride, and partition the world in blocks of size * stride.
+    """
+    sisters = [
+        g.ranks for g in incident.groups if g.members_known and (g.desc == desc if desc else g.name == name)
+    ]
+    shapes = {(len(own), own[1] - own[0]) for own in sisters if len(own) > 1}
+    if len(shapes) != 1:
+        return []
+    size, stride = shapes.pop()
+
+    def cell(rank: int) -> tuple[int, ...]:
+        base = rank - rank % (size * stride) + rank % stride
+        return tuple(range(base, base + size * stride, stride))
+
+    cells = sorted({cell(rank) for rank in ranks})
+    regular = stride > 0 and all(cell(own[0]) == own for own in sisters)
+    return cells if regular and all(own[-1] < len(incident.ranks) for own in cells) else []
 
 
 def _on_a_grid(printed: dict[str, dict[int, int]], world_size: int) -> dict[str, tuple[int, ...]]:
