@@ -38,6 +38,19 @@ def test_printed_numbers_on_a_grid_tell_the_member_that_is_missing(tmp_path: Pat
     assert judged(report).culprit_ranks == (6,)
 
 
+def test_a_rank_whose_pair_no_dump_lists_is_in_the_pair_that_the_mesh_has_for_it(tmp_path: Path) -> None:
+    lines = [timeout(r, group=DEFAULT, n=2) for r in range(8) if r != 2]
+    told(tmp_path, [*lines, timeout(2, group="PG ID 2 PG GUID 8(tensor_parallel) ", local=0, seq=31, n=640)])
+    for rank in (4, 7):
+        pair = (rank // 2 * 2, rank // 2 * 2 + 1)
+        groups = {**world(8), str(7 + rank // 2): ("tensor_parallel", pair)}
+        recorder = Recorder(rank, groups).call("all_reduce", sizes=[[2]], times=5)
+        recorder.call("all_reduce", sizes=[[2]], state="scheduled").write(tmp_path)
+    report = analyze(tmp_path)
+    (group,) = [g for g in report._analysis.incident.groups if g.name == "8"]
+    assert group.ranks == (2, 3) and judged(report).culprit_ranks == (2,)
+
+
 def test_one_member_of_a_group_alone_is_not_everybody(tmp_path: Path) -> None:
     lines = [timeout(r, group=DEFAULT, seq=15, n=2) for r in range(7)]
     report = told(tmp_path, [*lines, timeout(7, group=TP, local=7, seq=183, n=640)])
