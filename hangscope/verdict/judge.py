@@ -96,8 +96,8 @@ def _names_a_crowd(case: Case, match: Match) -> bool:
 def _by_a_moving_job(case: Case, match: Match) -> bool:
     """Return whether dumps alone show a wait that may have been momentary."""
     finding = case.finding
-    if finding.change.votes > 1:
-        return False  # ranks of one role went different ways: no later moment undoes that
+    if finding.change.votes > 1 or match.cause == "slow_rank":
+        return False  # no later moment undoes that ranks of one role went different ways, or that one came late
     by_events = any(item.kind in ("stack", "log", "exit") for item in match.evidence)
     # Collectives at one seq of their group that cannot match wait for ever.
     at_one = finding.own.gid is None and finding.own.seq == finding.stuck.seq
@@ -105,7 +105,7 @@ def _by_a_moving_job(case: Case, match: Match) -> bool:
         return not trouble(case)
     # If no recorder shows a pending collective, a stack is of a moment as well.
     firm = (by_events or isinstance(finding, Circular)) and bool(case.graph.waiting)
-    return not firm and match.cause != "slow_rank" and still_moves(case, match.culprits)
+    return not firm and still_moves(case, match.culprits)
 
 
 def _with_the_others(case: Case, best: Match) -> Match:
