@@ -25,11 +25,11 @@ _Own = Mapping[int, CallFingerprint]  # by the rank that reports it
 
 def fingerprints(incident: Incident, statements: Statements) -> Report | None:
     """Compare the ranks' own fingerprints at the first seq where they differ; of one reporter alone with its peer's."""
-    own: dict[tuple[Label, int], dict[int, CallFingerprint]] = defaultdict(dict)
+    own: dict[tuple[Label, int | None], dict[int, CallFingerprint]] = defaultdict(dict)
     for event in statements.all(CallFingerprint):
-        if event.rank is not None and event.seq is not None:
+        if event.rank is not None:  # before torch 1.13 no number is printed
             own[(label_of(event), event.seq)].setdefault(event.rank, event)
-    for label, seq in sorted(own, key=lambda k: (k[1], not k[0][1], str(k[0][0]))):
+    for label, seq in sorted(own, key=lambda k: (k[1] or 0, not k[0][1], str(k[0][0]))):
         events = own[(label, seq)]
         if finding := _finding(incident, statements, seq, events):
             return _report([*events.values()], finding)
@@ -64,7 +64,7 @@ def _form(op: str, shape: tuple[int, ...] | None, dtype: str | None) -> str:
     return " ".join(filter(None, (op, str(list(shape)) if shape is not None else "", dtype)))
 
 
-def _finding(incident: Incident, statements: Statements, seq: int, events: _Own) -> Different | None:
+def _finding(incident: Incident, statements: Statements, seq: int | None, events: _Own) -> Different | None:
     """Return the finding that ranks reported different collectives at a seq; None where all are alike."""
     kinds = {rank: _kind_of(event, statements) for rank, event in events.items()}
     sides: dict[object, list[int]] = defaultdict(list)

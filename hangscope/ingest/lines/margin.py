@@ -11,6 +11,7 @@ where nothing is recognised with them. A table's rows end in a bar as well.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from io import BytesIO
 from typing import BinaryIO
@@ -21,7 +22,7 @@ from hangscope.model.regex import regex
 
 _LAYERS = 4  # of quotations and blocks in each other
 _LEAST = 2  # lines that have a margin
-_QUOTED = 0.6  # of the lines of a mail at least, where the rest are its head, words around and a signature
+_QUOTED = 0.6  # of the lines of a mail or post at least, where the rest are its head, words around and a signature
 _CODE = b"    "
 _QUOTE = regex(rb"[ \t]{0,8}>")
 _MARK = regex(rb"[ \t]{0,80}(?:[|#%*]|\xe2\x94[\x82\x83])(?=[ \t\r]|$)")
@@ -66,12 +67,17 @@ def _unquoted(lines: list[bytes]) -> list[bytes] | None:
 
 def _unmarked(lines: list[bytes]) -> list[bytes] | None:
     written = [line.rstrip() for line in lines if line.strip()]
-    mark = _MARK.match(written[0]) if len(written) >= _LEAST else None
-    if mark is None:
+    ((mark, marked),) = Counter(_mark(line) for line in written).most_common(1) or [(b"", 0)]
+    if not mark or marked < max(_LEAST, _QUOTED * len(written)):
         return None
-    same = all((found := _MARK.match(line)) and found[0] == mark[0] for line in written)
-    rows = sum(line.endswith(mark[0].strip()) for line in written if len(line) > mark.end())
-    return None if not same or rows > 1 else _cut((line, mark.end() if line.strip() else 0) for line in lines)
+    ends = [len(mark) if line.strip() and _mark(line) == mark else 0 for line in lines]
+    rows = sum(line.endswith(mark.strip()) for line in written if len(line) > len(mark))
+    return None if rows > 1 else _cut(zip(lines, ends, strict=True))
+
+
+def _mark(line: bytes) -> bytes:
+    found = _MARK.match(line)
+    return found[0] if found is not None else b""
 
 
 def _undented(lines: list[bytes]) -> list[bytes] | None:
