@@ -50,6 +50,11 @@ class Pair:
     send: Half | None
     recv: Half | None
 
+    @property
+    def stalls(self) -> bool:
+        """Return whether both sides are there, and neither is complete."""
+        return all(half is not None and half.state <= State.STARTED for half in (self.send, self.recv))
+
 
 class Halves:
     """The sends, or the receives, of one (source, destination) pair in the order of their enqueue: rows of one queue.

@@ -21,6 +21,7 @@ _PROGRAM_ERRORS = (
     "no kernel image is available", "initialization error",
 )  # fmt: skip
 _PROGRAM_XIDS = (45,)  # the channels of a process that ended are torn down (NVIDIA's Xid catalog)
+_PAIRS = 4  # that are listed
 _AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
 _SPLITS = ("shape_mismatch", "mismatched splits stall it the same way, and recorders keep no splits")
 _NCCL_PATH = "Rerun with NCCL_DEBUG=INFO and one NCCL_DEBUG_FILE per process to see which pair does not connect, and check the links between the hosts of this group."
@@ -100,7 +101,7 @@ def network_fault(case: Case) -> Match | None:
     # Watchdog lines show that all came only where the size of the group is stated; one rank alone never shows it.
     by_lines = case.from_text and bool(case.statements.all(WatchdogTimeout))
     complete = joined and (not by_lines or all_timed_out(case.statements))
-    several = stuck.view is None or len(stuck.view.seen) > 1
+    several = stuck.view is None or len(stuck.view.seen) > 1 or stuck.pair is not None
     if not (warnings or (complete and several)):
         return None
     tier = min((e.tier for e in warnings), default=3)
@@ -152,12 +153,31 @@ def _both_ends(warnings: list[NcclWarn]) -> tuple[int, ...]:
     return tuple(sorted(rank for rank in named if rank is not None))
 
 
+def _paired(case: Case) -> str:
+    """Return which sends do not complete although both sides, which wait for nothing before, have posted them."""
+    first = {rank: calls[0].node for rank, calls in case.graph.open_calls.items()}
+    met = [p.key for p in case.graph.pairs.values() if p.stalls]
+    ends = [
+        f"{key.source} to {key.destination}"
+        for key in met
+        if first[key.source] == first[key.destination] == key
+    ]
+    more = f" and {len(ends) - _PAIRS} more" if len(ends) > _PAIRS else ""
+    if len(ends) < 2:
+        return f"the send from rank {', '.join(ends)} is posted on both sides and does not complete"
+    return (
+        f"the sends from rank {', '.join(ends[:_PAIRS])}{more} are posted on both sides and do not complete"
+    )
+
+
 def _joined(case: Case) -> str:
     """Return which ranks are in the collective that none completes: every member, where it is known who the members are."""
     stuck = case.finding.stuck
     view, seq = stuck.view, stuck.seq
     if view is None:
         return "the ranks seen are all in one collective, which does not complete"
+    if stuck.pair is not None:
+        return _paired(case)
     op = stuck.kind.op if stuck.kind is not None else ""
     call = f"{op or 'collective'} seq {seq}" if seq is not None else op or "one collective"
     inside = sorted(view.seen)

@@ -67,9 +67,10 @@ def came_late(case: Case) -> Match | None:
 
 
 def arrived_late(case: Case) -> Match | None:
-    """Nothing hangs by the dumps, and one rank entered a collective long after all others: who waited there lost that time."""
+    """No dump shows a hang, and one rank entered a collective long after all others: who waited there lost that time."""
     seen = any(record.dump_file for record in case.incident.ranks.values())
-    if not seen or case.graph.waiting or case.statements.deaths:
+    waiting = case.graph.waiting and not case.incident.momentary
+    if not seen or waiting or case.statements.deaths:
         return None
     found = [late for group in case.incident.groups if (late := _first_late(case, group)) is not None]
     if not found:
@@ -77,7 +78,7 @@ def arrived_late(case: Case) -> Match | None:
     _, gap, rank, queue, row = min(found, key=lambda late: late[:3])
     kind = case.incident.kinds[int(queue.kind[row])]
     entered = f"rank {rank} entered {kind.op} seq {int(queue.seq[row])} {gap / 1e9:.0f} s after all other members of its group"
-    why = f"{entered}, which waited for it; every collective completed"
+    why = f"{entered}, which waited for it; then it completed"
     facts, frame = [case.recorded(rank, entered)], case.frame_of(kind)
     return answer("slow_rank", (rank,), why, evidence=facts, frame=frame, frame_rank=rank)
 

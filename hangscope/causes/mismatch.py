@@ -8,22 +8,19 @@ from math import prod
 from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, quote, who
 from hangscope.causes.difference import Difference
-from hangscope.explain.finding import Nothing, Stalled, Unseen
+from hangscope.explain.finding import Nothing, Unseen
 from hangscope.explain.statements.gloo_sizes import AbortedPair, aborted_pairs, has_fewer_rows
 from hangscope.explain.statements.outlier_lines import OutlierLine
-from hangscope.explain.text.excerpt import not_collected
 from hangscope.ingest.job_logs.printed import Printed
-from hangscope.ingest.nccl.warn import NcclWarn
-from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch, GlooTimeout
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch
 from hangscope.knowledge.callsite import of_equal_sizes, user_frames
 from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import CallKind
-from hangscope.model.rankset import agree, ranks_phrase
+from hangscope.model.rankset import agree
 
-_FROM = ("broadcast", "scatter", "broadcast_object_list", "scatter_object_list")
-ROOTED = (*_FROM, "gather", "reduce", "gather_object")
 _FEW_BYTES = 64  # of a flag, a loss or some counts
 _EARLIER = 64  # all_to_all of a group whose sizes are compared
+_PEERS = 2  # members that do as expected, at least
 
 _OTHER_SIZE = (
     "rank_conditional_collective",
@@ -223,7 +220,7 @@ def unequal_splits(case: Case) -> Match | None:
     if gave == took or any(sum(a - b for a, b in sizes.values()) for sizes in before):
         return None
     unequal = [(rank, *sizes) for rank, sizes in now.items() if sizes[0] != sizes[1]]
-    alone = [unequal[0][0]] if len(unequal) == 1 < len(now) - 1 else []
+    alone = [unequal[0][0]] if len(unequal) == 1 < len(now) - 1 else _returns_less(view, seq)
     why = f"the members of the group send {gave:,} elements in {op} but expect {took:,}: the splits of {who(alone, 'some of them')} do not match"
     fix = "Exchange the split sizes before the call on every rank (an all_to_all of the counts), and compare input_split_sizes of each member with the output_split_sizes of its peers."
     facts = [case.recorded(r, f"rank {r} sends {a:,} elements and expects {b:,}") for r, a, b in unequal[:4]]
@@ -231,66 +228,30 @@ def unequal_splits(case: Case) -> Match | None:
     return answer("shape_mismatch", alone, why, fix, strength=strength, evidence=facts, frame=frame)
 
 
+def _returns_less(view: GroupFrontier, seq: int) -> list[int]:
+    """Return the one member that gives something else than it took in the call before, where several others give exactly that.
+
+    Experts send back what they were sent: a combine follows each dispatch.
+    """
+    took, given = (
+        {r: pair[n] for r, pair in _numbers(view, at).items()} for n, at in ((1, seq - 1), (0, seq))
+    )
+    known = took.keys() & given.keys()
+    other = sorted(rank for rank in known if took[rank] != given[rank])
+    return other if len(other) == 1 and len(known) > _PEERS else []
+
+
 def _given_and_taken(view: GroupFrontier, seq: int) -> dict[int, tuple[int, int]]:
     """Return how many elements each member (global) gives to an all_to_all and takes; nothing where those of one are not known."""
+    numbers = _numbers(view, seq)
+    return numbers if len(numbers) == len(view.group.ranks) else {}
+
+
+def _numbers(view: GroupFrontier, seq: int) -> dict[int, tuple[int, int]]:
+    """Return how many elements each member of which that is known gives to an all_to_all and takes."""
     kinds = {rank: view.kind_of(rank, seq) for rank in view.members}
-    numbers = {
+    return {
         rank: (sum(map(prod, kind.input_sizes)), sum(map(prod, kind.output_sizes)))
         for rank, kind in kinds.items()
         if kind is not None and kind.op.startswith("all_to_all") and kind.output_sizes
     }
-    return numbers if len(numbers) == len(view.group.ranks) else {}
-
-
-def other_roots(case: Case) -> Match | None:
-    """All members are in the same rooted collective and none completes it: they may disagree about the root.
-
-    No recorder keeps the root, so two ranks that both send, or that wait for different ranks, look alike in it.
-    """
-    finding, statements = case.finding, case.statements
-    in_p2p = any(where.op in ("send", "recv") for where in statements.whereabouts.values())
-    broken_path = any(event.tier <= 2 for event in statements.all(NcclWarn))
-    if in_p2p or broken_path or not_collected(case.incident, statements):
-        return None
-    stalled = isinstance(finding, Stalled) and finding.stuck.pair is None
-    kind = finding.stuck.kind if stalled else _all_at_one_line(case)
-    if kind is None or kind.op not in ROOTED or kind.root is not None:
-        return None
-    frame, root = case.frame_of(kind), "src" if kind.op in _FROM else "dst"
-    values = [o for o in statements.outlier_lines if o.how == "value" and o.telling]
-    outliers = values[:1] if len({o.ranks for o in values}) == 1 else []
-    call, ranks = f"{kind.op}{at(frame)}", sorted(case.incident.ranks)
-    node = finding.stuck.node
-    pending = sorted({rank for rank, _ in case.graph.calls_of(node)}) if node is not None else []
-    everybody = f"all {len(ranks)} ranks" if case.whole_group else ranks_phrase(ranks)
-    why = f"{everybody} {agree(ranks, 'is', 'are')} in the same {call}, which does not complete"
-    if 0 < len(pending) < len(ranks):
-        why = f"{everybody} entered the same {call}, which {who(pending)} did not complete"
-    why += f": they may disagree about `{root}`"
-    if outliers:
-        why = f"{who(outliers[0].ranks)} probably passed another `{root}` to {call}: it printed another value than the others"
-    unknown = "recorders do not keep the root of a collective, so it is not known whether all ranks pass the same one"
-    return answer(
-        "collective_mismatch",
-        outliers[0].ranks if outliers else (),
-        why,
-        f"Print `{root}` on every rank before that line: it must be the same global rank everywhere, and must not depend on values of the rank itself.",
-        f"In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group.",
-        strength=int({k.backend for k in case.incident.kinds} <= {"gloo", ""}),
-        evidence=[*map(of_outlier, outliers), *statements.all(GlooTimeout)[:4], Evidence("method", unknown)],
-        frame=frame,
-        frame_rank=finding.stuck.rank,
-        rivals=[("network_stall", "a stalled transport leaves the same record")],
-        stack=kind.stack,
-    )
-
-
-def _all_at_one_line(case: Case) -> CallKind | None:
-    """Return the collective in which all ranks timed out at one line of the user's, in a job of which only text is left."""
-    places = case.statements.whereabouts
-    lines = {(w.kind, w.inside, w.op, user_frames(w.stack)): w for w in places.values()}
-    everybody = set(places) == set(case.incident.ranks) and len(places) > 1
-    if not (isinstance(case.finding, Nothing) and case.statements.witnesses and everybody):
-        return None
-    where = next(iter(lines.values()))
-    return where.call if len(lines) == 1 and where.inside and where.kind == "log" else None

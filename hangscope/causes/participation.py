@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hangscope.causes.agreement import ROOTED
 from hangscope.causes.case import Case, Match, answer, of_outlier, who
 from hangscope.causes.difference import Difference
-from hangscope.causes.mismatch import ROOTED, describe, meeting
+from hangscope.causes.mismatch import describe, meeting
 from hangscope.explain.finding import Extra
 from hangscope.ingest.job_logs.activity import Computing, Held
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout, WatchdogTimeout

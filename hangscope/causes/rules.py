@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import UnionType
 
-from hangscope.causes import device, init, late, mismatch, order, pairs, participation, programs
+from hangscope.causes import agreement, device, init, late, mismatch, order, pairs, participation, programs
 from hangscope.causes.case import Case, Match, Rule
 from hangscope.causes.ends import process, silence, unnamed
 from hangscope.errors import Note
@@ -20,9 +20,11 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Finding, process.died),
     (finding.Finding, init.never_formed),
     (finding.Finding, late.came_late),
-    (finding.Nothing, late.arrived_late),
+    (finding.Finding, late.arrived_late),
     (finding.Unseen | finding.Nothing, late.made_after_the_end),
     (finding.Finding, process.left_quietly),
+    (finding.OtherMembers, agreement.other_members),
+    (finding.OtherRoot, agreement.other_root),
     (finding.Unpaired, pairs.unpaired),
     (finding.Nothing, pairs.both_send),
     (finding.Finding, order.false_circle),
@@ -42,7 +44,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Absent, participation.busy_elsewhere),
     (finding.Unseen, silence.vanished),
     (finding.Absent, silence.may_have_died),
-    (finding.Stalled | finding.Nothing, mismatch.other_roots),
+    (finding.Stalled | finding.Nothing, agreement.other_roots),
     (finding.Finding, unnamed.known_message),
     (finding.Finding, unnamed.fault_without_rank),
     (finding.Stalled | finding.Lagging | finding.Nothing | finding.Circular, device.network_fault),

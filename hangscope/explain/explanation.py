@@ -28,9 +28,10 @@ from hangscope.explain.finding import (
     price,
 )
 from hangscope.explain.generate.absence import seen_absent, unseen
+from hangscope.explain.generate.agreement import disagreement
 from hangscope.explain.generate.circles import apart, circular
 from hangscope.explain.generate.deviation import deviating
-from hangscope.explain.generate.device_lag import device_lag, pending_call
+from hangscope.explain.generate.device_lag import device_lag, one_not_begun, pending_call
 from hangscope.explain.generate.mismatches import first_mismatch
 from hangscope.explain.generate.pairs import unequal_pair
 from hangscope.explain.predict import Replay
@@ -50,7 +51,7 @@ def explain(aligned: Aligned) -> Explanation:
     lagging, of_a_device = device_lag(aligned)
     found = _of_calls(aligned, of_a_device)
     weighed = [*_by_calls(aligned, found, lagging), *_by_text(aligned)]
-    if not weighed and (only := the_only_suspect(aligned)) is not None:
+    if not weighed and (only := the_only_suspect(aligned) or one_not_begun(aligned)) is not None:
         weighed = [Weighed(only, Source.CALLS, 0.0)]
     if not weighed:
         return Explanation(Nothing(), from_text=True, suspects=suspects(aligned, Nothing()))
@@ -87,7 +88,7 @@ def _with_its_lines(aligned: Aligned, finding: Finding, from_text: bool) -> Find
 
 def _of_calls(aligned: Aligned, of_a_device: Lagging | None) -> list[Finding]:
     """Return the roots that the calls show, those of a more certain kind first."""
-    mismatch, deviation = first_mismatch(aligned), deviating(aligned)
+    mismatch, deviation = disagreement(aligned) or first_mismatch(aligned), deviating(aligned)
     found: list[Finding | None] = [
         mismatch,
         unequal_pair(aligned),

@@ -137,6 +137,18 @@ class Different(Finding):
     name, cost = "different", 0.0
 
 
+class OtherRoot(Different):
+    """The culprits hold the buffers that only the root of a collective has, as another member does: they passed another root."""
+
+    name = "other root"
+
+
+class OtherMembers(Different):
+    """The culprits created a group with other members than the rest of its members did."""
+
+    name = "other members"
+
+
 class Extra(Finding):
     """The culprits are the few who made a call that the others do not make."""
 

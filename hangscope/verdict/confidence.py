@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from hangscope.causes.case import Case, Match
 from hangscope.causes.ends.process import shows_a_wait
-from hangscope.explain.finding import Absent, Different, Extra, Lagging, Nothing, Source, Unseen
+from hangscope.explain.finding import Absent, Different, Extra, Lagging, Nothing, OtherRoot, Source, Unseen
 from hangscope.explain.predict import MOST_REPLAYED, Replay
 from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.deaths import doubt
@@ -216,7 +216,7 @@ def text_alone(case: Case, match: Match, proof: Proof) -> Doubts:
 def no_history(case: Case, match: Match, proof: Proof) -> Doubts:
     """Doubt a cause where logs show the outlier's collective but not the ones before it; or no frames distinguish collectives of one op."""
     finding, ranks = case.finding, case.incident.ranks
-    proven = proof.lines or proof.sources
+    proven = proof.lines or proof.sources or isinstance(finding, OtherRoot)
     if not CATALOG[match.cause].of_programs or finding.stuck.view is None or proven:
         return
     own, peer = finding.own.kind, finding.stuck.kind

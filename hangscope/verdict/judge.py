@@ -55,11 +55,15 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
 
 def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     """Return the verdict on a case and the status of its job."""
-    if ended_well(case) or moved_on(case):
+    if ended_well(case):
         return Judgement("no_hang", None)
     wanted, set_aside = missing_inputs(case), case.explanation.set_aside
     missing = [item.text for item in wanted]
     matches = match_all(case, case.incident.notes)
+    if moved_on(case):
+        matches = [match for match in matches if match.cause == "slow_rank"]
+        if not matches:
+            return Judgement("no_hang", None)
     while matches and (_names_a_crowd(case, matches[0]) or _by_a_moving_job(case, matches[0])):
         matches.pop(0)
     if not matches:
@@ -97,7 +101,9 @@ def _by_a_moving_job(case: Case, match: Match) -> bool:
     """Return whether dumps alone show a wait that may have been momentary."""
     finding = case.finding
     if finding.change.votes > 1 or match.cause == "slow_rank":
-        return False  # no later moment undoes that ranks of one role went different ways, or that one came late
+        return (
+            False  # no later moment undoes that ranks of one role went different ways, or that one came late
+        )
     by_events = any(item.kind in ("stack", "log", "exit") for item in match.evidence)
     # Collectives at one seq of their group that cannot match wait for ever.
     at_one = finding.own.gid is None and finding.own.seq == finding.stuck.seq

@@ -53,7 +53,8 @@ _VERBS = (
     (regex(r"(?:kubectl|df|ldd|dmesg|cat|\w{1,6}-smi|ray status|nvidia-bug-report\.sh)\b"), "Run"),
 )
 _NOUN = regex(r"(?<![A-Z])[A-Z]{1,40}_[A-Z_]{1,80}\b")  # a variable that is set
-_ENDING = regex(r"(?:(?: (?:in|at|of|on|to|from|and|or|the|a|an|with|for|by))?[ ,;:(-]{0,8}){1,4}$")
+_JOINTS = " ,;:(-"
+_LEADING_ON = ("in", "at", "of", "on", "to", "from", "and", "or", "the", "a", "an", "with", "for", "by")
 _PREFIX = regex(r"^(?:\[[^\]]{1,90}\]:?\s*)+")
 
 
@@ -187,7 +188,15 @@ def clauses(text: str, limit: int) -> str:
         text = detail.sub("", text)
     ends = [text.rfind(mark, _NO_TITLE, limit) for mark in _BREAKS]
     whole = [end for end in ends if end > 0 and not _broken(text[:end])]
-    return _ENDING.sub("", text[: max(whole)]) if whole else text[: limit - 1].rsplit(" ", 1)[0] + "…"
+    return _ended(text[: max(whole)]) if whole else text[: limit - 1].rsplit(" ", 1)[0] + "…"
+
+
+def _ended(text: str) -> str:
+    """Return a text without the words and marks at its end that lead on to more."""
+    text = text.rstrip(_JOINTS)
+    while text.rpartition(" ")[2] in _LEADING_ON:
+        text = text.rpartition(" ")[0].rstrip(_JOINTS)
+    return text
 
 
 def condensed(text: str, limit: int) -> str:

@@ -112,27 +112,27 @@ def test_an_id_that_fits_none_or_several_is_refused(place: str) -> None:
                 store.entry(prefix)
 
 
-def _analyze_ten(place: str, folder: str, number: int) -> None:
-    """Analyze ten hangs in this process, each at another seq and so an incident of its own."""
-    for turn in range(10):
+def _analyze_some(place: str, folder: str, number: int) -> None:
+    """Analyze 25 hangs in this process, each at another seq and so an incident of its own."""
+    for turn in range(25):
         recorders = job(2)
         for recorder in recorders:
-            recorder.call("all_reduce", times=2 + 10 * number + turn)
+            recorder.call("all_reduce", times=2 + 25 * number + turn)
         recorders[0].call("all_reduce", state="scheduled")
         analyze(write_all(recorders, Path(folder) / f"{number}-{turn}"), store=place)
 
 
 @pytest.mark.slow
-def test_two_hundred_analyses_by_twenty_processes_lose_no_row(place: str, tmp_path: Path) -> None:
+def test_two_hundred_analyses_by_eight_processes_lose_no_row(place: str, tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     workers = [
-        context.Process(target=_analyze_ten, args=(place, str(tmp_path), number)) for number in range(20)
+        context.Process(target=_analyze_some, args=(place, str(tmp_path), number)) for number in range(8)
     ]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(300)
-    assert [worker.exitcode for worker in workers] == [0] * 20
+    assert [worker.exitcode for worker in workers] == [0] * 8
     assert sorted(found.seq for found in entries(place)) == list(range(3, 203))
 
 

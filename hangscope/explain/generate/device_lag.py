@@ -7,12 +7,17 @@ enqueued before, outside of any collective: else the wait-for graph would lead t
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.waitgraph import Called, Host, Instance
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Lagging, OwnCall, Stalled, Unstarted
+from hangscope.explain.text.excerpt import not_collected
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.model.incident import State
+
+_SEVERAL = 4  # members that were seen, where others were not collected
 
 
 def device_lag(aligned: Aligned) -> tuple[frozenset[int], Lagging | None]:
@@ -91,27 +96,47 @@ def pending_call(aligned: Aligned) -> Stalled | Unstarted | None:
     if not roots:
         return None
     root, node = min(roots, key=lambda r: (-len(r[0].explains), aligned.when(r[1])))
-    behind = _not_begun(aligned, node) if isinstance(node, Instance) else ()
-    stuck = aligned.stuck_in(node, behind)
-    finding: Stalled | Unstarted = Stalled((), stuck)
-    if isinstance(node, Instance) and behind:
-        own = aligned.views[node.gid].kind_of(behind[0], node.seq)
-        finding = Unstarted(behind, stuck, OwnCall(own, node.seq))
-    return aligned.reached_by(finding, root.explains | set(root.ranks))
+    reached = root.explains | set(root.ranks)
+    if isinstance(node, Instance) and (behind := _not_begun(aligned, node)):
+        return _unstarted(aligned, node, behind, reached)
+    return aligned.reached_by(Stalled((), aligned.stuck_in(node)), reached)
 
 
-def _not_begun(aligned: Aligned, node: Instance) -> tuple[int, ...]:
-    """Return the minority (global ranks) whose device has not begun a collective that those of all others have; none where a row is missing."""
+def one_not_begun(aligned: Aligned) -> Unstarted | None:
+    """Return the finding of the one device, of several that were seen, that has not begun a collective which also waits for ranks of which nothing was collected."""
+    left_out = not_collected(aligned.incident, aligned.stated)
+    node = aligned.first_instance(left_out)
+    behind = _not_begun(aligned, node, left_out) if isinstance(node, Instance) else ()
+    if not isinstance(node, Instance) or len(behind) != 1:
+        return None
+    return _unstarted(aligned, node, behind, frozenset(aligned.waiting))
+
+
+def _unstarted(
+    aligned: Aligned, node: Instance, behind: tuple[int, ...], reached: frozenset[int]
+) -> Unstarted:
+    own = OwnCall(aligned.views[node.gid].kind_of(behind[0], node.seq), node.seq)
+    return aligned.reached_by(Unstarted(behind, aligned.stuck_in(node, behind), own), reached)
+
+
+def _not_begun(aligned: Aligned, node: Instance, left_out: Collection[int] = ()) -> tuple[int, ...]:
+    """Return the minority (global ranks) whose device has not begun a collective that those of all others have; none where a row is missing.
+
+    Ranks of which nothing was collected do not count, where several are left.
+    """
     begun: dict[int, bool] = {}
     view = aligned.views[node.gid]
     for rank, member in view.members.items():
         row = member.row_of(node.seq)
         # A collective without a time is stated by a log line, and not by a recorder.
         kind = view.kind_of(rank, node.seq)
+        if rank in left_out and row is None:
+            continue
         if row is None or rank in aligned.early or not view.created(rank, node.seq):
             return ()
         if kind is not None and kind.backend == "gloo":
             return ()  # no device is involved
         begun[rank] = int(member.queue.state[row]) != State.PENDING
     behind = tuple(sorted(rank for rank, has in begun.items() if not has))
-    return behind if 2 * len(behind) < len(begun) else ()
+    enough = len(begun) == len(view.members) or len(begun) >= _SEVERAL
+    return behind if 2 * len(behind) < len(begun) and enough else ()

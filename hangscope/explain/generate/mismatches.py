@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from hangscope.align.divergence import first_mismatch as mismatch_of
 from hangscope.align.edits import edit_between
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import hard_keys
+from hangscope.align.program import Programs
 from hangscope.align.waitgraph import Instance
 from hangscope.explain.aligned import Aligned, reached_from
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall
@@ -52,6 +54,12 @@ def _one_fault(aligned: Aligned, first: Different, others: list[Different]) -> D
     return aligned.reached_by(replace(first, culprits=tuple(sorted(named))), reached)
 
 
+def _keeps_pattern(programs: Programs, side: Sequence[int], gid: int, seq: int) -> bool | None:
+    """Return whether the first rank of a side whose history was recorded continues its own pattern at a seq; None where none was."""
+    known = (programs.keeps_pattern(rank, programs.row_at(rank, gid, seq)) for rank in side)
+    return next((keeps for keeps in known if keeps is not None), None)
+
+
 def _finding(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> Different:
     seq, programs, gid = mismatch.seq, aligned.programs, view.group.gid
     majority, *rest = mismatch.partitions
@@ -64,7 +72,7 @@ def _finding(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> Diffe
     tie = outvoted or len(majority) == len(rest[0])
     if tie:
         even = [s for s in mismatch.partitions if outvoted or len(s) == len(majority)]
-        keeping = [programs.keeps_pattern(s[0], programs.row_at(s[0], gid, seq)) for s in even]
+        keeping = [_keeps_pattern(programs, side, gid, seq) for side in even]
         broken = even[keeping.index(False)] if keeping.count(False) == 1 and any(keeping) else None
         if broken is None and len(even) == 2:
             stacks = [kinds[side[0]].stack if side[0] in kinds else () for side in even]

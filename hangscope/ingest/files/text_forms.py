@@ -81,13 +81,15 @@ class Unpadded(FromTheStart):
         while True:
             if self._here >= self._until and not self._next_stretch():
                 return 0
-            data = os.pread(self._raw.fileno(), min(len(buffer), self._until - self._here), self._here)
+            most = max(len(buffer), LEAST_HOLE) if self._padded else len(buffer)
+            data = os.pread(self._raw.fileno(), min(most, self._until - self._here), self._here)
             if not data:
                 return 0
-            self._here += len(data)
             if self._padded:
-                data = data.lstrip(b"\0")
-                self._padded = not data
+                content = data.lstrip(b"\0")
+                self._here += len(data) - len(content)
+                data, self._padded = content[: len(buffer)], not content
+            self._here += len(data)
             if self._here >= self._until and self._hole_follows:
                 data = data.rstrip(b"\0")
             if data:

@@ -22,7 +22,9 @@ from hangscope.model.regex import regex
 
 _LAYERS = 4  # of quotations and blocks in each other
 _LEAST = 2  # lines that have a margin
-_QUOTED = 0.6  # of the lines of a mail or post at least, where the rest are its head, words around and a signature
+_QUOTED = (
+    0.6  # of the lines of a mail or post at least, where the rest are its head, words around and a signature
+)
 _CODE = b"    "
 _QUOTE = regex(rb"[ \t]{0,8}>")
 _MARK = regex(rb"[ \t]{0,80}(?:[|#%*]|\xe2\x94[\x82\x83])(?=[ \t\r]|$)")

@@ -1,0 +1,106 @@
+"""Rules about what members have to agree on besides the call: who is the root, and who the members of the group are."""
+
+from __future__ import annotations
+
+from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
+from hangscope.explain.finding import Nothing, OtherMembers, OtherRoot, Stalled
+from hangscope.explain.text.excerpt import not_collected
+from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.wrapper import GlooTimeout
+from hangscope.knowledge.callsite import user_frames
+from hangscope.model.conclusion import Evidence
+from hangscope.model.incident import CallKind
+from hangscope.model.rankset import agree, ranks_phrase
+
+_FROM = ("broadcast", "scatter", "broadcast_object_list", "scatter_object_list")
+ROOTED = (*_FROM, "gather", "reduce", "gather_object")
+_PRINT = "Print `{root}` on every rank before that line: it must be the same global rank everywhere, and must not depend on values of the rank itself."
+_GLOBAL = "In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group."
+_LISTS = "Call new_group on every rank with the same list of ranks, in the same order, members or not; compute the list from the world size and not from the rank."
+
+
+def other_members(case: Case) -> Match | None:
+    """Ranks created a group with other members than the rest of its members did: it never forms."""
+    finding, groups = case.finding, case.incident.groups
+    if not isinstance(finding, OtherMembers) or finding.own.gid is None:
+        return None
+    own = groups[finding.own.gid]
+    theirs = next(g for g in groups if g.name == own.name and g.gid != own.gid)
+    others = sorted(r for r, record in case.incident.ranks.items() if theirs.gid in record.queues)
+    why = f"{who(finding.culprits)} created group {own.label} with {ranks_phrase(own.ranks)}, {who(others)} with {ranks_phrase(theirs.ranks)}: it never forms"
+    facts = [
+        case.recorded(
+            rank, f"rank {rank} lists {ranks_phrase(group.ranks)} as the members of group {group.label}"
+        )
+        for rank, group in (*((r, own) for r in finding.culprits[:2]), *((r, theirs) for r in others[:2]))
+    ]
+    return answer("init_hang", finding.culprits, why, _LISTS, strength=2, evidence=facts)
+
+
+def other_root(case: Case) -> Match | None:
+    """Ranks have the buffers of a root in a gather or scatter that has another root, and never had them before."""
+    finding = case.finding
+    if not isinstance(finding, OtherRoot) or finding.own.kind is None:
+        return None
+    kind, culprits, usual = finding.own.kind, finding.culprits, finding.stuck.rank
+    root = "src" if kind.op in _FROM else "dst"
+    frame, seq = case.frame_of(kind), finding.own.seq
+    why = f"{who(culprits)} passed another `{root}` to {kind.op} seq {seq}{at(frame)}: {agree(culprits, 'it has', 'they have')} the buffers of its root, as rank {usual} has"
+    buffers = "has a buffer for each member, as only the root of {} has, and never had one before"
+    facts = [case.recorded(r, f"rank {r} {buffers.format(kind.op)}") for r in culprits[:4]]
+    steps = (_PRINT.format(root=root), _GLOBAL.format(root=root))
+    return answer("collective_mismatch", culprits, why, *steps, strength=2, evidence=facts, frame=frame)
+
+
+def other_roots(case: Case) -> Match | None:
+    """All members are in the same rooted collective and none completes it: they may disagree about the root.
+
+    No recorder keeps the root, so two ranks that both send, or that wait for different ranks, look alike in it.
+    """
+    finding, statements = case.finding, case.statements
+    in_p2p = any(where.op in ("send", "recv") for where in statements.whereabouts.values())
+    broken_path = any(event.tier <= 2 for event in statements.all(NcclWarn))
+    if in_p2p or broken_path or not_collected(case.incident, statements):
+        return None
+    stalled = isinstance(finding, Stalled) and finding.stuck.pair is None
+    kind = finding.stuck.kind if stalled else _all_at_one_line(case)
+    if kind is None or kind.op not in ROOTED or kind.root is not None:
+        return None
+    frame, root = case.frame_of(kind), "src" if kind.op in _FROM else "dst"
+    values = [o for o in statements.outlier_lines if o.how == "value" and o.telling]
+    outliers = values[:1] if len({o.ranks for o in values}) == 1 else []
+    call, ranks = f"{kind.op}{at(frame)}", sorted(case.incident.ranks)
+    node = finding.stuck.node
+    pending = sorted({rank for rank, _ in case.graph.calls_of(node)}) if node is not None else []
+    everybody = f"all {len(ranks)} ranks" if case.whole_group else ranks_phrase(ranks)
+    why = f"{everybody} {agree(ranks, 'is', 'are')} in the same {call}, which does not complete"
+    if 0 < len(pending) < len(ranks):
+        why = f"{everybody} entered the same {call}, which {who(pending)} did not complete"
+    why += f": they may disagree about `{root}`"
+    if outliers:
+        why = f"{who(outliers[0].ranks)} probably passed another `{root}` to {call}: it printed another value than the others"
+    unknown = "recorders do not keep the root of a collective, so it is not known whether all ranks pass the same one"
+    return answer(
+        "collective_mismatch",
+        outliers[0].ranks if outliers else (),
+        why,
+        _PRINT.format(root=root),
+        _GLOBAL.format(root=root),
+        strength=int({k.backend for k in case.incident.kinds} <= {"gloo", ""}),
+        evidence=[*map(of_outlier, outliers), *statements.all(GlooTimeout)[:4], Evidence("method", unknown)],
+        frame=frame,
+        frame_rank=finding.stuck.rank,
+        rivals=[("network_stall", "a stalled transport leaves the same record")],
+        stack=kind.stack,
+    )
+
+
+def _all_at_one_line(case: Case) -> CallKind | None:
+    """Return the collective in which all ranks timed out at one line of the user's, in a job of which only text is left."""
+    places = case.statements.whereabouts
+    lines = {(w.kind, w.inside, w.op, user_frames(w.stack)): w for w in places.values()}
+    everybody = set(places) == set(case.incident.ranks) and len(places) > 1
+    if not (isinstance(case.finding, Nothing) and case.statements.witnesses and everybody):
+        return None
+    where = next(iter(lines.values()))
+    return where.call if len(lines) == 1 and where.inside and where.kind == "log" else None
