@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from hangscope.api import Report
-from hangscope.causes.mismatch import ROOTED
+from hangscope.causes.agreement import ROOTED
 from hangscope.report.html.measure import text_width
 from hangscope.report.html.page import Page
 from hangscope.report.reasons import deciding_facts, names
