@@ -20,6 +20,7 @@ from hangscope.model.frames import Stack
 from hangscope.model.incident import Absence, CallKind, Frontier, Incident, State
 
 _Lines = tuple[tuple[str, str, int], ...]
+_UNRECORDED = "monitored_barrier"  # made of sends and receives that no recorder keeps
 #: torch's own functions of collectives: a stack shows their line that waits, a dump the one that enqueues
 _COLLECTIVES = ("/distributed_c10d.py", "/c10d_logger.py", "/_functional_collectives.py")
 
@@ -37,10 +38,14 @@ class _Pending:
 def placed_by_stacks(incident: Incident, statements: Statements) -> Incident:
     """Return the incident with the ranks that left no dump in the collectives where their stacks or tracebacks show them.
 
-    A rank that its stack shows at work has left the collectives of which gloo's recorder does not show whether they are over.
+    A rank that its stack shows at work, or in another collective than its last recorded one, has left the collectives of which
+    gloo's recorder does not show whether they are over.
     """
     ranks, added = dict(incident.ranks), list[CallKind]()
-    for rank in statements.busy:
+    for rank in {
+        *statements.busy,
+        *(r for r, w in statements.whereabouts.items() if _is_past(incident, r, w)),
+    }:
         queues = {
             gid: replace(queue, state=np.where(queue.state == State.UNKNOWN, State.DONE, queue.state))
             for gid, queue in ranks[rank].queues.items()
@@ -63,6 +68,15 @@ def placed_by_stacks(incident: Incident, statements: Statements) -> Incident:
             file = ranks[rank].calls_file or where.source
             ranks[rank] = replace(ranks[rank], queues=queues, absence=Absence.TOLD, calls_file=file)
     return replace(incident, ranks=ranks, kinds=incident.kinds.and_also(added)) if without else incident
+
+
+def _is_past(incident: Incident, rank: int, where: Whereabouts) -> bool:
+    """Return whether a stack shows a rank in another operation than each of its last recorded collectives, at another line; of a traceback, in one that no recorder keeps."""
+    if where.op is None or rank not in incident.ranks or (where.kind != "stack" and where.op != _UNRECORDED):
+        return False
+    last = [q.kind[-1] for q in incident.ranks[rank].queues.values() if len(q)]
+    kinds = [incident.kinds.without_sizes(int(kind)) for kind in last]
+    return all(kind.op != where.op and not _is_from(kind.stack, where.stack) for kind in kinds)
 
 
 def _pending(incident: Incident) -> Iterator[_Pending]:
