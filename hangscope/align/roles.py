@@ -6,6 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from hangscope.model.incident import Group, Incident
+from hangscope.model.regex import regex
+
+_NUMBER = regex(r"\d{1,9}")
 
 GroupKind = tuple[
     int, int, str, int
@@ -30,11 +33,12 @@ def group_kinds(groups: Sequence[Group]) -> list[GroupKind]:
 
 
 def _shape(group: Group) -> tuple[int, int, str]:
-    """Return size, stride and description; of a group whose members nobody recorded only the description."""
+    """Return size, stride and description without numbers, as in `ep_2`; of a group whose members nobody recorded only the latter."""
+    desc = _NUMBER.sub("#", group.desc)
     if not group.members_known or group.partial:
-        return (0, 0, group.desc)
+        return (0, 0, desc)
     ranks = group.ranks
-    return (len(ranks), ranks[1] - ranks[0] if len(ranks) > 1 else 0, group.desc)
+    return (len(ranks), ranks[1] - ranks[0] if len(ranks) > 1 else 0, desc)
 
 
 def roles(incident: Incident, ranks: list[int], kinds: Sequence[GroupKind]) -> dict[Role, list[int]]:
