@@ -102,16 +102,16 @@ def damaged(case: Case, match: Match, proof: Proof) -> Doubts:
 
 
 def went_on(case: Case, match: Match, proof: Proof) -> Doubts:
-    """Doubt a hang whose blocked rank logs further steps after its timeout, or that reports the end of its loop while no line reports an error."""
+    """Doubt a hang whose blocked rank logs further steps after its timeout, or that reports the end of its loop or job while no line reports an error."""
     gave_up = {(e.file, e.rank): e.line for e in case.statements.all(WatchdogTimeout)}
     hang = _by_calls(case, match) and match.cause != "slow_rank"
     steps = case.statements.all(Progress) if hang else []
     for e in steps:
         if e.step is not None and gave_up.get((e.file, e.rank), e.line) < e.line:
             yield LOW, f"{e.file} logs further steps after a timeout"
-    done = any(e.done and e.rank not in match.culprits for e in steps)
+    done = any((e.done or e.over) and e.rank not in match.culprits for e in steps)
     if done and match.cause == "stuck_rank" and not trouble(case):
-        yield LOW, "a line says that the loop ended, and no line reports an error"
+        yield LOW, "a line says that the loop or the job ended, and no line reports an error"
 
 
 def unnamed(case: Case, match: Match, proof: Proof) -> Doubts:

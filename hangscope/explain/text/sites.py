@@ -70,6 +70,11 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
         return replace(apart, culprits=(), tie=True, guess=True, events=events)
     # Ranks in a send or recv of their own may be waiting for one of the others.
     alone = bool(paired) and not apart.tie and (sides[0] == paired or ops & {"send", "recv"})
+    telling = {line.ranks for line in statements.outlier_lines if line.telling}
+    if alone and len(telling) == 1 and apart.culprits and apart.culprits not in telling:
+        # It waits for the one that counted or read something else.
+        waits = last_call(apart.culprits[0], statements)
+        return Unpaired(telling.pop(), waits, guess=True, events=events)
     # Of two equal sides the one off the step is the outlier, unless ranks that nobody saw are on it.
     even = 2 * len(sides[0]) <= len(inside) < len(incident.ranks)
     return replace(apart, events=events, guess=bool(alone) or of_a_moment or even)

@@ -7,6 +7,7 @@
     [881320.40] INFO: task python:9914 blocked for more than 120 seconds.
 
     process 9914 is stopped
+     7292  7290 TNl  do_signal_stop             00:43 00:00:10 python3.11 -u run.py --local_rank=1
     process 9914 is computing: 98% of a processor, in Python code
     process 9914 on gpu07 is starting: no answer from the store at 10.0.0.9:29500
 
@@ -17,7 +18,7 @@
     |   2  NVIDIA H100 80GB HBM3          On  |   00000000:52:00.0 Off |                    0 |
     | N/A   33C    P0             71W /  700W |   61198MiB /  81559MiB |      0%      Default |
 
-(CPython Lib/pdb.py, IPython's debugger; Linux kernel/hung_task.c, which checks tasks in uninterruptible sleep;
+(CPython Lib/pdb.py, IPython's debugger; Linux kernel/hung_task.c, which checks tasks in uninterruptible sleep, and kernel/signal.c;
 hangscope/live/look/kernel.py, activity.py and meeting.py, one file for each rank; vllm/v1/executor/multiproc_executor.py;
 sglang/srt/utils/watchdog.py, before 0.5 managers/scheduler.py; nvidia_resiliency_ext/fault_tolerance/rank_monitor_server.py;
 nvidia-smi.) A process that waits in a collective keeps its GPU at 100 % and far below its power limit; one that is on the CPU leaves it
@@ -56,6 +57,8 @@ class Held(Event, same_by=("by", "victim_pid")):
         *any_of(("(Pdb", "ipdb>"), r"^(?:\(Pdb\+{0,2}\)|ipdb>)(?: |$)", by="debugger"),
         says(r"\btask \S{1,64}:(?P<victim_pid>\d{1,9}) blocked for more than \d{1,9} seconds", by="kernel"),
         says(r"^process (?P<victim_pid>\d{1,9}) is stopped$", by="stop"),
+        # a row of ps with the kernel function in which the process sleeps
+        says(r"^\s{0,8}(?:[a-z_][\w.+-]{0,31} +)?(?P<victim_pid>\d{1,9}) .{0,80}\bdo_signal_stop\b", by="stop"),
         says(r"^process (?P<victim_pid>\d{1,9}) is traced$", by="debugger"),
     )
 

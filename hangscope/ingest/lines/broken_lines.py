@@ -33,6 +33,7 @@ _WRITER = regex(
     r" {0,6}(?:\[[^\]\s]{1,100}\]|[\w.-]{1,100}(?::| {1,20}\|)|[\w.-]{1,100} \[std(?:out|err)\])(?= |$)"
 )
 _QUOTE = regex(r"^(?:>[ >]{0,8})(?=\S|$)|^(?:>[ >]{0,8}) ")
+_PROCESSES = regex(r" {0,12}(?:\w{1,8} {1,12})?PID .{0,120}\b(?:CMD|COMMAND)\b")  # the head of what ps prints
 _NUMBER = regex(r"^ {0,6}(\d{1,7})(?:[:|\t] ?| {1,4})")
 #: What a line of a job begins with: such a line is never the rest of another.
 _BEGINS = regex(
@@ -105,8 +106,10 @@ def _writers(lines: list[str]) -> Counter[str]:
 def _unnumbered(lines: list[str]) -> list[str]:
     """Return the lines without a page's line numbers, where nearly every line has the number after its predecessor's.
 
-    A page counts from 1: what counts from 0 are srun's tasks.
+    A page counts from 1: what counts from 0 are srun's tasks, and a list of processes begins with their numbers.
     """
+    if any(_PROCESSES.match(line) for line in lines):
+        return lines
     found = [(_NUMBER.match(line), line) for line in lines]
     numbers = [int(match[1]) for match, line in found if match]
     numbered = 1 + sum(b == a + 1 for a, b in pairwise(numbers))
