@@ -58,7 +58,9 @@ class Held(Event, same_by=("by", "victim_pid")):
         says(r"\btask \S{1,64}:(?P<victim_pid>\d{1,9}) blocked for more than \d{1,9} seconds", by="kernel"),
         says(r"^process (?P<victim_pid>\d{1,9}) is stopped$", by="stop"),
         # a row of ps with the kernel function in which the process sleeps
-        says(r"^\s{0,8}(?:[a-z_][\w.+-]{0,31} +)?(?P<victim_pid>\d{1,9}) .{0,80}\bdo_signal_stop\b", by="stop"),
+        says(
+            r"^\s{0,8}(?:[a-z_][\w.+-]{0,31} +)?(?P<victim_pid>\d{1,9}) .{0,80}\bdo_signal_stop\b", by="stop"
+        ),
         says(r"^process (?P<victim_pid>\d{1,9}) is traced$", by="debugger"),
     )
 
