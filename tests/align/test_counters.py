@@ -63,3 +63,17 @@ def test_ranks_that_are_only_behind_contradict_nobody(tmp_path: Path) -> None:
 def test_two_ranks_that_contradict_each_other_name_nobody(tmp_path: Path) -> None:
     found, _ = _found([r for r in _job() if r.rank in (1, OTHER)], tmp_path)
     assert not found
+
+
+def test_groups_that_differ_only_in_a_number_of_their_description_are_of_one_kind(tmp_path: Path) -> None:
+    recorders = _job()
+    for recorder in recorders:
+        own = f"dp{recorder.rank % DIMENSION}"
+        recorder.groups = {
+            n: (f"replica_{n[2:]}" if n == own else g[0], g[1]) for n, g in recorder.groups.items()
+        }
+        for entry in recorder.entries:
+            name = entry["process_group"][0]
+            entry["process_group"] = (name, recorder.groups[name][0])
+    _, report = _found(recorders, tmp_path)
+    assert culprits(report) == (OTHER,)

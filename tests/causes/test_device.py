@@ -6,9 +6,10 @@ from pathlib import Path
 
 from hypothesis import given, settings
 
-from tests.dump_writer import Recorder
+from tests.conftest import analyze
+from tests.dump_writer import Recorder, world
 from tests.small_jobs import ODD_ONES, due, frozen, loop
-from tests.text_lines import DEFAULT, c10, short, timeout, told
+from tests.text_lines import DEFAULT, c10, judged, short, timeout, told
 from tests.verdicts import blame, level
 
 
@@ -79,6 +80,27 @@ def test_where_no_device_or_only_half_have_begun_nobody_is_named() -> None:
     for odd in ((0, 1), (0, 1, 2, 3)):
         report = frozen(loop(4), odd, lambda r, is_odd: due(r, "scheduled" if is_odd else "started"))
         assert blame(report)[1:] == ("network_stall", ())
+
+
+def test_a_device_that_has_not_begun_counts_where_other_nodes_left_nothing(tmp_path: Path) -> None:
+    """Half of the job was collected: all of it is in the call, and one device is not."""
+    for rank in range(4):
+        recorder = Recorder(rank, world(8)).call("all_reduce", times=9)
+        recorder.call("all_reduce", state="scheduled" if rank == 2 else "started").write(tmp_path)
+    assert short(analyze(tmp_path)) == ("gpu_stall", (2,), "low")
+
+
+def test_sends_that_both_sides_posted_and_that_do_not_complete_are_the_networks(tmp_path: Path) -> None:
+    for rank in range(4):
+        recorder = Recorder(rank, world(4)).call("all_reduce", times=3)
+        peer = (rank + 2) % 4
+        for number in range(5):
+            state = "started" if number == 4 else "completed"
+            (recorder.send if rank < 2 else recorder.recv)(peer, state=state)
+        recorder.write(tmp_path)
+    report = analyze(tmp_path)
+    assert short(report)[:2] == ("network_stall", ())
+    assert "from rank 0 to 2, 1 to 3 are posted on both sides" in judged(report).summary
 
 
 def _failed(host: str, rank: int, own: int, peer: int) -> list[str]:

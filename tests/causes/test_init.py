@@ -11,6 +11,7 @@ from hangscope.errors import Note
 from hangscope.ingest.files.run_evidence import ELSEWHERE
 from hangscope.live.watch.evidence import write_evidence
 from tests.conftest import analyze
+from tests.dump_writer import Recorder, world
 from tests.nccl_writer import Comm, NcclWriter, Proc
 from tests.text_lines import CLOSED, judged, raised, short, told
 
@@ -275,3 +276,18 @@ def test_who_is_still_joining_while_the_others_call_collectives_never_joined_the
     logs: dict[str, str | list[str]] = {f"rank{r}.log": error(r, "all_reduce", CLOSED) for r in (0, 2, 3)}
     logs["rank1.log"] = error(1, "init_process_group", KEY)
     assert short(told(tmp_path, logs)) == ("init_hang", (1,), "medium")
+
+
+def test_who_waits_for_a_key_of_the_store_is_not_waited_for(tmp_path: Path) -> None:
+    """Ranks 1 to 3 left empty dumps and wait for rank 0, which is in a collective already."""
+    groups = world(4)
+    for rank in range(4):
+        recorder = Recorder(rank, groups, backend="gloo")
+        (recorder if rank else recorder.call("all_gather", state="started")).write(tmp_path)
+    key = "torch.distributed.DistStoreError: wait timeout after 14000ms, keys: /default_pg/0//dataset/cache_ready"
+    logs = {f"rank_{r}.log": [f"[rank{r}]: waiting for the cache", f"[rank{r}]: {key}"] for r in range(1, 4)}
+    logs["rank_0.log"] = ["[rank0]: wrote shard 1", f"[rank0]: {CLOSED}"]
+    for name, lines in logs.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    report = analyze(tmp_path)
+    assert not {1, 2, 3} & {*judged(report).culprit_ranks, *judged(report).suspect_ranks}

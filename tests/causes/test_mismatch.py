@@ -174,3 +174,16 @@ def test_an_all_to_all_that_takes_less_than_it_is_given_has_splits_that_do_not_f
         took = [[takes[recorder.rank]]]
         recorder.call("all_to_all", sizes=[[32]], outputs=took, line=41, state="started")
     assert short(analyze(write_all(recorders, tmp_path))) == answer
+
+
+def test_the_one_that_sends_back_less_than_it_was_sent_is_named(tmp_path: Path) -> None:
+    sent, recorders = (28, 36, 31, 33), job(4)
+    for recorder in recorders:
+        own = [[sent[recorder.rank]]]
+        for _ in range(4):
+            recorder.call("all_to_all", sizes=[[32]], outputs=own, line=41)
+            recorder.call("all_to_all", sizes=own, outputs=[[32]], line=44)
+        recorder.call("all_to_all", sizes=[[32]], outputs=own, line=41)
+        back = [[sent[recorder.rank] - 5 * (recorder.rank == 2)]]
+        recorder.call("all_to_all", sizes=back, outputs=[[32]], line=44, state="started")
+    assert short(analyze(write_all(recorders, tmp_path)))[:2] == ("shape_mismatch", (2,))

@@ -50,6 +50,7 @@ def test_a_verdict_is_no_failure(run: Run, hang: Path, tmp_path: Path) -> None:
     assert page.startswith("<!doctype html>") or page.startswith("<!DOCTYPE html>")
 
 
+@pytest.mark.slow
 def test_exit_code_tells_the_status_when_asked(run: Run, hang: Path, healthy: Path, unclear: Path) -> None:
     assert quiet(run("analyze", hang, "--exit-code", "-q")).returncode == 10
     assert quiet(run("analyze", unclear, "--exit-code", "-q", "--world-size", 3)).returncode == 11

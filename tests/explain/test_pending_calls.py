@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import analyze
 from tests.dump_writer import SCRIPT, TORCH, Recorder, job
 from tests.verdicts import TIMED_OUT, blame, judged
 
@@ -67,3 +68,22 @@ def test_a_rank_at_work_is_not_in_the_call_that_gloo_retired(tmp_path: Path) -> 
     logs = {f"rank_{rank}": [f"[rank{rank}]: {TIMED_OUT}"] for rank in (0, 2)}
     report = judged(tmp_path, [r for r in recorders if r.rank != 3], **logs)
     assert blame(report) == ("hang", "stuck_rank", (1,))
+
+
+def test_ranks_in_a_call_that_no_recorder_keeps_have_left_the_last_one_that_gloo_retired(
+    tmp_path: Path,
+) -> None:
+    """Ranks 0, 1 and 3 are in a monitored barrier, and rank 2 is not: their dumps end with the call before."""
+    for recorder in job(4, backend="gloo")[:2]:
+        recorder.call("all_reduce", line=41, times=6)
+        recorder.entries[-1].update(state="scheduled", retired=True)
+        recorder.write(tmp_path)
+    said = "[rank0]: RuntimeError: Rank 0 failed to pass monitoredBarrier in 12000 ms. Ranks 2 failed to pass monitoredBarrier."
+    barrier = [line.replace("rank0", "rank{0}") for line in _traceback("monitored_barrier", 47)[:-1]]
+    for rank in (0, 1, 3):
+        lines = [line.format(rank) for line in barrier]
+        closed = f"[rank{rank}]: RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:3492"
+        (tmp_path / f"rank_{rank}.log").write_text("\n".join([*lines, said if rank == 0 else closed]))
+    (tmp_path / "rank_2.log").write_text("[rank2]: step 6 loss 2.0\n")
+    report = analyze(tmp_path)
+    assert blame(report)[2] == (2,)

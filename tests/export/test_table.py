@@ -100,6 +100,7 @@ def test_wrong_words_are_refused_with_what_is_possible(report: Report) -> None:
     assert ".parquet" in raised.value.hint
 
 
+@pytest.mark.slow
 def test_the_command_replaces_only_its_own_files(run: Run, hang: Path, tmp_path: Path) -> None:
     file = tmp_path / "here" / "calls.jsonl"
     for _ in range(2):

@@ -106,6 +106,7 @@ def test_deaths_and_watchdogs_are_instants(tmp_path: Path) -> None:
     assert [mark["pid"] for mark in marks] == [0] and marks[0]["ts"] > max(e["ts"] for e in of(events, "X"))
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_trace(run: Run, hang: Path, tmp_path: Path) -> None:
     file = tmp_path / "here" / "trace.json"
     done = run("trace", hang, "-o", file)

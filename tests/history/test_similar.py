@@ -105,6 +105,7 @@ def test_no_store_is_opened_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert analyze(hang).to_dict()["seen_before"]["times"] == 0 and place.exists()
 
 
+@pytest.mark.slow
 def test_the_command_lists_shows_and_notes(run: Run, tmp_path: Path) -> None:
     where = {"HANGSCOPE_STORE": str(tmp_path / "store.db")}
     incident = FIXTURES / "rank_conditional_barrier"

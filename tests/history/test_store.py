@@ -236,6 +236,7 @@ def test_versions_are_kept_as_far_as_the_files_tell(tmp_path: Path) -> None:
     assert found.versions.startswith("NCCL 2.27.5, torch 2.13, hangscope ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["brief"], ["table"], ["trace", "-o", "t.json"], ["doctor"]])
 def test_every_command_that_analyzes_an_incident_remembers_it(
     tmp_path: Path, run: Run, command: list[str]

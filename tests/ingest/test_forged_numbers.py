@@ -112,6 +112,7 @@ def test_runs_of_more_members_than_any_job_has_are_refused() -> None:
     assert Members.of_runs(((0, 2, 1), (7, 1, 1))) == (0, 1, 7)
 
 
+@pytest.mark.slow
 def test_a_group_rank_that_no_job_has_makes_no_rank(tmp_path: Path) -> None:
     """Its world was cut at 32,768, and the first rank beyond it was concluded from its number in the group: a KeyError."""
     line = (

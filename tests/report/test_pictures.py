@@ -197,6 +197,7 @@ def test_a_timeout_without_a_year_is_placed_behind_its_stall_in_any_time_zone(
     assert all(abs(int(moment.at) / 1e9 - stalled - 600) < 2 for moment in strip.moments[-2:])
 
 
+@pytest.mark.slow
 def test_the_lines_of_an_order_mismatch_cross_where_each_side_is_in_a_group_of_its_own(
     tmp_path: Path,
 ) -> None:

@@ -92,6 +92,7 @@ GROWING = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_masking_is_linear() -> None:
     """What is quadratic would take half a second."""
     for part in GROWING:

@@ -11,7 +11,7 @@ import pytest
 from hangscope.api import Report
 from hangscope.errors import NoInputError
 from tests.conftest import analyze
-from tests.dump_writer import SCRIPT, TORCH, Recorder, job, write_all
+from tests.dump_writer import SCRIPT, TORCH, Recorder, job, world, write_all
 from tests.small_jobs import due, loop
 from tests.text_lines import timeout, told
 from tests.verdicts import blame, culprits, judged, level
@@ -446,3 +446,16 @@ def test_steps_that_are_printed_long_after_the_last_call_show_that_the_job_moved
         for at in range(seconds - 1, seconds + 1)
     ]
     assert judged(tmp_path, recorders, train=steps).status == status
+
+
+def test_who_is_late_in_every_round_of_dumps_is_slow_and_not_stuck(tmp_path: Path) -> None:
+    for name, steps in (("first", 6), ("second", 9)):
+        for rank in range(4):
+            recorder = Recorder(rank, world(4))
+            for step in range(steps):
+                recorder.later(45 if rank == 2 or step else 1).call("all_reduce")
+            if rank != 2:
+                recorder.later(1).call("all_reduce", state="started")
+            recorder.write(tmp_path / name)
+    report = analyze(tmp_path)
+    assert blame(report) == ("no_hang", "slow_rank", (2,))

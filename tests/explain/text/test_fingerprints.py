@@ -62,3 +62,9 @@ def test_ranks_that_no_half_tells_of_make_no_majority(tmp_path: Path) -> None:
     lines = {**log(0, OWN, 2, WITHOUT), **log(2, BARRIER, 0, WITH_A_TENSOR)}
     report = told(tmp_path, lines, world_size=6)
     assert report.verdict is not None and report.verdict.culprit_ranks == ()
+
+
+def test_fingerprints_of_before_numbers_were_printed_are_compared_as_well(tmp_path: Path) -> None:
+    said = "RuntimeError: Detected mismatch between collectives on ranks. Rank {} is running inconsistent collective: CollectiveFingerPrint(OpType=BROADCAST, TensorShape=[{}], TensorDtypes=Float, TensorDeviceTypes=TensorOptions(dtype=float (default), device=cuda))"
+    report = told(tmp_path, [said.format(0, 34112), said.format(1, 33280), said.format(2, 34112)])
+    assert blame(report)[1:] == ("shape_mismatch", (1,))

@@ -53,6 +53,7 @@ def _header(kind: bytes, size: int) -> bytes:
     return info.tobuf(tarfile.GNU_FORMAT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
 def test_a_header_of_gigabytes_costs_the_child_alone(tmp_path: Path, kind: bytes) -> None:
     path = tmp_path / "a.tar.gz"

@@ -54,6 +54,7 @@ def overlapping(entries: int, size: int) -> bytes:
     return data[:at] + directory + tail
 
 
+@pytest.mark.slow
 def test_entries_that_share_their_bytes_count_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A zip whose entries overlap unpacks to any size; Python refuses other names, the budget the rest."""
     monkeypatch.setattr(unpacking, "UNPACKED_FLOOR", 10 << 20)

@@ -68,3 +68,13 @@ def test_a_rank_that_computes_may_yet_arrive(tmp_path: Path) -> None:
     assert (after.culprit_ranks, after.confidence) == ((1,), "medium")
     assert any(other.cause == "slow_rank" for other in after.alternatives)
     assert str(report.document.headline).startswith("Rank 1 is computing and has not entered")
+
+
+def test_a_row_of_ps_shows_who_was_stopped(tmp_path: Path) -> None:
+    head = "  PID  PPID STAT WCHAN               TIME COMMAND"
+    rows = [f" {7291 + n}  7290 SNl  futex_do_wait   00:10 python3 fit.py --rank {n}" for n in range(4)]
+    rows[1] = rows[1].replace("SNl  futex_do_wait ", "TNl  do_signal_stop")
+    said = "[2026-11-28 01:02:02,670] [INFO] [launch.py:245:main] process {} spawned with command: ['python3', 'fit.py', '--local_rank={}']"
+    started = [said.format(7291 + n, n) for n in range(4)]
+    report = told(tmp_path, {"ps.txt": [head, *rows], "job.log": [*started, *_waits(0, 2, 3)]})
+    assert short(report)[:2] == ("stuck_rank", (1,))

@@ -46,6 +46,8 @@ MESSAGE = "Watchdog caught it"
         (f"[Sat Nov  7 22:48:47 2026]<stdout>: {MESSAGE}", {"task": None, "time": 1794091727.0}),
         (f"[Sat Nov  7 22:48:47 2026] {MESSAGE}", {"time": 1794091727.0}),
         (f"(RayTrainWorker pid=19799, ip=10.72.0.6) {MESSAGE}", {"pid": 19799, "host": "10.72.0.6"}),
+        (f"(DTensorPolicyWorkerV2[rank=3] pid=413) {MESSAGE}", {"pid": 413, "task": 3}),
+        (f"[TRT-LLM] [RANK 2] [E] {MESSAGE}", {"rank": 2}),
         (f"\x1b[36m(RayWorkerWrapper pid=4009)\x1b[0m {MESSAGE}", {"pid": 4009}),
         (f"[36m(RayWorkerWrapper pid=4009)[0m {MESSAGE}", {"pid": 4009}),
         (f"[pod/train-worker-1/main] [rank1]: {MESSAGE}", {"rank": 1, "host": "train-worker-1"}),
