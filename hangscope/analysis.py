@@ -45,7 +45,7 @@ def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:
     incident = placed_by_stacks(bounds.joined(incident, stated), stated)
     views = frontier.frontiers(incident)
     graph = waiting.build(
-        incident, views, stated.of_trouble, bounds.idle(stated), bounds.overdue(incident, stated)
+        incident, views, stated.of_trouble, bounds.free(stated), bounds.overdue(incident, stated)
     )
     explanation = explain(Aligned(incident, views, graph, stated, contradicting))
     case = Case(incident, explanation, stated, graph, knowledge or own_knowledge())

@@ -24,7 +24,7 @@ def build(
 ) -> WaitGraph:
     """Return the wait-for graph with its roots, those that explain most ranks first.
 
-    `trouble` says whether text tells of errors or timeouts (see `open_seqs`); `idle` are ranks that text shows alive and in
+    `trouble` says whether text tells of errors or timeouts (see `open_seqs`); `idle` are ranks that text or a stack shows alive and in
     no overdue call, `overdue` those that it shows waiting, in whatever call.
     """
     graph = WaitGraph(early=frozenset(rank for view in views for rank in view.early))

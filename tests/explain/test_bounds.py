@@ -83,6 +83,13 @@ def test_two_ranks_of_which_nothing_was_collected_are_not_dead(tmp_path: Path) -
     assert verdict is not None and verdict.culprit_ranks == () and verdict.cause == "unknown"
 
 
+def test_a_rank_that_its_stack_shows_at_work_is_waited_for_and_not_missing(tmp_path: Path) -> None:
+    lines = [timeout(0), status(0, 6, 8, 5), "compiling model done in 9.8 s"]
+    _stack_of(tmp_path, 1, "compile_file")
+    verdict = judged(told(tmp_path, lines))
+    assert (verdict.cause, verdict.culprit_ranks) == ("stuck_rank", (1,))
+
+
 def test_one_rank_alone_that_left_nothing_is_suspect(tmp_path: Path) -> None:
     _stuck(tmp_path, 5, 6)
     verdict = analyze(tmp_path).verdict

@@ -8,7 +8,7 @@ collectives do not ask where a bound came from. Where a dump and a line disagree
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import field, replace
 
@@ -127,6 +127,13 @@ def overdue(incident: Incident, statements: Statements) -> frozenset[int]:
 def idle(statements: Statements) -> frozenset[int]:
     """Return the ranks that had nothing overdue when others timed out: alive, and in no collective for long enough."""
     return statements.ranks(DumpObserved) - statements.ranks(*WAITED)
+
+
+def free(statements: Statements) -> frozenset[int]:
+    """Return the ranks that text shows outside of every collective, or a stack, at a place where no other rank is."""
+    places = Counter(where.stack[0] for where in statements.whereabouts.values() if where.stack)
+    alone = {r for r in statements.busy if places[statements.whereabouts[r].stack[0]] == 1}
+    return idle(statements) | (alone - statements.ranks(*WAITED))
 
 
 def _extend(
