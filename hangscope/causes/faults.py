@@ -57,4 +57,7 @@ def device_error(event: Event) -> str:
     """Return a device error in its own words, without what is printed before it."""
     if isinstance(event, CudaError):
         return event.error
-    return f"Xid {event.code} on GPU {event.device}" if isinstance(event, Xid) else event.text[:120]
+    if isinstance(event, Xid):
+        printed = "Xid" in event.text  # the driver may also say so in words alone
+        return f"Xid {event.code} on GPU {event.device}" if printed else f"GPU {event.device} fell off the bus"
+    return event.text[:120]

@@ -4,7 +4,8 @@
     srun: error: gpu07: task 3: Killed
     slurmstepd: error: *** JOB 12 ON gpu07 CANCELLED AT 2026-11-20T15:13:24 DUE TO PREEMPTION ***
 
-(torch/distributed/elastic/multiprocessing/api.py, agent/server; the wordings of 1.9 to 2.13.) What a launcher calls the first
+(torch/distributed/elastic/multiprocessing/api.py, agent/server; the wordings of 1.9 to 2.13; submitit/core/job_environment.py;
+vllm/v1/executor/ray_executor_v2.py.) What a launcher calls the first
 failure is the first that it *noticed*, with a clock of one second; a rank that exited with code 0 is not in its table.
 """
 
@@ -190,7 +191,11 @@ class WorkerDied(Event, same_by=("pid",), by_launcher=True):
 
     forms = (
         says(r"Worker unexpectedly exits with a connection error", read=_lost),
-        says(r"Worker proc VllmWorker-(?P<number>\d{1,5}) died unexpectedly, shutting down", read=_of_engine),
+        says(
+            r"(?:Worker proc VllmWorker-|RayWorkerProc rank=\[?)(?P<number>\d{1,5})\]? died unexpectedly, shutting down",
+            literal="died unexpectedly, shutting down",
+            read=_of_engine,
+        ),
     )
 
 
@@ -254,4 +259,6 @@ class ExternalEnd(Event, same_by=("reason",), by_launcher=True):
         says("node was low on resource", reason="evicted"),
         says("DisruptionTarget", reason="evicted"),
         says("PreemptionByScheduler", reason="preemption"),
+        says(r"Caught signal \w{1,20} on \S{1,100}: this job is preempted", reason="preemption"),
+        says(r"Caught signal \w{1,20} on \S{1,100}: this job is timed-out", reason="time_limit"),
     )
