@@ -26,6 +26,8 @@ def the_only_suspect(aligned: Aligned) -> Unseen | None:
     if node is None or not dumped or not aligned.early.isdisjoint(found):
         return None  # lines of some ranks do not tell who else there is
     explains = reached_from(root for root in aligned.roots("unseen") if root.ranks == found)
+    if 2 * len(explains) < len(aligned.waiting):
+        return None  # others, of whom nothing was collected either, hold up the rest
     return aligned.reached_by(Unseen(found, aligned.stuck_in(node, found), guess=True), explains)
 
 
