@@ -9,11 +9,10 @@ from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import user_frames
 from hangscope.model.conclusion import Evidence
-from hangscope.model.incident import CallKind
+from hangscope.model.incident import ROOTED_OPS, CallKind
 from hangscope.model.rankset import agree, ranks_phrase
 
 _FROM = ("broadcast", "scatter", "broadcast_object_list", "scatter_object_list")
-ROOTED = (*_FROM, "gather", "reduce", "gather_object")
 _PRINT = "Print `{root}` on every rank before that line: it must be the same global rank everywhere, and must not depend on values of the rank itself."
 _GLOBAL = "In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group."
 _LISTS = "Call new_group on every rank with the same list of ranks, in the same order, members or not; compute the list from the world size and not from the rank."
@@ -64,7 +63,7 @@ def other_roots(case: Case) -> Match | None:
         return None
     stalled = isinstance(finding, Stalled) and finding.stuck.pair is None
     kind = finding.stuck.kind if stalled else _all_at_one_line(case)
-    if kind is None or kind.op not in ROOTED or kind.root is not None:
+    if kind is None or kind.op not in ROOTED_OPS or kind.root is not None:
         return None
     frame, root = case.frame_of(kind), "src" if kind.op in _FROM else "dst"
     values = [o for o in statements.outlier_lines if o.how == "value" and o.telling]

@@ -59,5 +59,7 @@ def device_error(event: Event) -> str:
         return event.error
     if isinstance(event, Xid):
         printed = "Xid" in event.text  # the driver may also say so in words alone
-        return f"Xid {event.code} on GPU {event.device}" if printed else f"GPU {event.device} fell off the bus"
+        return (
+            f"Xid {event.code} on GPU {event.device}" if printed else f"GPU {event.device} fell off the bus"
+        )
     return event.text[:120]

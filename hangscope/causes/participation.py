@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.causes.agreement import ROOTED
 from hangscope.causes.case import Case, Match, answer, of_outlier, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe, meeting
@@ -13,7 +12,7 @@ from hangscope.ingest.job_logs.activity import Computing, Held
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout, WatchdogTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
-from hangscope.model.incident import CallKind, Event, State
+from hangscope.model.incident import ROOTED_OPS, CallKind, Event, State
 from hangscope.model.rankset import counted
 
 _ORDER = ("collective_order_mismatch", "the collective that it skipped may have come next")
@@ -138,7 +137,7 @@ def calls_stay_open(case: Case) -> bool | None:
         return None
     inside = [m for m in stuck.view.members.values() if m.row_of(stuck.seq) is not None]
     pending = [stuck.seq in member.pending for member in inside]
-    return (any(pending) if stuck.kind.op in ROOTED else all(pending)) if inside else None
+    return (any(pending) if stuck.kind.op in ROOTED_OPS else all(pending)) if inside else None
 
 
 def host_thread_stuck(case: Case) -> Match | None:

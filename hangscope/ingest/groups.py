@@ -18,6 +18,7 @@ from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.recorder.values import short_number
 from hangscope.model.incident import Group
 
+_FEW = 8  # at most this part of the ranks that left dumps may have made no call on a dimension yet
 Members = tuple[int, ...]
 #: name and members; None: the members are not known
 Identity = tuple[str, "Members | None"]
@@ -141,8 +142,9 @@ class GroupIndex:
             if not group.members_known and group.desc and group.desc != "default_pg":
                 families[group.desc].append(group)
         for family in families.values():
-            if len(family) == 1:
-                continue  # one group that some ranks have, and no dimension of a mesh
+            strangers = self.local.keys() - {rank for group in family for rank in group.ranks}
+            if len(family) == 1 or len(strangers) > max(1, len(self.local) // _FEW):
+                continue  # groups that only some ranks have, such as the ends of pipelines, and no dimension of a mesh
             found = _partitions(family, world_size)
             if len(found) == 1:
                 for group, ranks in zip(family, found[0], strict=True):

@@ -58,6 +58,17 @@ Sizes = tuple[tuple[int, ...], ...]
 #: gather, scatter or send completes on some members while others are absent, and so does an all_to_all whose splits, which
 #: are not recorded, leave pairs of members out.
 _GATHERS = ("all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor")
+ROOTED_OPS = frozenset(
+    (
+        "broadcast",
+        "broadcast_object_list",
+        "scatter",
+        "scatter_object_list",
+        "gather",
+        "gather_object",
+        "reduce",
+    )
+)
 PROVING_OPS = frozenset(("all_reduce", *_GATHERS, "barrier"))
 
 

@@ -30,6 +30,9 @@ def in_library_terms(case: Case, match: Match) -> Match:
     reading = case.knowledge.read(own if called else ())
     # One rank alone made a call that all should make.
     alone = reading.call if match.cause in _ALONE and reading.kind != "step" else None
+    places = case.statements.whereabouts
+    if any(places[r].stack[:1] == own[:1] for r in places.keys() - set(match.culprits) if own):
+        alone = None  # others are in it as well
     why = match.why
     if alone is not None and reading.by_user and match.culprits:
         if alone.api not in why:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from hangscope.api import Report
-from hangscope.causes.agreement import ROOTED
+from hangscope.model.incident import ROOTED_OPS
 from hangscope.report.html.measure import text_width
 from hangscope.report.html.page import Page
 from hangscope.report.reasons import deciding_facts, names
@@ -118,7 +118,7 @@ def rows_differ_where_they_part(document: Document) -> Iterator[str]:
     verdict = document.verdict
     if verdict is None or verdict.cause not in DIFFERING:
         return
-    if verdict.cause == "collective_mismatch" and verdict.op in ROOTED:
+    if verdict.cause == "collective_mismatch" and verdict.op in ROOTED_OPS:
         return  # no recorder keeps the root
     named = [
         c for c in diff.classes if c.role == "culprit" and set(ranks_of(c.ranks)) & set(verdict.culprit_ranks)

@@ -21,7 +21,7 @@ from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import is_user, user_frames
-from hangscope.model.incident import Incident
+from hangscope.model.incident import ROOTED_OPS, Incident
 
 _BATCHED = frozenset({"batch_isend_irecv"})
 _POINT_TO_POINT = _BATCHED | {"send", "recv", "isend", "irecv"}
@@ -65,6 +65,8 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
     kinds = {r: w.call for r, w in statements.whereabouts.items()}
     events = tuple(e for side in sides[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
     apart = different(None, sides, kinds, statements)
+    if kinds[sides[0][0]].op in ROOTED_OPS and not apart.tie:
+        return None  # its members complete it one by one: who is elsewhere may be further on
     if [kinds[side[0]].op in _FORMING for side in sides] == [True, *[False] * (len(sides) - 1)]:
         # A rank that is past the creation of a group may have skipped it, or need not take part in it.
         return replace(apart, culprits=(), tie=True, guess=True, events=events)
