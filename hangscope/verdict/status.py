@@ -80,7 +80,7 @@ def ended_well(case: Case) -> bool:
     all ranks wait, among them one of its own.
     """
     statements, ranks = case.statements, case.incident.ranks
-    if any(not harmless_at_an_end(e) for e in trouble(case)):
+    if any(not (harmless_at_an_end(e) or _survived(case, e)) for e in trouble(case)):
         return False
     everywhere = {e.everywhere for e in statements.all(WorkersEnded) if not e.of_a_script}
     if statements.all(JobCompleted) or len(everywhere) == 2:
@@ -91,6 +91,12 @@ def ended_well(case: Case) -> bool:
         return (False in everywhere and nearly_all) or _finished_after_the_dumps(case)
     ends = any(_is_the_end_of_all(case, e) for e in statements.all(WorkersEnded))
     return ends or _all_processes_ended(case) or _all_took_their_leave(case)
+
+
+def _survived(case: Case, event: Event) -> bool:
+    """Return whether the rank that reports trouble printed later, in the same file, that its job or a loop is over."""
+    own = case.statements.of(event.rank, Progress) if event.rank is not None else []
+    return any((e.over or e.done) and e.file == event.file and e.line > event.line for e in own)
 
 
 def _lines(case: Case) -> list[Event]:

@@ -69,7 +69,7 @@ _ENDED = (
 _ALL = regex(rf"(?i)\b(?:all (?:\d{{1,7}} )?|(?<![\d./])(\d{{1,7}}) ?(?:/|of|out of) ?(\d{{1,7}}) ){_ENDED}")
 _CODE = r"(?:exit(?:ed)?(?: with)?[ _](?:code|status)(?: ?[:=] ?| )|exited(?: with)? |rc ?[:=] ?)0(?: on [\w.-]{1,100})?"
 _SCRIPT = regex(
-    rf"(?i)^[\[(+]?(?:[\[\w./-]{{1,60}}[\]:,]{{0,2}} ){{0,4}}{_CODE}(?:, {_CODE}){{0,64}}"
+    rf"(?i)^(?:[\[(]|\+ ?)?(?:[\[\w./-]{{1,60}}[\]:,]{{0,2}} ){{0,4}}{_CODE}(?:, {_CODE}){{0,64}}"
     r"(?:,? (?:elapsed|after|in|took) [^,]{1,40})?[\])]?$"
 )
 # of several, one ended so
@@ -119,5 +119,14 @@ def _served(line: Line) -> Served | None:
 
 def _says_so(line: Line) -> bool:
     """Return whether somebody writes in a line that the job hangs."""
-    prefixed = (line.source, line.level, line.rank, line.host, line.time, line.stamp) != (None,) * 6
-    return not prefixed and complains(line.raw)
+    prefix = (
+        line.source,
+        line.level,
+        line.rank,
+        line.local_rank,
+        line.task,
+        line.host,
+        line.time,
+        line.stamp,
+    )
+    return not any(part is not None for part in prefix) and complains(line.raw)
