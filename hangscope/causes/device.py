@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import inf
 
 from hangscope.causes.case import Case, Match, answer, quote, who
@@ -12,8 +13,10 @@ from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.model.conclusion import Evidence
+from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.rankset import agree
+from hangscope.model.tables import entries
 
 #: cudaGetErrorString's words for what no device does by itself (driver_types.h)
 _PROGRAM_ERRORS = (
@@ -26,7 +29,23 @@ _AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what
 _SPLITS = ("shape_mismatch", "mismatched splits stall it the same way, and recorders keep no splits")
 _NCCL_PATH = "Rerun with NCCL_DEBUG=INFO and one NCCL_DEBUG_FILE per process to see which pair does not connect, and check the links between the hosts of this group."
 _NCCL_HOSTS = "Compare NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX over the hosts; PCIe ACS or an IOMMU on one host can look the same."
+_PORTS = "Check whether these processes reach each other{where} at that port, which ping and ssh do not show: a firewall (NCCL uses any free port), another subnet, or the wrong interface (NCCL_SOCKET_IFNAME)."
 _GLOO_HOSTS = "Compare GLOO_SOCKET_IFNAME and the addresses that the host names resolve to over the hosts; a firewall between them can look the same."
+
+
+@dataclass(frozen=True, slots=True)
+class IbStatus:
+    """What a status of a failed completion means, and what to check: an entry of knowledge/faults/ib_status.toml."""
+
+    number: int
+    means: str
+    check: str
+
+
+@cache
+def ib_statuses() -> tuple[IbStatus, ...]:
+    """Return the entries of the table."""
+    return tuple(IbStatus(**entry) for entry in entries("faults/ib_status.toml", "status"))
 
 
 def device_fault(case: Case) -> Match | None:
@@ -112,20 +131,24 @@ def network_fault(case: Case) -> Match | None:
     if isinstance(finding, Nothing) and (tier > 2 or (minor and not culprits)):
         return None
     where, look = _hosts(warnings), _NCCL_PATH
+    hosts = [_GLOO_HOSTS if case.on_gloo else _NCCL_HOSTS]
     why = _joined(case) if complete else ""
     if warnings or not why:
         known = [who(culprits)] * bool(culprits) + sorted({str(e.nic) for e in first if e.nic})[:3]
         named = f" ({', '.join(known)})" if known else ""
-        fault = f"the transport reported a fault{where}{named}"
+        status = next((s for s in ib_statuses() if s.number in {e.status for e in first}), None)
+        fault = f"the transport reported a fault{where}{named}" + (f", {status.means}" if status else "")
         why = f"{why}; {fault}" if why else fault
         look = f"Check NIC, cable and switch port{where or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."
+        if status or all(e.fault == "connect" for e in first):
+            look, hosts = status.check if status else _PORTS.format(where=where), []
     later = [quote(e, f"a consequence: {e.text}") for e in warnings if e.tier > tier]
     return answer(
         "network_stall",
         culprits,
         why,
         look,
-        _GLOO_HOSTS if case.on_gloo else _NCCL_HOSTS,
+        *hosts,
         # The rank at one end of a path alone may be the victim.
         strength=2 if local else int(bool(warnings) and len(culprits) != 1),
         evidence=[*first[:4], *later[:3]],

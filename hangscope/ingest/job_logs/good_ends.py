@@ -83,14 +83,14 @@ _ANSWERED = regex(r"\"POST /\S{1,200} HTTP/1\.\d\" 200\b")
 
 
 def good_ends(kept: KeptText) -> list[Event]:
-    """Return the last line of a script that reports a good end, and a server's last line about its load; nothing where somebody writes that it hangs."""
+    """Return the last line of a script that reports a good end, unless somebody writes that it hangs, and a server's last line about its load."""
     found: dict[str, Event] = {}
     for line in kept.last(_CANDIDATE, _MOST):
         event = _end(line) or _served(line)
         if event is not None:
             found.setdefault(event.kind, event)
-    if not found or any(map(_says_so, kept.last(words("complains"), _MOST))):
-        return []
+    if WorkersEnded.kind in found and any(map(_says_so, kept.last(words("complains"), _MOST))):
+        del found[WorkersEnded.kind]
     return [found[kind] for kind in sorted(found)]
 
 

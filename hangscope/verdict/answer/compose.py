@@ -40,7 +40,6 @@ READERS: tuple[Reader, ...] = (
 LATER: tuple[Reader, ...] = (
     places.of_no_rank,
     ends.exceptions,
-    course.over,
     places.gpus,
 )
 _DEFAULT = " of group 0 (default_pg)"  # is meant where a title names no group
@@ -70,6 +69,9 @@ def observations(case: Case) -> list[Observation]:
     found += [seen for seen in _read(case, LATER) if not (found and seen.proves)]
     found += [seen for entry, seen in known if entry.follows]
     found += [seen for entry, seen in known if entry.benign and seen.next]
+    ended = course.over(case)
+    if ended is not None and not any(s.proves for s in found):
+        return [ended, *found]
     moving = course.moving(case)
     if moving is None:
         return found
@@ -83,7 +85,7 @@ def answered(case: Case, verdict: Verdict) -> Verdict:
     """Return a verdict on a text without dumps with its explanation, its suspects and what to collect."""
     seen = observations(case)
     proved = any(s.proves for s in seen)
-    unread = find_stop(case.statements) is not None and not proved
+    unread = find_stop(case.statements) is not None and not (proved or course.over(case) is not None)
     if unread or not (verdict.cause == "unknown" or (proved and _by_silence(case, verdict, seen))):
         return _with_facts(case, verdict, seen)
     if not any(s.next for s in seen) and not case.stacks:

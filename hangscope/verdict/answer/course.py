@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangscope.causes.case import Case
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import NoProgress
+from hangscope.ingest.job_logs.good_ends import Served
 from hangscope.ingest.job_logs.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.messages import Notice
 from hangscope.ingest.job_logs.progress import Progress
@@ -69,22 +70,35 @@ def _last_progress(case: Case) -> Progress | None:
 
 
 def over(case: Case) -> Observation | None:
-    """Read the end of a job that finished, or of a server's start, where no line reports trouble."""
-    if excerpt_of(case) is None or complaint_of(case) or _harmful(case):
+    """Read the end of a job that finished, of a server's start, or of a server that answers again, where no line after it reports trouble.
+
+    What a reporter writes of a hang was seen before such an end, or is not in the text.
+    """
+    if excerpt_of(case) is None or _harmful(case):
         return None
     progress = case.statements.all(Progress)
-    ended = [e for e in progress if e.over or e.leaving or (e.done and _ALL.search(e.text))]
+    ended = [e for e in progress if e.over or e.leaving or (e.done and _ALL.search(e.text)) or _whole(e)]
+    stalls = [e.line for e in case.statements.all(NoProgress)]
     if last := max(ended, key=lambda e: e.line, default=None):
         text = "only if a process is still there: its stack (py-spy dump --pid PID) and how long it has been there"
         shows = f"the job finished: '{short(last.text)}'; nothing here shows a hang"
         return Observation(shows, Collect((), "stack", text), events=(last,))
+    text = "only if requests are not answered now: a stack of every worker (py-spy dump --native) during one"
+    answers = [e for e in case.statements.all(Served) if e.well and e.line > max(stalls, default=0)]
+    if answers and stalls:
+        shows = f"the server answered requests after these lines: '{short(answers[-1].text)}'; nothing here shows a hang"
+        return Observation(shows, Collect((), "stack", text), events=(answers[-1],))
     notices = [e for e in case.statements.all(Notice) if not of_people(e.text)]
     last_notice = max(notices, key=lambda e: e.line, default=None)
-    if last_notice is None or last_notice.id != _STARTED:
+    if complaint_of(case) or last_notice is None or last_notice.id != _STARTED:
         return None
-    text = "only if requests are not answered now: a stack of every worker (py-spy dump --native) during one"
     shows = f"the server finished its start: '{short(last_notice.text)}'; nothing here shows a hang"
     return Observation(shows, Collect((), "stack", text), events=(last_notice,))
+
+
+def _whole(event: Progress) -> bool:
+    """Return whether a bar of steps is full."""
+    return event.step is not None and event.step == event.total and "100%" in event.text
 
 
 def moving(case: Case) -> Observation | None:

@@ -114,7 +114,9 @@ def _blanks(case: Case, events: Sequence[Event]) -> dict[str, str]:
     ):
         found["processes"] = processes
     if isinstance(first, NcclWarn):
-        found["writer"] = f"host {first.host}" if first.host and first.rank is None else found["who"]
+        hosts = sorted({e.host for e in events if e.host})
+        on = f"host{'s' if len(hosts) > 1 else ''} {', '.join(hosts)}"
+        found["writer"] = on if hosts and first.rank is None else found["who"]
         peers = (e.peer_node or e.peer_host for e in events if isinstance(e, NcclWarn))
         found["peer"] = listed(filter(None, peers)) or "the peer's host"
     return found
