@@ -15,7 +15,7 @@ from hangscope.model.rankset import agree, ranks_phrase
 _FROM = ("broadcast", "scatter", "broadcast_object_list", "scatter_object_list")
 _PRINT = "Print `{root}` on every rank before that line: it must be the same global rank everywhere, and must not depend on values of the rank itself."
 _GLOBAL = "In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group."
-_LISTS = "Call new_group on every rank with the same list of ranks, in the same order, members or not; compute the list from the world size and not from the rank."
+_LISTS = "Call new_group on every rank, members or not, with the same list in the same order; compute the list from the world size, so that it is the same everywhere."
 
 
 def other_members(case: Case) -> Match | None:

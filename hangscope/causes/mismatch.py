@@ -221,7 +221,7 @@ def unequal_splits(case: Case) -> Match | None:
         return None
     unequal = [(rank, *sizes) for rank, sizes in now.items() if sizes[0] != sizes[1]]
     alone = [unequal[0][0]] if len(unequal) == 1 < len(now) - 1 else _returns_less(view, seq)
-    why = f"the members of the group send {gave:,} elements in {op} but expect {took:,}: the splits of {who(alone, 'some of them')} do not match"
+    why = f"the members of the group send {gave:,} elements in {op} but expect {took:,}: {who(alone, 'some of them')} passed splits that do not match"
     fix = "Exchange the split sizes before the call on every rank (an all_to_all of the counts), and compare input_split_sizes of each member with the output_split_sizes of its peers."
     facts = [case.recorded(r, f"rank {r} sends {a:,} elements and expects {b:,}") for r, a, b in unequal[:4]]
     strength, frame = 2 if any(before) else 1, case.frame_of(finding.stuck.kind)

@@ -186,8 +186,8 @@ def clauses(text: str, limit: int) -> str:
         return short
     for detail in _LESS[:-1]:
         text = detail.sub("", text)
-    ends = [text.rfind(mark, _NO_TITLE, limit) for mark in _BREAKS]
-    whole = [end for end in ends if end > 0 and not _broken(text[:end])]
+    ends = (end for end in range(_NO_TITLE, limit) if text.startswith(_BREAKS, end))
+    whole = [end for end in ends if not _broken(text[:end])]
     return _ended(text[: max(whole)]) if whole else text[: limit - 1].rsplit(" ", 1)[0] + "…"
 
 
