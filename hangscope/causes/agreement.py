@@ -15,7 +15,7 @@ from hangscope.model.rankset import agree, ranks_phrase
 _FROM = ("broadcast", "scatter", "broadcast_object_list", "scatter_object_list")
 _PRINT = "Print `{root}` on every rank before that line: it must be the same global rank everywhere, and must not depend on values of the rank itself."
 _GLOBAL = "In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group."
-_LISTS = "Call new_group on every rank, members or not, with the same list in the same order; compute the list from the world size, so that it is the same everywhere."
+LISTS = "Call new_group on every rank, members or not, with the same list in the same order; compute the list from the world size, so that it is the same everywhere."
 
 
 def other_members(case: Case) -> Match | None:
@@ -33,7 +33,7 @@ def other_members(case: Case) -> Match | None:
         )
         for rank, group in (*((r, own) for r in finding.culprits[:2]), *((r, theirs) for r in others[:2]))
     ]
-    return answer("init_hang", finding.culprits, why, _LISTS, strength=2, evidence=facts)
+    return answer("init_hang", finding.culprits, why, LISTS, strength=2, evidence=facts)
 
 
 def other_root(case: Case) -> Match | None:

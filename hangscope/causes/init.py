@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from hangscope.causes.agreement import LISTS
 from hangscope.causes.case import Case, Match, answer, of_outlier, who
 from hangscope.explain.finding import Nothing
 from hangscope.explain.text.excerpt import beyond_the_text
@@ -103,6 +104,9 @@ def _communicator(case: Case) -> Match | None:
     """Return the answer for an NCCL communicator that some members began and not all completed: the absent are named, or those who cannot connect."""
     for event in case.statements.all(UnmadeCommunicator):
         absent, unknown = event.absent, event.absent_unknown
+        if few := event.other_size:
+            why = f"{who(few)} created a communicator of {event.of_other_size} ranks that the others created with {event.nranks}: it never forms"
+            return answer("init_hang", few, why, LISTS, strength=2, evidence=[event])
         if event.phase == "fewer":  # NCCL up to 2.22 prints nothing of those who wait in bootstrap
             why = f"{who(absent)} did not complete a communicator of {event.nranks} ranks as the others did; the logs do not show which of them never entered it"
             return answer("init_hang", (), why, _STACKS, strength=0, evidence=[event])

@@ -12,7 +12,9 @@ from hangscope.explain.finding import Absent, Different, Extra, Source, Unseen
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import ranks_phrase
+from hangscope.model.regex import regex
 
+_NUMBER = regex(r"[_ -]?#")  # in the description of several groups
 CALLS, OUTPUT = "the recorded collectives", "the program's output"
 #: What names a rank, in words.
 _SOURCES = {
@@ -47,7 +49,9 @@ def prove(case: Case, match: Match) -> Proof:
         return Proof(lines=lines)
     why = f"{ranks_phrase(match.culprits)} and the others are at different lines of one step"
     if counts is not None:
-        more, fewer = (kind[2] or "its other group" for kind in (counts.ahead, counts.behind))
+        more, fewer = (
+            _NUMBER.sub("", kind[2]) or "its other group" for kind in (counts.ahead, counts.behind)
+        )
         why = f"{ranks_phrase(counts.ranks)} issued more calls on {more} and fewer on {fewer} than {ranks_phrase(counts.peers)}, which run the same program"
     elif not lines:
         same = "rank" if len(match.culprits) == 1 else "ranks"

@@ -291,3 +291,24 @@ def test_who_waits_for_a_key_of_the_store_is_not_waited_for(tmp_path: Path) -> N
         (tmp_path / name).write_text("\n".join(lines) + "\n")
     report = analyze(tmp_path)
     assert not {1, 2, 3} & {*judged(report).culprit_ranks, *judged(report).suspect_ranks}
+
+
+def test_who_created_a_communicator_of_another_size_keeps_it_from_forming(tmp_path: Path) -> None:
+    writer = NcclWriter((2, 23, 4))
+    whole, sync, short = (
+        Comm(name, ranks, number)
+        for name, ranks, number in (
+            ("world", tuple(range(6)), 0xAB1),
+            ("sync", (0, 2, 3, 4, 5), 0xAB2),
+            ("sync", (0, 2, 3, 5), 0xAB2),
+        )
+    )
+    for rank in range(6):
+        proc = Proc("node0", 4000 + rank, rank)
+        lines = [*writer.start(whole, rank, proc), writer.complete(whole, rank, proc)]
+        if rank in sync.ranks:
+            lines += writer.start(short if rank == 3 else sync, rank, proc)
+        (tmp_path / f"rank{rank}.log").write_text("\n".join([*lines, f"[rank{rank}]: waits"]) + "\n")
+    verdict = judged(analyze(tmp_path))
+    assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", (3,))
+    assert "of 4 ranks that the others created with 5" in verdict.summary

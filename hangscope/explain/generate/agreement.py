@@ -26,8 +26,8 @@ def has_root_buffers(kind: CallKind) -> bool:
 
 def other_root(aligned: Aligned) -> OtherRoot | None:
     """Return the finding of the members of a pending gather or scatter that are its root for the first time, next to another root."""
-    pending = [node for node in aligned.graph.edges if isinstance(node, Instance)]
-    for node in sorted(pending, key=aligned.when):
+    pending = (node for node in aligned.graph.edges if isinstance(node, Instance))
+    for node in sorted((node for node in pending if _is_rooted(aligned, node)), key=aligned.when):
         view = aligned.views[node.gid]
         kinds = {r: kind for r in view.seen if (kind := view.kind_of(r, node.seq)) is not None}
         roots = [r for r, kind in kinds.items() if kind.op in _ROOTED and has_root_buffers(kind)]
@@ -39,6 +39,13 @@ def other_root(aligned: Aligned) -> OtherRoot | None:
         finding = OtherRoot(tuple(new), stuck, OwnCall(kinds[new[0]], node.seq))
         return aligned.reached_by(finding, frozenset(aligned.waiting))
     return None
+
+
+def _is_rooted(aligned: Aligned, node: Instance) -> bool:
+    """Return whether the first member that is in a collective called a gather or scatter."""
+    calls = aligned.graph.calls_of(node)
+    kind = aligned.views[node.gid].kind_of(calls[0][0], node.seq) if calls else None
+    return kind is not None and kind.op in _ROOTED
 
 
 def _was_never_root(aligned: Aligned, view: GroupFrontier, rank: int, seq: int) -> bool:
@@ -61,11 +68,11 @@ def other_members(aligned: Aligned) -> OtherMembers | None:
     for gids in by_name.values():
         if len(gids) != 2:
             continue
+        if not (shared := set(groups[gids[0]].ranks).intersection(groups[gids[1]].ranks)):
+            continue
         listed = [_listed_by(aligned, gid) for gid in gids]
-        shared = set(groups[gids[0]].ranks) & set(groups[gids[1]].ranks)
-        if not (all(listed) and shared.issuperset(listed[0] | listed[1])) or any(
-            member.completed for gid in gids for member in aligned.views[gid].members.values()
-        ):
+        done = (member.completed for gid in gids for member in aligned.views[gid].members.values())
+        if not (all(listed) and shared.issuperset(listed[0] | listed[1])) or any(done):
             continue
         usual = [shapes[aligned.programs.tokens.group_kinds[gid][:3]] > 1 for gid in gids]
         if usual[0] == usual[1]:

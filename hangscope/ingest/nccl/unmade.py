@@ -6,7 +6,7 @@ who wait print no more than the one who never came; from 2.23 START comes first 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.ranks import Member
@@ -23,7 +23,8 @@ class UnmadeCommunicator(Event, kind="nccl_unmade", calm=True, size_field="nrank
     """A communicator whose creation did not complete, from the lines of all processes. Members are global ranks.
 
     `phase`: incomplete, or fewer (complete groups of processes created one less than the others). `absent` were never seen to
-    start, the `blocked` did and did not complete. `absent_unknown` counts the absent members whose rank is not known.
+    start, the `blocked` did and did not complete. `absent_unknown` counts the absent members whose rank is not known. `other_size`: the
+    few that began it with `of_other_size` ranks instead of `nranks`.
     """
 
     phase: str
@@ -33,6 +34,8 @@ class UnmadeCommunicator(Event, kind="nccl_unmade", calm=True, size_field="nrank
     blocked: tuple[int, ...] = ()
     complete: tuple[int, ...] = ()
     absent_unknown: int = 0
+    other_size: tuple[int, ...] = ()
+    of_other_size: int = 0
 
 
 def unmade(name: str, part: list[Place], known: tuple[int | None, ...]) -> UnmadeCommunicator | None:
@@ -45,6 +48,8 @@ def unmade(name: str, part: list[Place], known: tuple[int | None, ...]) -> Unmad
     if not blocked:
         return None
     members = _equally_spaced(known)
+    (size, _), *others = Counter(comm.nranks or 0 for _, comm in part).most_common()
+    few = sorted({m.rank for m, comm in part if others and comm.nranks != size and m.rank is not None})
     absent, began, complete = (
         tuple(
             rank for place in places if completed.get(place) is state and (rank := members[place]) is not None
@@ -60,8 +65,10 @@ def unmade(name: str, part: list[Place], known: tuple[int | None, ...]) -> Unmad
         text,
         phase="incomplete",
         name=name,
-        nranks=len(known),
+        nranks=size if few else len(known),
         rank_assumed=members != known,
+        other_size=tuple(few) if len(others) == 1 and 2 * len(few) < len(part) else (),
+        of_other_size=others[0][0] if others else 0,
         absent=absent,
         blocked=began,
         complete=complete,
