@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from math import inf
 
+from hangscope.align.p2p import Pair
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.faults import device_error, remedy
 from hangscope.explain.finding import Absent, Lagging, Nothing, Stalled, Unseen, Unstarted
@@ -176,21 +177,16 @@ def _both_ends(warnings: list[NcclWarn]) -> tuple[int, ...]:
     return tuple(sorted(rank for rank in named if rank is not None))
 
 
-def _paired(case: Case) -> str:
+def _paired(case: Case, stuck: Pair) -> str:
     """Return which sends do not complete although both sides, which wait for nothing before, have posted them."""
     first = {rank: calls[0].node for rank, calls in case.graph.open_calls.items()}
-    met = [p.key for p in case.graph.pairs.values() if p.stalls]
-    ends = [
-        f"{key.source} to {key.destination}"
-        for key in met
-        if first[key.source] == first[key.destination] == key
-    ]
-    more = f" and {len(ends) - _PAIRS} more" if len(ends) > _PAIRS else ""
-    if len(ends) < 2:
-        return f"the send from rank {', '.join(ends)} is posted on both sides and does not complete"
-    return (
-        f"the sends from rank {', '.join(ends[:_PAIRS])}{more} are posted on both sides and do not complete"
-    )
+    met = [pair.key for pair in case.graph.pairs.values() if pair.stalls]
+    met = [key for key in met if first[key.source] == first[key.destination] == key] or [stuck.key]
+    ends = ", ".join(f"{key.source} to {key.destination}" for key in met[:_PAIRS])
+    if len(met) == 1:
+        return f"a send that both sides posted does not complete (from rank {ends})"
+    more = f" and {len(met) - _PAIRS} more" if len(met) > _PAIRS else ""
+    return f"sends that both sides posted do not complete (from rank {ends}{more})"
 
 
 def _joined(case: Case) -> str:
@@ -200,7 +196,7 @@ def _joined(case: Case) -> str:
     if view is None:
         return "the ranks seen are all in one collective, which does not complete"
     if stuck.pair is not None:
-        return _paired(case)
+        return _paired(case, stuck.pair)
     op = stuck.kind.op if stuck.kind is not None else ""
     call = f"{op or 'collective'} seq {seq}" if seq is not None else op or "one collective"
     inside = sorted(view.seen)

@@ -100,7 +100,7 @@ def test_sends_that_both_sides_posted_and_that_do_not_complete_are_the_networks(
         recorder.write(tmp_path)
     report = analyze(tmp_path)
     assert short(report)[:2] == ("network_stall", ())
-    assert "from rank 0 to 2, 1 to 3 are posted on both sides" in judged(report).summary
+    assert "both sides posted do not complete (from rank 0 to 2, 1 to 3)" in judged(report).summary
 
 
 def _failed(host: str, rank: int, own: int, peer: int) -> list[str]:

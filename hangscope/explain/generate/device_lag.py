@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hangscope.align.frontier import GroupFrontier
+from hangscope.align.p2p import PairInstance
 from hangscope.align.waitgraph import Called, Host, Instance
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Lagging, OwnCall, Stalled, Unstarted
@@ -96,7 +97,11 @@ def pending_call(aligned: Aligned) -> Stalled | Unstarted | None:
     if not roots:
         return None
     root, node = min(roots, key=lambda r: (-len(r[0].explains), aligned.when(r[1])))
-    reached = root.explains | set(root.ranks)
+    # What stalls between two hosts stalls many pairs at once.
+    together = (
+        [r for r, n in roots if isinstance(n, PairInstance)] if isinstance(node, PairInstance) else [root]
+    )
+    reached = frozenset[int]().union(*(r.explains | set(r.ranks) for r in together))
     if isinstance(node, Instance) and (behind := _not_begun(aligned, node)):
         return _unstarted(aligned, node, behind, reached)
     return aligned.reached_by(Stalled((), aligned.stuck_in(node)), reached)
