@@ -6,6 +6,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import hangscope
@@ -17,15 +18,15 @@ from tests.in_thread import InThisThread
 sys.path.insert(0, str(FIXTURES.parent / "benchmarks"))
 
 
-def corpus_reports(name: str) -> Iterator[tuple[str, Report]]:
-    """Yield a key and the report for every question of one set."""
+def corpus_reports(name: str, step: int = 1) -> Iterator[tuple[str, Report]]:
+    """Yield a key and the report for every question of one set, or every `step`-th."""
     from corpus import Set
     from corpus_answers import INPUTS, Truth
 
     with tempfile.TemporaryDirectory() as scratch:
         with tarfile.open(FIXTURES / "corpus" / f"{name}.tar.xz") as archive:
             archive.extractall(scratch, filter="data")
-        for key, incident, asked in Set(name, {}, Path(scratch)).questions():
+        for key, incident, asked in islice(Set(name, {}, Path(scratch)).questions(), 0, None, step):
             if asked in Truth.read(incident / "truth.json").skip_inputs:
                 continue
             paths = [f"{incident}/{folder}" for folder in INPUTS[asked]]

@@ -47,7 +47,8 @@ def test_a_simulated_incident_is_told_without_contradiction(fault: str, way: str
     "name", sorted(p.name.removesuffix(".tar.xz") for p in (FIXTURES / "corpus").glob("*.tar.xz"))
 )
 def test_a_set_of_the_corpus_is_told_without_contradiction(name: str) -> None:
-    found = {key: bad for key, report in corpus_reports(name) if (bad := contradictions(report))}
+    every_second = corpus_reports(name, 2)  # all of them would take minutes
+    found = {key: bad for key, report in every_second if (bad := contradictions(report))}
     assert found == {}
 
 

@@ -20,6 +20,7 @@ from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.desync import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import is_user, user_frames
 from hangscope.model.incident import ROOTED_OPS, Incident
 
@@ -65,8 +66,9 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
     kinds = {r: w.call for r, w in statements.whereabouts.items()}
     events = tuple(e for side in sides[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
     apart = different(None, sides, kinds, statements)
-    if kinds[sides[0][0]].op in ROOTED_OPS and not apart.tie:
-        return None  # its members complete it one by one: who is elsewhere may be further on
+    sends = any(e.what == "send" for rank in sides[0] for e in statements.of(rank, GlooTimeout))
+    if sends and kinds[sides[0][0]].op in ROOTED_OPS and not apart.tie:
+        return None  # who waits to send waits for one that receives from another root, and not for one that is further on
     if [kinds[side[0]].op in _FORMING for side in sides] == [True, *[False] * (len(sides) - 1)]:
         # A rank that is past the creation of a group may have skipped it, or need not take part in it.
         return replace(apart, culprits=(), tie=True, guess=True, events=events)
