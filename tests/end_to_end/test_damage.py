@@ -50,7 +50,7 @@ def whole_report(report: Report) -> None:
 DUMPS = [pickle.dumps(r.dump(), protocol=2) for r in stuck(4, culprit=2)]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_truncating_a_dump_at_any_byte_never_raises(data: st.DataObject) -> None:
     victim = data.draw(st.sampled_from([0, 1, 3]))
@@ -64,7 +64,7 @@ def test_truncating_a_dump_at_any_byte_never_raises(data: st.DataObject) -> None
         assert told["status"] in ("failed", "ignored") and told["reason"]
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_truncating_every_dump_never_gives_a_traceback(data: st.DataObject) -> None:
     with folder() as top:
@@ -150,7 +150,7 @@ ODD_VALUES = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(data=st.data())
 def test_values_of_any_kind_in_a_dump_never_raise(data: st.DataObject) -> None:
     """A dump of the right shape whose fields hold anything at all."""
@@ -168,7 +168,7 @@ def test_values_of_any_kind_in_a_dump_never_raise(data: st.DataObject) -> None:
         whole_report(report)
 
 
-@pytest.mark.parametrize("number", [2**18, 10**7, 2**40, 2**64])
+@pytest.mark.parametrize("number", [2**18, 2**64])
 def test_a_forged_number_costs_neither_time_nor_memory(number: int) -> None:
     """A rank, a member, a world or a frontier that no job can have."""
     recorders = stuck(4, culprit=2)

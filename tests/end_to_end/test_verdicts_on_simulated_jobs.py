@@ -34,7 +34,7 @@ def test_full_data_names_the_faulty_ranks(fault: str, tmp_path: Path) -> None:
     assert right >= len(SEEDS) - 1, fault
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(fault=st.sampled_from(sorted(FAULTS)), seed=st.integers(1000, 2000), way=st.sampled_from(list(WAYS)))
 def test_whatever_is_lost_the_report_is_whole_and_names_only_ranks_of_the_job(
     fault: str, seed: int, way: str

@@ -132,7 +132,7 @@ def check(folder: Path) -> None:
         assert "internal error" not in text and "could not be drawn" not in text
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_lines_that_name_odd_ranks(data: st.DataObject) -> None:
     """Every form of line that is known here, of other ranks, beside the dumps of a job or alone."""
