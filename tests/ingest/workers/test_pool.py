@@ -126,7 +126,7 @@ def test_stopping_does_not_wait_for_a_file_nor_try_it_again(
     files = [SourceFile(str(tmp_path / name), name, 1) for name in ("a", "b")]
 
     def interrupt() -> None:
-        while not started.exists():
+        while not started.exists() or not started.read_text():
             time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGINT)
 
