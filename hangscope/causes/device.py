@@ -30,7 +30,7 @@ _AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what
 _SPLITS = ("shape_mismatch", "mismatched splits stall it the same way, and recorders keep no splits")
 _NCCL_PATH = "Rerun with NCCL_DEBUG=INFO and one NCCL_DEBUG_FILE per process to see which pair does not connect, and check the links between the hosts of this group."
 _NCCL_HOSTS = "Compare NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX over the hosts; PCIe ACS or an IOMMU on one host can look the same."
-_PORTS = "Check whether these processes reach each other{where} at that port, which ping and ssh do not show: a firewall (NCCL uses any free port), another subnet, or the wrong interface (NCCL_SOCKET_IFNAME)."
+_PORTS = "Check whether connections{where} get through at that port, which ping and ssh do not show: a firewall (NCCL uses any free port), another subnet, or the wrong interface (NCCL_SOCKET_IFNAME)."
 _GLOO_HOSTS = "Compare GLOO_SOCKET_IFNAME and the addresses that the host names resolve to over the hosts; a firewall between them can look the same."
 
 
@@ -137,7 +137,7 @@ def network_fault(case: Case) -> Match | None:
     if warnings or not why:
         known = [who(culprits)] * bool(culprits) + sorted({str(e.nic) for e in first if e.nic})[:3]
         named = f" ({', '.join(known)})" if known else ""
-        status = next((s for s in ib_statuses() if s.number in {e.status for e in first}), None)
+        status = next((s for s in ib_statuses() if {s.number} == {e.status for e in first}), None)
         fault = f"the transport reported a fault{where}{named}" + (f", {status.means}" if status else "")
         why = f"{why}; {fault}" if why else fault
         look = f"Check NIC, cable and switch port{where or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."

@@ -6,6 +6,7 @@ import numpy as np
 
 from hangscope.align.waitgraph import Untold
 from hangscope.causes.case import Case, Match, answer, at, who
+from hangscope.explain.finding import Nothing
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed
@@ -69,8 +70,8 @@ def came_late(case: Case) -> Match | None:
 def arrived_late(case: Case) -> Match | None:
     """No dump shows a hang, and one rank entered a collective long after all others: who waited there lost that time."""
     seen = any(record.dump_file for record in case.incident.ranks.values())
-    waiting = case.graph.waiting and not case.incident.momentary
-    if not seen or waiting or case.statements.deaths:
+    calm = case.incident.momentary or (isinstance(case.finding, Nothing) and not case.graph.waiting)
+    if not seen or not calm or case.statements.deaths:
         return None
     found = [late for group in case.incident.groups if (late := _first_late(case, group)) is not None]
     if not found:

@@ -55,7 +55,7 @@ class LoggedGroups:
 
 
 def _beside(incident: Incident, name: str, desc: str, ranks: Iterable[int]) -> list[tuple[int, ...]]:
-    """Return the groups of some ranks in a dimension of a mesh of which dumps list other groups, none where the ranks are not all in one.
+    """Return the groups of some ranks in a dimension of a mesh, of which dumps list other groups; none where these have no one layout.
 
     Groups of one dimension have one size and one stride, and partition the world in blocks of size * stride.
     """
@@ -72,7 +72,7 @@ def _beside(incident: Incident, name: str, desc: str, ranks: Iterable[int]) -> l
         return tuple(range(base, base + size * stride, stride))
 
     cells = sorted({cell(rank) for rank in ranks})
-    regular = stride > 0 and all(cell(own[0]) == own for own in sisters)
+    regular = stride > 0 and all(cell(own[0]) == own for own in sisters) and not {*cells} & {*sisters}
     return cells if regular and all(own[-1] < len(incident.ranks) for own in cells) else []
 
 

@@ -49,7 +49,8 @@ def unmade(name: str, part: list[Place], known: tuple[int | None, ...]) -> Unmad
         return None
     members = _equally_spaced(known)
     (size, _), *others = Counter(comm.nranks or 0 for _, comm in part).most_common()
-    few = sorted({m.rank for m, comm in part if others and comm.nranks != size and m.rank is not None})
+    few = {m.rank for m, comm in part if len(others) == 1 and comm.nranks != size and m.rank is not None}
+    few = few if 2 * len(few) < len(part) else set()
     absent, began, complete = (
         tuple(
             rank for place in places if completed.get(place) is state and (rank := members[place]) is not None
@@ -67,8 +68,8 @@ def unmade(name: str, part: list[Place], known: tuple[int | None, ...]) -> Unmad
         name=name,
         nranks=size if few else len(known),
         rank_assumed=members != known,
-        other_size=tuple(few) if len(others) == 1 and 2 * len(few) < len(part) else (),
-        of_other_size=others[0][0] if others else 0,
+        other_size=tuple(sorted(few)),
+        of_other_size=others[0][0] if few else 0,
         absent=absent,
         blocked=began,
         complete=complete,

@@ -52,8 +52,8 @@ def _read(case: Case, readers: Sequence[Reader]) -> list[Observation]:
     return [seen for read in readers if (seen := read(case)) is not None]
 
 
-def observations(case: Case) -> list[Observation]:
-    """Return what the text shows, the most telling first."""
+def observations(case: Case, ended: Observation | None) -> list[Observation]:
+    """Return what the text shows, the most telling first; `ended` is that it ends well."""
     printed = [*lines(case)]
     found = [
         *(s for s in printed if s.blamed),
@@ -69,7 +69,6 @@ def observations(case: Case) -> list[Observation]:
     found += [seen for seen in _read(case, LATER) if not (found and seen.proves)]
     found += [seen for entry, seen in known if entry.follows]
     found += [seen for entry, seen in known if entry.benign and seen.next]
-    ended = course.over(case)
     if ended is not None and not any(s.proves for s in found):
         return [ended, *found]
     moving = course.moving(case)
@@ -83,9 +82,10 @@ def observations(case: Case) -> list[Observation]:
 
 def answered(case: Case, verdict: Verdict) -> Verdict:
     """Return a verdict on a text without dumps with its explanation, its suspects and what to collect."""
-    seen = observations(case)
+    ended = course.over(case)
+    seen = observations(case, ended)
     proved = any(s.proves for s in seen)
-    unread = find_stop(case.statements) is not None and not (proved or course.over(case) is not None)
+    unread = find_stop(case.statements) is not None and not (proved or ended is not None)
     if unread or not (verdict.cause == "unknown" or (proved and _by_silence(case, verdict, seen))):
         return _with_facts(case, verdict, seen)
     if not any(s.next for s in seen) and not case.stacks:

@@ -77,14 +77,21 @@ def over(case: Case) -> Observation | None:
     if excerpt_of(case) is None or _harmful(case):
         return None
     progress = case.statements.all(Progress)
-    ended = [e for e in progress if e.over or e.leaving or (e.done and _ALL.search(e.text)) or _whole(e)]
-    stalls = [e.line for e in case.statements.all(NoProgress)]
+    ended = [e for e in progress if e.over or e.leaving or (e.done and _ALL.search(e.text))]
+    if {e.rank for e in progress} - {e.rank for e in ended} - {None} and None not in {e.rank for e in ended}:
+        ended = []  # some ranks left, and others did not
+    stalls = case.statements.all(NoProgress)
     if last := max(ended, key=lambda e: e.line, default=None):
         text = "only if a process is still there: its stack (py-spy dump --pid PID) and how long it has been there"
         shows = f"the job finished: '{short(last.text)}'; nothing here shows a hang"
+        if complaint_of(case):
+            shows = f"the text ends well: '{short(last.text)}'; no line shows the hang that the reporter describes"
         return Observation(shows, Collect((), "stack", text), events=(last,))
     text = "only if requests are not answered now: a stack of every worker (py-spy dump --native) during one"
-    answers = [e for e in case.statements.all(Served) if e.well and e.line > max(stalls, default=0)]
+    after = (
+        e for e in case.statements.all(Served) if all((s.file, s.line) < (e.file, e.line) for s in stalls)
+    )
+    answers = [e for e in after if e.well]
     if answers and stalls:
         shows = f"the server answered requests after these lines: '{short(answers[-1].text)}'; nothing here shows a hang"
         return Observation(shows, Collect((), "stack", text), events=(answers[-1],))
@@ -94,11 +101,6 @@ def over(case: Case) -> Observation | None:
         return None
     shows = f"the server finished its start: '{short(last_notice.text)}'; nothing here shows a hang"
     return Observation(shows, Collect((), "stack", text), events=(last_notice,))
-
-
-def _whole(event: Progress) -> bool:
-    """Return whether a bar of steps is full."""
-    return event.step is not None and event.step == event.total and "100%" in event.text
 
 
 def moving(case: Case) -> Observation | None:

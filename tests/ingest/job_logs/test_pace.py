@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangscope.ingest.job_logs.text.pace import steady
+from hangscope.ingest.job_logs.text.pace import counted, pace, steady
 
 BATCHES = ["[09:31:49 TP0] Prefill batch, token usage: 0.39, #queue-req: 36",
            "[09:32:10 TP0] Prefill batch, token usage: 0.40, #queue-req: 37",
@@ -30,3 +30,9 @@ def test_a_number_that_grows_evenly_is_work() -> None:
 )
 def test_other_lines_show_no_work(lines: list[str]) -> None:
     assert steady([*enumerate(lines, 1)]) == ("", 0)
+
+
+def test_rates_of_two_loops_are_not_compared() -> None:
+    loads = [f"Tokenizing: {n}% {n}/100 [00:01<00:01, 9220.1 examples/s]" for n in (10, 20, 30)]
+    trains = [f"epoch 1 {n}/300 [00:09<00:30, 9.7 s/it]" for n in (100, 200, 300)]
+    assert pace(counted([*enumerate([*loads, *trains], 1)])) == ""

@@ -33,6 +33,30 @@ TIMES = (2.1, 2.0, 9.8, 10.1, 10.0)
             id="a job that finished",
         ),
         pytest.param(
+            ["my job hangs after the first epoch", "Epoch 1: 100%|###| 500/500 [04:15<00:00, 1.96it/s]"],
+            ["The last line is", "the log itself shows no hang"],
+            id="a full bar, which is no end of a job",
+        ),
+        pytest.param(
+            ["is it normal that this blocks?", "step 10/10 loss 1.0", "Training finished in 3:12:44"],
+            ["The text ends well", "no line shows the hang that the reporter describes"],
+            id="a job that finished, and a complaint",
+        ),
+        pytest.param(
+            [
+                "[rank0] step 40 loss 2.1",
+                "[rank1] early stopping, leaving the job",
+                "[rank0] step 41 loss 2.0",
+            ],
+            ["The steps continue"],
+            id="one rank that left",
+        ),
+        pytest.param(
+            [WAITS, '(APIServer pid=37) INFO:     10.1.4.20:40110 - "POST /v1/completions HTTP/1.1" 200 OK'],
+            ["The server answered requests after these lines"],
+            id="a server that answers again",
+        ),
+        pytest.param(
             [WAITS, "(APIServer pid=37) INFO:     Application startup complete."],
             ["The server finished its start"],
             id="a server that came up",

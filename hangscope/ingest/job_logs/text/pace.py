@@ -78,7 +78,9 @@ def moves(counted: Sequence[tuple[re.Match[str], str]], last_line: Sequence[tupl
 
 def pace(counted: Sequence[tuple[re.Match[str], str]]) -> str:
     """Return since which count steps take at least twice as long, as `4.9 times slower since step 120: 9.77 s, then 48.37 s per step`."""
-    found = [(count[0], _seconds(rate)) for count, text in counted if (rate := _RATE.search(text))]
+    form = form_of(counted[-1][1]) if counted else ""
+    alike = ((count, text) for count, text in counted if form_of(text) == form)  # of one loop
+    found = [(count[0], _seconds(rate)) for count, text in alike if (rate := _RATE.search(text))]
     if len(found) < _RATES or not (before := min(seconds for _, seconds in found[:2])):
         return ""
     after = found[-1][1]
