@@ -83,9 +83,12 @@ def over(case: Case) -> Observation | None:
     stalls = case.statements.all(NoProgress)
     if last := max(ended, key=lambda e: e.line, default=None):
         text = "only if a process is still there: its stack (py-spy dump --pid PID) and how long it has been there"
-        shows = f"the job finished: '{short(last.text)}'; nothing here shows a hang"
-        if complaint_of(case):
-            shows = f"the text ends well: '{short(last.text)}'; no line shows the hang that the reporter describes"
+        hang = (
+            "no line shows the hang that the reporter describes"
+            if complaint_of(case)
+            else "nothing here shows a hang"
+        )
+        shows = f"the job finished: '{short(last.text)}'; {hang}"
         return Observation(shows, Collect((), "stack", text), events=(last,))
     text = "only if requests are not answered now: a stack of every worker (py-spy dump --native) during one"
     after = (

@@ -39,7 +39,7 @@ TIMES = (2.1, 2.0, 9.8, 10.1, 10.0)
         ),
         pytest.param(
             ["is it normal that this blocks?", "step 10/10 loss 1.0", "Training finished in 3:12:44"],
-            ["The text ends well", "no line shows the hang that the reporter describes"],
+            ["The job finished", "no line shows the hang that the reporter describes"],
             id="a job that finished, and a complaint",
         ),
         pytest.param(
