@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from hangscope.ingest.job_logs.line_groups import LineGroup, line_groups, tells_of_trouble
 from hangscope.ingest.job_logs.text.pace import broken, counted, form_of, moves, pace, spread, steady
+from hangscope.ingest.job_logs.text.prose import devices, prose
 from hangscope.ingest.job_logs.text.sections import Side, sides
 from hangscope.ingest.job_logs.text.vocabulary import Stage, complains, of_people, stage_of_line, words
 from hangscope.ingest.lines.kept_text import KeptText
@@ -46,7 +47,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     """A short text as a whole; the event's line is its most telling last one.
 
     `stage` is the last one that it shows, `stage_line` the line that shows it, unless it is an error. `sizes` are the numbers of ranks that it states for
-    the whole job. `complaint`: what a reporter writes of the hang. `logged`: some lines are a program's, or report a failure.
+    the whole job, or else that a reporter counts. `complaint`: what a reporter writes of the hang, `prose`: all that people write. `logged`: some lines are a program's, or report a failure.
     `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count
     of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
@@ -59,6 +60,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     stage_line: str = ""
     sizes: tuple[int, ...] = ()
     complaint: str = ""
+    prose: str = ""
     logged: bool = False
     broken: str = ""
     moves: str = ""
@@ -89,11 +91,8 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     stage, stage_line = _stage(texts, shapes)
     candidates = telling or [line for line in ours if not of_people(line[1])] or ours
     number, text = (candidates or [line for line, _ in written] or lines)[-1]
-    counts, even, sizes = (
-        counted(ours),
-        steady(ours),
-        tuple(sorted({n for n in _sizes(texts) if 1 < n <= MAX_RANKS})),
-    )
+    counts, even, said, named = counted(ours), steady(ours), prose(texts), named_processes(lines)
+    sizes = tuple(sorted({n for n in _sizes(texts) if 1 < n <= MAX_RANKS})) or _counted_by_people(said, named)
     return Line(kept.file, number, text, text).event(
         Excerpt,
         stage=stage,
@@ -103,6 +102,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         complaint=quote(
             " ".join(t for t, shape in zip(texts, shapes, strict=True) if shape.reported), _SHOWN
         ),
+        prose=said,
         logged=bool(telling) or any(words("logged").search(t) or _EXAMINES.match(t) for _, t in ours),
         broken=broken([text for _, text in ours]),
         moves=moves(counts, ours[-1:]),
@@ -111,11 +111,18 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         versions=tuple((m[1], m[2]) for t in texts if (m := _VERSION.match(t.strip()))),
         groups=line_groups(ours),
         sides=sides(texts),
-        named=named_processes(lines),
+        named=named,
         steady=even[0],
         steady_to=even[1],
         endpoint=next((m[1] for t in texts if (m := _ENDPOINT.search(t))), ""),
     )
+
+
+def _counted_by_people(said: str, named: Sequence[Named]) -> tuple[int, ...]:
+    """Return how many ranks a job has if each has one of the devices that people count; nothing where lines name more ranks."""
+    count = devices(said)
+    most = max((rank for one in named for rank in one.ranks), default=0)
+    return (count,) if count is not None and most < count <= MAX_RANKS else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +149,7 @@ def _stage(texts: Sequence[str], shapes: Sequence[_Shape]) -> tuple[str, str]:
     """Return the last stage that lines show and the line that shows it; nothing where the program printed other lines since then."""
     stage, shown, later = "", "", set[str]()
     for text, shape in zip(texts, shapes, strict=True):
-        if shape.noise or shape.reported:
+        if shape.noise or shape.reported or of_people(text):
             continue
         if shape.stage is not None and not (shape.stage.name == _STEPS and stage in _BETWEEN):
             stage, shown, later = shape.stage.name, "" if shape.trouble else quote(text, _SHOWN), set()

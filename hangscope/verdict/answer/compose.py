@@ -15,6 +15,7 @@ from hangscope.verdict.answer import comparisons, course, ends, places, text, wa
 from hangscope.verdict.answer.lines import lines
 from hangscope.verdict.answer.messages import messages
 from hangscope.verdict.answer.observation import Observation, bare
+from hangscope.verdict.answer.remarks import remarks
 from hangscope.verdict.phrasing import (
     EXPLANATION,
     SUMMARY,
@@ -159,7 +160,7 @@ def _completed(
         steps, collect = [*steps[:2], *verdict.advice], [*nexts, *verdict.collect]
     return replace(
         verdict,
-        explanation=_paragraph(case, facts, step, read),
+        explanation=_paragraph(case, facts, [*remarks(case, verdict)], step, read),
         collect=[*collect],
         advice=list(dict.fromkeys(steps))[:3],
     )
@@ -213,15 +214,15 @@ def _new(shown: Sequence[str], known: str) -> Iterator[str]:
             yield sentence
 
 
-def _paragraph(case: Case, facts: Sequence[str], step: str, read: Set[int]) -> str:
-    """Return the facts, how far the job was, what else the text has, and the next step, in the length of an explanation."""
+def _paragraph(case: Case, facts: Sequence[str], added: Sequence[str], step: str, read: Set[int]) -> str:
+    """Return the facts, what is added to them, how far the job was, what else the text has, and the next step, in the length of an explanation."""
     end = as_sentence(step) if step else ""
     room = EXPLANATION - len(end) - 1
     first, *rest = [as_sentence(fact) for fact in facts if fact] or [""]
     kept = [fitting([first], max(room, _LEAST_ROOM), " ")]
     far = _course(case, facts)
     unsaid = text.unsaid(case, " ".join((*facts, far, step)), read) if _pasted(case) else ()
-    for sentence in (*rest, far, *unsaid):
+    for sentence in (*rest[:1], *added, *rest[1:], far, *unsaid):
         if sentence and len(" ".join([*kept, as_sentence(sentence)])) <= room:
             kept.append(as_sentence(sentence))
     return fitting([" ".join(filter(None, [*kept, end]))], EXPLANATION)

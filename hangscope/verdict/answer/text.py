@@ -19,14 +19,11 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.model.tables import entries
-from hangscope.verdict.answer.course import complaint_of
 from hangscope.verdict.answer.observation import HEDGED, Observation, repeated
 from hangscope.verdict.phrasing import adds, short, words
-from hangscope.verdict.status import trouble
 
 PROGRAM = "program"  # the topic of errors whose tracebacks say more
 _MOST = 2  # lines that are added to another answer
-_FEW_WORDS = 40  # characters of a line by which it is known again
 _GAPS = 3  # ranks that print for each one that does not
 _ASKS = {"kernel log": regex(r"kernel log|dmesg"), "pip list": regex(r"pip list")}
 _ABOVE = 12  # lines
@@ -143,14 +140,6 @@ def unsaid(case: Case, answer: str, read: Set[int]) -> Iterator[str]:
                 if group.kind == BAR
                 else f"the text also has {_quote(group)}"
             )
-    if complaint := complaint_of(case):
-        seen = (answer, *(e.text for e in trouble(case)))
-        if not any(_squeezed(complaint)[:_FEW_WORDS] in _squeezed(text) for text in seen):
-            yield f"the reporter writes: '{short(complaint)}'"
-
-
-def _squeezed(text: str) -> str:
-    return "".join(text.split())
 
 
 def before_an_abort(case: Case, read: Set[int]) -> Iterator[str]:

@@ -1,0 +1,50 @@
+"""What people write around a pasted log: their sentences, and how many devices the job has by them.
+
+    4 nodes x 4 GPUs, `srun python train.py`, one task per gpu. For the record: GPU memory was at 31 of 80 GB
+
+What people suppose is no evidence. A report may answer it, and their count of devices is taken where no line of the log states one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hangscope.ingest.job_logs.text.vocabulary import complains, of_people, words
+from hangscope.model.regex import regex
+
+_MOST = 3000  # characters
+_WORDS, _PLAIN = 4, 0.7
+_WORD = regex(r"[(\"'`*]{0,3}[A-Za-z][a-z'’-]{0,30}[.,;:!?)\"'`*]{0,3}|&|-|a|I|\d{1,4}")
+_CODE = regex(r"^\s*(?:File \"|at |return |raise |import |from |self\.|#)")
+_DEVICE = r"(?:gpus?|cards?|npus?|tpus?|devices|卡|[ahblv]\d{2,4}s?\b|rtx|mi\d{3}|gh200|gb\d{3}|[1-5]0[6-9]0(?:s|ti)?\b)"
+_KIND = r"(?:\s?(?:nvidia|amd|ascend|tesla|geforce|\d{2,3} ?gb))?"
+_NODE = r"(?:nodes?|machines?|hosts?|servers?|boxes|instances|pods)"
+_PRODUCT = regex(
+    rf"(?i)\b(\d{{1,4}})(?:\s?{_NODE})?\s?(?:[x×*]|with|of|each with)\s?(\d{{1,2}})(?:\s?[x×])?{_KIND}\s?(?:{_DEVICE}|(?<=[x×*] \d)(?:$|[),.;]))"
+)
+_DEVICES = regex(rf"(?i)(?<![\w.-])(\d{{1,5}})\s?[x×]?{_KIND}\s?{_DEVICE}(?!\s?(?:at|is|was|with|has)\b)")
+_NODES = regex(rf"(?i)\b(?:[2-9]|\d{{2,5}}|two|three|four|five|six|eight|multi)[- ]{{1,2}}{_NODE}\b|\bper {_NODE}|\beach {_NODE}")
+
+
+def prose(lines: Iterable[str]) -> str:
+    """Return the lines that people wrote, as one text."""
+    return " ".join(text.strip() for text in lines if written_by_people(text))[:_MOST]
+
+
+def written_by_people(text: str) -> bool:
+    """Return whether a line is mostly words of a language, as no program prints them."""
+    if words("logged").search(text) or words("noise").search(text) or _CODE.match(text):
+        return False
+    if of_people(text) or complains(text):
+        return True
+    parts = text.split()
+    return len(parts) >= _WORDS and sum(bool(_WORD.fullmatch(part)) for part in parts) >= _PLAIN * len(parts)
+
+
+def devices(text: str) -> int | None:
+    """Return how many devices a job has by what people write; None where they state no number, or several."""
+    products = {int(m[1]) * int(m[2]) for m in _PRODUCT.finditer(text)}
+    if products or _NODES.search(text):
+        return products.pop() if len(products) == 1 else None
+    counts = {int(m[1]) for m in _DEVICES.finditer(text)} - {0, 1}
+    return counts.pop() if len(counts) == 1 else None

@@ -1,0 +1,80 @@
+"""What an engineer adds to the facts of a pasted text: replies to what its reporter supposes, and what the evidence means.
+
+They are data, in knowledge/stages/remarks.toml, whose head describes the conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+
+from hangscope.causes.case import Case
+from hangscope.explain.text.stop import find_stop
+from hangscope.ingest.job_logs.excerpt import Excerpt
+from hangscope.knowledge.catalog import CATALOG
+from hangscope.model.conclusion import Verdict
+from hangscope.model.dataclass import dataclass
+from hangscope.model.regex import regex
+from hangscope.model.tables import entries
+
+_REPLIES, _MEANINGS = 2, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """One entry of the table."""
+
+    says: str
+    people: str = ""
+    causes: tuple[str, ...] = ()
+    programs: bool = False
+    kinds: tuple[str, ...] = ()
+    lines: str = ""
+    without: tuple[str, ...] = ()
+    stopped: bool = False
+    one_host: bool = False
+
+    def fits(self, case: Case, verdict: Verdict) -> bool:
+        """Return whether all conditions hold."""
+        if self.causes or self.programs:
+            known = CATALOG[verdict.cause]
+            if verdict.cause not in self.causes and not (self.programs and known.of_programs):
+                return False
+        events = {kind.kind: found for kind, found in case.statements.kinds.items() if found}
+        if any(kind in events for kind in self.without):
+            return False
+        texts = [e.text for kind in self.kinds for e in events.get(kind, ())]
+        if self.kinds and not any(regex(self.lines).search(text) for text in texts):
+            return False
+        if self.stopped and find_stop(case.statements) is None:
+            return False
+        if self.people and not regex(f"(?i){self.people}").search(_prose(case)):
+            return False
+        return not self.one_host or _on_one_host(case)
+
+
+@cache
+def table() -> tuple[Remark, ...]:
+    """Return the entries of the table."""
+    return tuple(
+        Remark(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
+        for entry in entries("stages/remarks.toml", "remark")
+    )
+
+
+def remarks(case: Case, verdict: Verdict) -> Iterator[str]:
+    """Yield what is added to the answer with this verdict: replies, then what the evidence means."""
+    fitting = [remark for remark in table() if remark.fits(case, verdict)]
+    yield from [remark.says for remark in fitting if remark.people][:_REPLIES]
+    yield from [remark.says for remark in fitting if not remark.people][:_MEANINGS]
+
+
+def _prose(case: Case) -> str:
+    return " ".join(e.prose for e in case.statements.all(Excerpt))
+
+
+def _on_one_host(case: Case) -> bool:
+    """Return whether all lines that show a host show the same one."""
+    hosts = {record.host for record in case.incident.ranks.values() if record.host}
+    hosts |= {e.host for events in case.statements.kinds.values() for e in events if e.host}
+    return len(hosts) == 1
