@@ -19,6 +19,8 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import CallKind, Event, Frame, Incident, Stack
 from hangscope.model.rankset import ranks_phrase
 
+_OF_A_HOST = 16  # devices
+
 
 @dataclass(slots=True)
 class Case:
@@ -34,6 +36,13 @@ class Case:
     def finding(self) -> Finding:
         """Return the finding that fits best."""
         return self.explanation.best
+
+    @property
+    def on_one_host(self) -> bool:
+        """Return whether all ranks, which are no more than a host holds, are on one host as far as the files name any."""
+        hosts = {record.host for record in self.incident.ranks.values() if record.host}
+        hosts |= {e.host for events in self.statements.kinds.values() for e in events if e.host}
+        return len(hosts) == 1 and len(self.incident.ranks) <= _OF_A_HOST
 
     @property
     def from_text(self) -> bool:

@@ -29,6 +29,7 @@ _PAIRS = 4  # that are listed
 _AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
 _SPLITS = ("shape_mismatch", "mismatched splits stall it the same way, and recorders keep no splits")
 _NCCL_PATH = "Rerun with NCCL_DEBUG=INFO and one NCCL_DEBUG_FILE per process to see which pair does not connect, and check the links between the hosts of this group."
+_ON_ONE_HOST = "Rerun with NCCL_DEBUG=INFO, then once with NCCL_P2P_DISABLE=1: if that runs, look at PCIe ACS, the IOMMU and NVLink (nvidia-smi topo -p2p r) of this host, else at the size of /dev/shm."
 _NCCL_HOSTS = "Compare NCCL_SOCKET_IFNAME and NCCL_IB_GID_INDEX over the hosts; PCIe ACS or an IOMMU on one host can look the same."
 _PORTS = "Check whether connections{where} get through at that port, which ping and ssh do not show: a firewall (NCCL uses any free port), another subnet, or the wrong interface (NCCL_SOCKET_IFNAME)."
 _GLOO_HOSTS = "Compare GLOO_SOCKET_IFNAME and the addresses that the host names resolve to over the hosts; a firewall between them can look the same."
@@ -133,6 +134,8 @@ def network_fault(case: Case) -> Match | None:
         return None
     where, look = _hosts(warnings), _NCCL_PATH
     hosts = [_GLOO_HOSTS if case.on_gloo else _NCCL_HOSTS]
+    if case.on_one_host and not case.on_gloo:
+        look, hosts = _ON_ONE_HOST, []
     why = _joined(case) if complete else ""
     if warnings or not why:
         known = [who(culprits)] * bool(culprits) + sorted({str(e.nic) for e in first if e.nic})[:3]

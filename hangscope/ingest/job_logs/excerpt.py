@@ -12,7 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hangscope.ingest.job_logs.line_groups import LineGroup, line_groups, tells_of_trouble
-from hangscope.ingest.job_logs.text.pace import broken, counted, form_of, moves, pace, spread, steady
+from hangscope.ingest.job_logs.text.pace import (
+    broken,
+    counted,
+    form_of,
+    moves,
+    pace,
+    slow_stretch,
+    spread,
+    steady,
+)
 from hangscope.ingest.job_logs.text.prose import devices, prose
 from hangscope.ingest.job_logs.text.sections import Side, sides
 from hangscope.ingest.job_logs.text.vocabulary import Stage, complains, of_people, stage_of_line, words
@@ -49,7 +58,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `stage` is the last one that it shows, `stage_line` the line that shows it, unless it is an error. `sizes` are the numbers of ranks that it states for
     the whole job, or else that a reporter counts. `complaint`: what a reporter writes of the hang, `prose`: all that people write. `logged`: some lines are a program's, or report a failure.
     `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count
-    of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks. `exhibits`: what else was pasted, such as a
+    of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`. `endpoint`: where the rendezvous is by the launcher's arguments;
@@ -65,6 +74,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     broken: str = ""
     moves: str = ""
     pace: str = ""
+    slow: str = ""
     exhibits: tuple[str, ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
     groups: tuple[LineGroup, ...] = ()
@@ -107,9 +117,10 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         broken=broken([text for _, text in ours]),
         moves=moves(counts, ours[-1:]),
         pace=pace(counts) or spread(ours),
+        slow=slow_stretch(counts),
         exhibits=tuple(n for n, form in _EXHIBITS.items() if sum(bool(form.search(t)) for t in texts) > 1),
         versions=tuple((m[1], m[2]) for t in texts if (m := _VERSION.match(t.strip()))),
-        groups=line_groups(ours),
+        groups=line_groups([line for line in ours if not of_people(line[1])]),
         sides=sides(texts),
         named=named,
         steady=even[0],

@@ -132,10 +132,18 @@ def _with_facts(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ve
     if not its:
         shown = [*text.before_an_abort(case, {*at}), *(cited(f) for f in at.values() if f.quoted), *shown]
     claim = [] if shown and _covers(shown[0], verdict.summary) else [verdict.summary]
+    if find_stop(case.statements) is not None:
+        shown = [*text.of_ranks(case, verdict.culprit_ranks, " ".join(shown[:1])), *shown]
     facts = [*claim, *_new(shown, " ".join(claim))][: _MOST + 1]
     # The rule's own advice counts, unless lines name the culprits or establish the cause, or the verdict is doubtful.
-    nexts = _nexts(case, [s for s in its if low or s.blamed or s.cause == verdict.cause])
-    topic = text.cause(case) if not nexts and "".join(verdict.advice[:1]).startswith("Fix the ") else None
+    nexts = _nexts(
+        case, [s for s in its if low or s.cause == verdict.cause or (s.blamed and s.reads(deciding))]
+    )
+    topic = (
+        text.cause(case, verdict.culprit_ranks)
+        if not nexts and "".join(verdict.advice[:1]).startswith("Fix the ")
+        else None
+    )
     if topic is not None:
         nexts = [Collect(verdict.culprit_ranks, "log", topic.collect)]
     suspects = {r for s in its[:1] for r in s.suspects}

@@ -25,6 +25,7 @@ _ALL = regex(r"(?i)\b(?:training|job|run|fit)\b.{0,20}\b(?:finished|completed?|d
 #: What lines of programs have and sentences of people do not.
 _OF_A_PROGRAM = regex(r"[\[\](=|%<>/]|: ?\S|\d \||^\s{0,20}\S{1,24} \S{1,24}(?: \S{1,24})?$")
 _STACKS = "a stack of every process (py-spy dump --pid PID), twice, a minute apart"
+_IN_A_STRETCH = "what every process does in such a stretch (compilation, loader workers that start, reading, checkpointing): its stack at that time (py-spy dump --pid PID)"
 
 
 def excerpt_of(case: Case) -> Excerpt | None:
@@ -88,7 +89,10 @@ def over(case: Case) -> Observation | None:
             if complaint_of(case)
             else "nothing here shows a hang"
         )
-        shows = f"the job finished: '{short(last.text)}'; {hang}"
+        slow = next((f"; {e.slow}" for e in case.statements.all(Excerpt) if e.slow), f"; {hang}")
+        shows = f"the job finished: '{short(last.text)}'{slow}"
+        if any(e.slow for e in case.statements.all(Excerpt)):
+            text = _IN_A_STRETCH
         return Observation(shows, Collect((), "stack", text), events=(last,))
     text = "only if requests are not answered now: a stack of every worker (py-spy dump --native) during one"
     after = (
@@ -116,6 +120,9 @@ def moving(case: Case) -> Observation | None:
         shows = f"the job still advances where the text ends: {text.steady}"
         wanted = f"whether the next such line followed; if not, {_STACKS}; if so, where the time goes in each interval (input, compute, communication, offload)"
         return Observation(shows, Collect((), "log", wanted), events=(text,))
+    if text.slow and text.moves and not _harmful(case):
+        shows = f"{text.slow}: the job was slow there and is not hung"
+        return Observation(shows, Collect((), "stack", _IN_A_STRETCH), events=(text,))
     if not (text.pace or (text.moves and not text.complaint)) or _harmful(case):
         return None
     shows = "the steps continue to the end of the text" + (f" ({text.moves})" if text.moves else "")

@@ -20,6 +20,7 @@ from hangscope.model.regex import regex
 from hangscope.model.tables import entries
 from hangscope.verdict.answer.observation import Observation, quoted
 
+_SHOWN = 4  # different statements
 _TIMES = {1: "once", 2: "twice"}
 
 
@@ -29,6 +30,7 @@ class LineKind:
 
     kind: str
     says: str = ""
+    each: str = ""
     collect: str = ""
     what: str = "log"
     has: str = ""
@@ -91,13 +93,21 @@ def _observation(case: Case, row: LineKind, events: Sequence[Event]) -> Observat
     suspects = tuple(rank for rank in named if rank not in {e.rank for e in events}) or named
     retrying = any(isinstance(e, NcclWarn) and e.retrying for e in events)
     return Observation(
-        f"{filled(row.says, blanks)}: {quoted(events)}",
+        f"{filled(row.says, blanks)}: {_worded(case, row, events) if row.each else quoted(events)}",
         Collect(suspects, row.what, wanted) if wanted else None,
         suspects,
         row.proves and not retrying,
         bool(suspects),
         tuple(events),
     )
+
+
+def _worded(case: Case, row: LineKind, events: Sequence[Event]) -> str:
+    """Return what the lines say by the entry, those that say the same together."""
+    alike: dict[str, list[Event]] = {}
+    for event in events:
+        alike.setdefault(filled(row.each, _blanks(case, [event])), []).append(event)
+    return "; ".join(f"{whose(case, same)} {text}" for text, same in [*alike.items()][:_SHOWN])
 
 
 def _blanks(case: Case, events: Sequence[Event]) -> dict[str, str]:

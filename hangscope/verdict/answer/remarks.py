@@ -5,7 +5,7 @@ They are data, in knowledge/stages/remarks.toml, whose head describes the condit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 from hangscope.causes.case import Case
@@ -26,11 +26,11 @@ class Remark:
 
     says: str
     people: str = ""
-    causes: tuple[str, ...] = ()
+    causes: Sequence[str] = ()
     programs: bool = False
-    kinds: tuple[str, ...] = ()
+    kinds: Sequence[str] = ()
     lines: str = ""
-    without: tuple[str, ...] = ()
+    without: Sequence[str] = ()
     stopped: bool = False
     one_host: bool = False
 
@@ -50,16 +50,13 @@ class Remark:
             return False
         if self.people and not regex(f"(?i){self.people}").search(_prose(case)):
             return False
-        return not self.one_host or _on_one_host(case)
+        return not self.one_host or case.on_one_host
 
 
 @cache
 def table() -> tuple[Remark, ...]:
     """Return the entries of the table."""
-    return tuple(
-        Remark(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
-        for entry in entries("stages/remarks.toml", "remark")
-    )
+    return tuple(Remark(**entry) for entry in entries("stages/remarks.toml", "remark"))
 
 
 def remarks(case: Case, verdict: Verdict) -> Iterator[str]:
@@ -71,10 +68,3 @@ def remarks(case: Case, verdict: Verdict) -> Iterator[str]:
 
 def _prose(case: Case) -> str:
     return " ".join(e.prose for e in case.statements.all(Excerpt))
-
-
-def _on_one_host(case: Case) -> bool:
-    """Return whether all lines that show a host show the same one."""
-    hosts = {record.host for record in case.incident.ranks.values() if record.host}
-    hosts |= {e.host for events in case.statements.kinds.values() for e in events if e.host}
-    return len(hosts) == 1

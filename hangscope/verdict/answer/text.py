@@ -54,9 +54,10 @@ def topic_of(text: str) -> Topic | None:
     return next((topic for topic in topics() if topic.words.search(stated)), None)
 
 
-def cause(case: Case) -> Topic | None:
-    """Return what the errors of a text are about, causes before what others noticed of them; None of witnesses alone."""
-    known = [topic for g in groups(case, ERROR) if (topic := topic_of(g.text)) is not None]
+def cause(case: Case, ranks: Sequence[int]) -> Topic | None:
+    """Return what the errors of these ranks, and of lines that show no rank, are about, causes before what others noticed of them; None of witnesses alone."""
+    own = (g for g in groups(case, ERROR) if not g.ranks or not ranks or {*g.ranks} & {*ranks})
+    known = [topic for g in own if (topic := topic_of(g.text)) is not None]
     return min((t for t in known if not t.witness and t.name != PROGRAM), key=topics().index, default=None)
 
 
@@ -140,6 +141,15 @@ def unsaid(case: Case, answer: str, read: Set[int]) -> Iterator[str]:
                 if group.kind == BAR
                 else f"the text also has {_quote(group)}"
             )
+
+
+def of_ranks(case: Case, ranks: Sequence[int], answer: str) -> Iterator[str]:
+    """Yield the first error that these ranks alone printed, unless the answer has it."""
+    own = [g for g in groups(case, ERROR) if g.ranks and set(g.ranks) <= set(ranks)]
+    causes = [g for g in own if (topic := topic_of(g.text)) is not None and not topic.witness]
+    for group in causes[:1]:
+        if short(group.text) not in answer and adds(group.text, words(answer)):
+            yield f"before, {ranks_phrase(group.ranks)} alone printed '{short(group.text)}'{often(group)}"
 
 
 def before_an_abort(case: Case, read: Set[int]) -> Iterator[str]:

@@ -57,16 +57,22 @@ class Wait:
         return max((int(m[1]) for e in self.events if (m := _REPEATED.search(e.text))), default=0)
 
     def call(self) -> str:
-        """Return the collective as a phrase: its name, seq, group and sizes."""
+        """Return the collective as a phrase: its name, seq and group."""
         e = self.events[0]
         seq = f" seq {e.seq}" if e.seq is not None else ""
         group = f" of group {group_label(*self.group)}" if self.group[0] else ""
-        sizes = (
-            f" ({e.numel_in or 0} elements in, {e.numel_out or 0} out)" if e.numel_in or e.numel_out else ""
-        )
+        return f"{_OPS.get(e.op, e.op)}{seq}{group}"
+
+    def sizes(self) -> str:
+        """Return how many elements go in and out, empty where the line does not say."""
+        e = self.events[0]
         if e.numel_in and e.numel_in == (e.numel_out or e.numel_in):
-            sizes = f" ({e.numel_in} elements)" if e.numel_in > 1 else " (one element)"
-        return f"{_OPS.get(e.op, e.op)}{seq}{group}{sizes}"
+            return f"{e.numel_in} elements" if e.numel_in > 1 else "one element"
+        return f"{e.numel_in or 0} elements in, {e.numel_out or 0} out" if e.numel_in or e.numel_out else ""
+
+    def sized_call(self) -> str:
+        """Return the collective with its sizes."""
+        return self.call() + (f" ({sizes})" if (sizes := self.sizes()) else "")
 
     def span(self) -> str:
         """Return how long the first rank waited, from when to when, and its limit where it waited well over it."""
@@ -94,11 +100,11 @@ def waits(case: Case) -> list[Wait]:
         )
         own = e.rank if e.rank is not None else e.group_rank
         found[(e.op, e.seq, e.numel_in, e.numel_out, group)].setdefault(own, e)
-    result = []
+    result, timed_out = [], {e.rank for e in timed}
     for (_, seq, _, _, group), by_rank in found.items():
         also = {
             e.rank for e in statuses if seq is not None and (e.seq, e.group_name or "") == (seq, group[0])
-        }
+        } - timed_out
         ranks = tuple(sorted(rank for rank in {*by_rank, *also} if rank is not None))
         result.append(Wait(tuple(by_rank.values()), ranks, group))
     return sorted(result, key=lambda w: (-len(w.ranks), w.events[0].seq or 0, w.events[0].line))
@@ -118,7 +124,7 @@ def timeouts(case: Case) -> Observation | None:
     wait, size = found[0], found[0].size(world_size(case.statements))
     complete = size is not None and len(wait.ranks) == size
     missing = others_of(size, wait.ranks) if wait.default and not wait.repeats else ()
-    shows = f"{who(wait.ranks)} timed out after {wait.span()} in {wait.call()}"
+    shows = f"{who(wait.ranks)} timed out after {wait.span()} in {wait.sized_call()}"
     shows += f"; Ray repeated the line {wait.repeats} times across the cluster" if wait.repeats else ""
     shows += _membership(wait, size, missing)
     others = sorted(case.statements.ranks(Printed) - set(wait.ranks))
@@ -151,13 +157,17 @@ def _membership(wait: Wait, size: int | None, missing: Sequence[int]) -> str:
 
 def _several(found: Sequence[Wait]) -> Observation:
     """Read timeouts in several collectives, or in one with different sizes."""
-    sides = {f"timed out after {w.span()} in {w.call()}": w.ranks for w in found}
+    sides = {f"timed out after {w.span()} in {w.sized_call()}": w.ranks for w in found}
+    head = ""
+    if len({w.call() for w in found}) == 1 and all(w.sizes() for w in found):
+        head = f"all of them timed out after {found[0].span()} in {found[0].call()}, with different sizes"
+        sides = {f"with {w.sizes()}": w.ranks for w in found}
     groups, ranks = {w.group for w in found}, [r for w in found for r in w.ranks]
     apart = len(groups) == 1 and len(ranks) == len(set(ranks)) <= _FEW
     text = "the earliest timeout of every rank, with its group: which rank waits for which, back to the first one without a timeout"
     if apart:
-        text = "which code {who} run there; a rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL stops at the first collective that differs"
+        text = "which code each of {who} is in there; a rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL stops at the first collective that differs"
     events = [e for w in found for e in w.events]
-    seen = compared("", sides, text, events, suspects=None if apart else ())
+    seen = compared(head, sides, text, events, suspects=None if apart else ())
     unnamed = "; the lines do not name the group" if ("", "") in groups else ""
     return replace(seen, shows=f"{seen.shows}{unnamed}", blamed=False)

@@ -36,6 +36,7 @@ _RATE = regex(
     r"|(\d{1,9}(?:\.\d{1,6})?) ?(?:it|iter|step|sample|example|tok(?:en)?)s?/s(?:ec)?\b"
 )
 _SLOWER, _RATES = 2.0, 4
+_FASTER, _LONGER, _PAUSE = 4.0, 8.0, 60  # times; times the usual interval; s
 #: `    forward-backward .....: (812.11, 4120.50)`, the least and the most of all ranks in ms (megatron/core/timers.py)
 _TIMER = regex(r"^\s{1,8}([\w-]{3,60}) \.{2,80}: \((\d{1,9}\.\d{1,4}), (\d{1,9}\.\d{1,4})\)")
 _WORTH = 100  # ms
@@ -78,9 +79,7 @@ def moves(counted: Sequence[tuple[re.Match[str], str]], last_line: Sequence[tupl
 
 def pace(counted: Sequence[tuple[re.Match[str], str]]) -> str:
     """Return since which count steps take at least twice as long, as `4.9 times slower since step 120: 9.77 s, then 48.37 s per step`."""
-    form = form_of(counted[-1][1]) if counted else ""
-    alike = ((count, text) for count, text in counted if form_of(text) == form)  # of one loop
-    found = [(count[0], _seconds(rate)) for count, text in alike if (rate := _RATE.search(text))]
+    found = _rates(counted)
     if len(found) < _RATES or not (before := min(seconds for _, seconds in found[:2])):
         return ""
     after = found[-1][1]
@@ -88,6 +87,36 @@ def pace(counted: Sequence[tuple[re.Match[str], str]]) -> str:
         return ""
     since = next(label for label, seconds in found if seconds > (before * after) ** 0.5)
     return f"{after / before:.2g} times slower since {' '.join(since.split())}: {before:.3g} s, then {after:.3g} s per step"
+
+
+def slow_stretch(counted: Sequence[tuple[re.Match[str], str]]) -> str:
+    """Return where steps were slow before they went on at their pace, as `a step took 64.3 s at first and takes 0.64 s now`; empty where none were."""
+    rates = [seconds for _, seconds in _rates(counted) if seconds]
+    if len(rates) >= _RATES and rates[0] > _FASTER * max(rates[-2:]):
+        return f"a step took {rates[0]:.3g} s at first and takes {rates[-1]:.3g} s at the end"
+    form = form_of(counted[-1][1]) if counted else ""
+    timed = [
+        (seconds_of_day(clock), clock[0][:8], count)
+        for count, text in counted
+        if form_of(text) == form and (clock := _CLOCK.search(text))
+    ]
+    stretches = [((b[0] - a[0]) % _DAY, _number(b[2]) - _number(a[2]), a, b) for a, b in pairwise(timed)]
+    paces = [seconds / steps for seconds, steps, _, _ in stretches if steps > 0]
+    if len(paces) < _RATES:
+        return ""
+    slow = [s for s in stretches if s[0] > _PAUSE and s[1] > 0 and s[0] > _LONGER * s[1] * median(paces)]
+    if not slow or paces[-1] > _FASTER * median(paces):
+        return ""
+    seconds, _, before, after = max(slow, key=lambda s: s[0])
+    often = f", one of {len(slow)} such pauses" if len(slow) > 1 else ""
+    return f"{seconds:.0f} s passed before {' '.join(after[2][0].split())} ({before[1]} to {after[1]}{often}), and then the steps continued"
+
+
+def _rates(counted: Sequence[tuple[re.Match[str], str]]) -> list[tuple[str, float]]:
+    """Return (what counts, the seconds of a step) of the lines of the loop that counts last."""
+    form = form_of(counted[-1][1]) if counted else ""
+    alike = ((count, text) for count, text in counted if form_of(text) == form)
+    return [(count[0], _seconds(rate)) for count, text in alike if (rate := _RATE.search(text))]
 
 
 def spread(lines: Sequence[tuple[int, str]]) -> str:
@@ -136,7 +165,7 @@ def _seconds(rate: re.Match[str]) -> float:
 
 def form_of(text: str) -> str:
     """Return a line without its numbers and bars."""
-    return _BARS.sub("", _DIGITS.sub("#", text))
+    return " ".join(_BARS.sub(" ", _DIGITS.sub("#", text)).split())
 
 
 def _number(match: re.Match[str]) -> int:

@@ -23,7 +23,9 @@ _PRODUCT = regex(
     rf"(?i)\b(\d{{1,4}})(?:\s?{_NODE})?\s?(?:[x×*]|with|of|each with)\s?(\d{{1,2}})(?:\s?[x×])?{_KIND}\s?(?:{_DEVICE}|(?<=[x×*] \d)(?:$|[),.;]))"
 )
 _DEVICES = regex(rf"(?i)(?<![\w.-])(\d{{1,5}})\s?[x×]?{_KIND}\s?{_DEVICE}(?!\s?(?:at|is|was|with|has)\b)")
-_NODES = regex(rf"(?i)\b(?:[2-9]|\d{{2,5}}|two|three|four|five|six|eight|multi)[- ]{{1,2}}{_NODE}\b|\bper {_NODE}|\beach {_NODE}")
+_NODES = regex(
+    rf"(?i)\b(?:[2-9]|\d{{2,5}}|two|three|four|five|six|eight|multi)[- ]{{1,2}}{_NODE}\b|\bper {_NODE}|\beach {_NODE}"
+)
 
 
 def prose(lines: Iterable[str]) -> str:
