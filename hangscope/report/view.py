@@ -9,6 +9,8 @@ from functools import cache
 from hangscope.analysis import Analysis
 from hangscope.errors import Note
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
+from hangscope.ingest.job_logs.endings import ExitOk
+from hangscope.ingest.job_logs.good_ends import JobCompleted, WorkersEnded
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Source
 from hangscope.model.incident import Absence, Incident, Input, RankRecord
@@ -129,7 +131,9 @@ def _headline(analysis: Analysis) -> str:
     if (step := moved_on(case)) is not None:
         return f"No hang: the job made further steps after these dumps were written ('{clauses(step.text, 110)}')."
     if not dumped or not all(dumped):
-        return "No hang: the job ended without an error."
+        ends = case.statements.all(JobCompleted, WorkersEnded, ExitOk)
+        said = f" ('{clauses(ends[-1].text, 110)}')" if ends else ""
+        return f"No hang: the job ended without an error{said}."
     return "No hang: nothing is pending, and all ranks have completed the same collectives."
 
 

@@ -58,7 +58,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `stage` is the last one that it shows, `stage_line` the line that shows it, unless it is an error. `sizes` are the numbers of ranks that it states for
     the whole job, or else that a reporter counts. `complaint`: what a reporter writes of the hang, `prose`: all that people write. `logged`: some lines are a program's, or report a failure.
     `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count
-    of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace. `exhibits`: what else was pasted, such as a
+    of lines that are alike but for their numbers, where the last of them is the end of the text, from the line `moves_from` on. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`. `endpoint`: where the rendezvous is by the launcher's arguments;
@@ -73,6 +73,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     logged: bool = False
     broken: str = ""
     moves: str = ""
+    moves_from: int = 0
     pace: str = ""
     slow: str = ""
     exhibits: tuple[str, ...] = ()
@@ -97,11 +98,13 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     shapes = _shapes(texts)
     written = [(line, shape) for line, shape in zip(lines, shapes, strict=True) if not shape.noise]
     ours = [line for line, shape in written if not shape.reported]
+    printed = [line for line in ours if not of_people(line[1])]
     telling = [line for line, shape in written if shape.trouble and not shape.reported]
     stage, stage_line = _stage(texts, shapes)
-    candidates = telling or [line for line in ours if not of_people(line[1])] or ours
+    candidates = telling or printed or ours
     number, text = (candidates or [line for line, _ in written] or lines)[-1]
-    counts, even, said, named = counted(ours), steady(ours), prose(texts), named_processes(lines)
+    counts, even, said, named = counted(printed), steady(printed), prose(texts), named_processes(lines)
+    moving = moves(counts, printed)
     sizes = tuple(sorted({n for n in _sizes(texts) if 1 < n <= MAX_RANKS})) or _counted_by_people(said, named)
     return Line(kept.file, number, text, text).event(
         Excerpt,
@@ -115,12 +118,13 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         prose=said,
         logged=bool(telling) or any(words("logged").search(t) or _EXAMINES.match(t) for _, t in ours),
         broken=broken([text for _, text in ours]),
-        moves=moves(counts, ours[-1:]),
+        moves=moving[0],
+        moves_from=moving[1],
         pace=pace(counts) or spread(ours),
         slow=slow_stretch(counts),
         exhibits=tuple(n for n, form in _EXHIBITS.items() if sum(bool(form.search(t)) for t in texts) > 1),
         versions=tuple((m[1], m[2]) for t in texts if (m := _VERSION.match(t.strip()))),
-        groups=line_groups([line for line in ours if not of_people(line[1])]),
+        groups=line_groups(printed),
         sides=sides(texts),
         named=named,
         steady=even[0],

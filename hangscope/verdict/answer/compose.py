@@ -72,6 +72,8 @@ def observations(case: Case, ended: Observation | None) -> list[Observation]:
     found += [seen for entry, seen in known if entry.benign and seen.next]
     if ended is not None and not any(s.proves for s in found):
         return [ended, *found]
+    if (through := course.through(case)) is not None:
+        return [through, *found]
     moving = course.moving(case)
     if moving is None:
         return found
@@ -133,7 +135,7 @@ def _with_facts(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ve
         shown = [*text.before_an_abort(case, {*at}), *(cited(f) for f in at.values() if f.quoted), *shown]
     claim = [] if shown and _covers(shown[0], verdict.summary) else [verdict.summary]
     if find_stop(case.statements) is not None:
-        shown = [*text.of_ranks(case, verdict.culprit_ranks, " ".join(shown[:1])), *shown]
+        shown = [*text.of_ranks(case, verdict.culprit_ranks, {*at}), *shown]
     facts = [*claim, *_new(shown, " ".join(claim))][: _MOST + 1]
     # The rule's own advice counts, unless lines name the culprits or establish the cause, or the verdict is doubtful.
     nexts = _nexts(

@@ -7,10 +7,11 @@ from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.good_ends import Served
 from hangscope.ingest.job_logs.line_groups import tells_of_trouble
-from hangscope.ingest.job_logs.messages import Notice
+from hangscope.ingest.job_logs.messages import Message, Notice, table
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.text.vocabulary import Stage, of_people, stages
 from hangscope.model.conclusion import Collect
+from hangscope.model.events import Event
 from hangscope.model.rankset import ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, message_of
@@ -110,6 +111,16 @@ def over(case: Case) -> Observation | None:
     return Observation(shows, Collect((), "stack", text), events=(last_notice,))
 
 
+def through(case: Case) -> Observation | None:
+    """Read steps that continue after all trouble of a start, to the end of the text."""
+    text = excerpt_of(case)
+    if text is None or not text.moves or not trouble(case) or _harmful(case, text.moves_from):
+        return None
+    shows = f"the job came through what its start reports: its steps continue to the end of the text ({text.moves})"
+    wanted = f"how long nothing was printed after the last step; if minutes, {_STACKS}"
+    return Observation(shows, Collect((), "stack", wanted), events=(text,))
+
+
 def moving(case: Case) -> Observation | None:
     """Read lines that continue at an even pace after all trouble, or steps to the end of a text without trouble."""
     text = excerpt_of(case)
@@ -120,12 +131,13 @@ def moving(case: Case) -> Observation | None:
         shows = f"the job still advances where the text ends: {text.steady}"
         wanted = f"whether the next such line followed; if not, {_STACKS}; if so, where the time goes in each interval (input, compute, communication, offload)"
         return Observation(shows, Collect((), "log", wanted), events=(text,))
+    since = f" ({text.moves})" if text.moves else ""
     if text.slow and text.moves and not _harmful(case):
         shows = f"{text.slow}: the job was slow there and is not hung"
         return Observation(shows, Collect((), "stack", _IN_A_STRETCH), events=(text,))
     if not (text.pace or (text.moves and not text.complaint)) or _harmful(case):
         return None
-    shows = "the steps continue to the end of the text" + (f" ({text.moves})" if text.moves else "")
+    shows = f"the steps continue to the end of the text{since}"
     if text.pace:
         shows += f", {text.pace}: the job is slow, not hung"
         wanted = "the time of each phase (data, forward, backward) on every rank, with the clocks and throttle reasons of the GPUs (nvidia-smi -q -d PERFORMANCE), memory and disk while it is slow"
@@ -134,9 +146,15 @@ def moving(case: Case) -> Observation | None:
     return Observation(f"{shows}; nothing here shows a hang", Collect((), "stack", wanted), events=(text,))
 
 
-def _harmful(case: Case) -> bool:
-    """Return whether lines report trouble; a warning of no progress is over where something follows."""
-    return any(not (isinstance(e, NoProgress) or harmless_at_an_end(e)) for e in trouble(case))
+def _harmful(case: Case, moves_from: int = 0) -> bool:
+    """Return whether lines report trouble; a warning of no progress is over where something follows, and one of the start where steps follow."""
+    found = [e for e in trouble(case) if not (isinstance(e, NoProgress) or harmless_at_an_end(e))]
+    return any(e.line >= moves_from or not _of_the_start(e) for e in found)
+
+
+def _of_the_start(event: Event) -> bool:
+    """Return whether a line is of a start that does not come on, as far as it shows."""
+    return isinstance(event, Message) and event.id in table() and table()[event.id].cause == "init_hang"
 
 
 def unfinished(case: Case) -> Observation | None:

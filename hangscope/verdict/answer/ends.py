@@ -19,6 +19,7 @@ from hangscope.model.conclusion import Collect
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, clock, quoted, who
+from hangscope.verdict.answer.text import cause, main
 from hangscope.verdict.phrasing import short
 
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
@@ -78,6 +79,8 @@ def exceptions(case: Case) -> Observation | None:
         return Observation(_raised(case, faults), wanted, suspects, True, True, (*faults,))
     text = "the lines of all other ranks before that moment: the first error, or the rank that prints none"
     if waits := [e for e in raised if e.symptom]:
+        if (reported := main(case)) is not None and reported.next is not None and cause(case, ()) is not None:
+            return replace(reported, proves=True)  # what another line reports may be why
         return Observation(_raised(case, waits), Collect((), "log", text), (), True, False, (*waits,))
     text = "how long nothing was printed; next time a stack of every worker (py-spy dump --pid PID) before the interrupt"
     interrupts = [e for e in raised if e.type == CTRL_C and not e.message]

@@ -20,6 +20,7 @@ _FEW_TIMES = 2  # that are not worth a word
 _LONG = 30  # seconds between the first and the last of several lines
 _BEGUN = regex(r"(?<=[.;])\s?[A-Z][^.;]{0,60}$")  # a sentence that a guess ends
 _RANK = regex(r"(?i)\brank[ :=]{0,2}\d{1,7}")
+_RAISED = regex(r"^[\w.]{0,80}(?:Error|Exception): ")
 _ADDRESS = regex(
     r"\b[\da-f.:]{4,40}(?:%\w{1,20})?<\d{1,5}>|\b(?:opcode|len) \d{1,9}\b|\b0x[\da-f]{4,16}\b| \((?:Send|Recv)\)"
 )
@@ -95,7 +96,9 @@ def quoted(events: Sequence[Event]) -> str:
     """Return lines as they were printed: those that differ only in the rank once, others each with its ranks."""
     alike: dict[str, list[Event]] = {}
     for event in events:
-        alike.setdefault(_ADDRESS.sub("", _RANK.sub("", message_of(event))), []).append(event)
+        alike.setdefault(_RAISED.sub("", _ADDRESS.sub("", _RANK.sub("", message_of(event)))), []).append(
+            event
+        )
     ranks_of = [sorted({e.rank for e in same if e.rank is not None}) for same in alike.values()]
     differ = any(ranks != ranks_of[0] for ranks in ranks_of)
     quotes = []

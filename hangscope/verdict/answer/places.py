@@ -29,8 +29,8 @@ def stacks(case: Case) -> Observation | None:
     for rank, where in sorted(case.stacks.items()):
         frame, inner = user_frame(where.stack), where.stack[0] if where.stack else None
         call = f"in {where.op or 'a collective'}" if where.inside else ""
-        if len(case.stacks) == 1:
-            api = library_call(where.stack)
+        api = library_call(where.stack)
+        if api:
             native = api and inner is not None and inner.name != api and not inner.file.endswith(".py")
             call = f"in {api}, at {inner.name}, called" if native and inner is not None else ""
         shown = frame or inner
@@ -41,7 +41,8 @@ def stacks(case: Case) -> Observation | None:
         return None
     text = "two more stacks of all ranks with native frames, seconds apart (py-spy dump --native): which of them move"
     found = compared("by their stacks", at, text, (), what="stack", suspects=())
-    return replace(found, next=found.next if len(case.stacks) == 1 else None, proves=False)
+    # Different places are for the verdict to explain; one and the same place is an answer where it explains none.
+    return replace(found, next=found.next if len(at) == 1 else None, proves=False)
 
 
 def of_no_rank(case: Case) -> Observation | None:

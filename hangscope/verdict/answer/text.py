@@ -143,13 +143,13 @@ def unsaid(case: Case, answer: str, read: Set[int]) -> Iterator[str]:
             )
 
 
-def of_ranks(case: Case, ranks: Sequence[int], answer: str) -> Iterator[str]:
-    """Yield the first error that these ranks alone printed, unless the answer has it."""
+def of_ranks(case: Case, ranks: Sequence[int], read: Set[int]) -> Iterator[str]:
+    """Yield the first error that these ranks alone printed, unless it was read: these are the numbers of lines that were."""
     own = [g for g in groups(case, ERROR) if g.ranks and set(g.ranks) <= set(ranks)]
+    own = [g for g in own if read.isdisjoint(g.numbers)]
     causes = [g for g in own if (topic := topic_of(g.text)) is not None and not topic.witness]
     for group in causes[:1]:
-        if short(group.text) not in answer and adds(group.text, words(answer)):
-            yield f"before, {ranks_phrase(group.ranks)} alone printed '{short(group.text)}'{often(group)}"
+        yield f"before, {ranks_phrase(group.ranks)} alone printed '{short(group.text)}'{often(group)}"
 
 
 def before_an_abort(case: Case, read: Set[int]) -> Iterator[str]:
