@@ -31,7 +31,7 @@ def one_sided_call(case: Case) -> Match | None:
     outlier = d.added[0] if d.added and not d.skipped else d.own
     advice = f"Call {outlier.op or 'it'} on every rank, and guard only the side effect around it (the write, the print), not the collective."
     if not d.added:
-        advice = f"Find out what {whose} ran before its {describe(outlier)}: it skipped a collective of the others there, or added this one."
+        advice = f"Find out what {whose} ran right before {describe(outlier)}: a collective of the others was skipped there, or this one was added."
     if d.skipped or d.steps.skips:
         advice = f"Let all ranks skip together: all_reduce the flag that made {whose} skip, or run the step with a zero loss."
     crossed = finding.change.elsewhere and finding.circle is not None and finding.circle.kind == "cycle"

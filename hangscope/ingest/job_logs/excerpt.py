@@ -22,9 +22,9 @@ from hangscope.ingest.job_logs.text.pace import (
     spread,
     steady,
 )
-from hangscope.ingest.job_logs.text.prose import devices, prose
+from hangscope.ingest.job_logs.text.prose import devices, prose, written_by_people
 from hangscope.ingest.job_logs.text.sections import Side, sides
-from hangscope.ingest.job_logs.text.vocabulary import Stage, complains, of_people, stage_of_line, words
+from hangscope.ingest.job_logs.text.vocabulary import Stage, complains, stage_of_line, words
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.lines.rank_words import Named, named_processes
@@ -96,14 +96,17 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         return None
     texts = [text for _, text in lines]
     shapes = _shapes(texts)
+    people = written_by_people(lines)
     written = [(line, shape) for line, shape in zip(lines, shapes, strict=True) if not shape.noise]
     ours = [line for line, shape in written if not shape.reported]
-    printed = [line for line in ours if not of_people(line[1])]
+    printed = [line for line in ours if line[0] not in people]
     telling = [line for line, shape in written if shape.trouble and not shape.reported]
-    stage, stage_line = _stage(texts, shapes)
+    stage, stage_line = _stage(
+        [(t, s) for (n, t), s in zip(lines, shapes, strict=True) if n not in people and not s.reported]
+    )
     candidates = telling or printed or ours
     number, text = (candidates or [line for line, _ in written] or lines)[-1]
-    counts, even, said, named = counted(printed), steady(printed), prose(texts), named_processes(lines)
+    counts, even, said, named = counted(printed), steady(printed), prose(people), named_processes(lines)
     moving = moves(counts, printed)
     sizes = tuple(sorted({n for n in _sizes(texts) if 1 < n <= MAX_RANKS})) or _counted_by_people(said, named)
     return Line(kept.file, number, text, text).event(
@@ -160,11 +163,11 @@ def _shapes(texts: Sequence[str]) -> list[_Shape]:
     return [found[text.translate(_ALIKE)] for text in texts]
 
 
-def _stage(texts: Sequence[str], shapes: Sequence[_Shape]) -> tuple[str, str]:
+def _stage(lines: Sequence[tuple[str, _Shape]]) -> tuple[str, str]:
     """Return the last stage that lines show and the line that shows it; nothing where the program printed other lines since then."""
     stage, shown, later = "", "", set[str]()
-    for text, shape in zip(texts, shapes, strict=True):
-        if shape.noise or shape.reported or of_people(text):
+    for text, shape in lines:
+        if shape.noise:
             continue
         if shape.stage is not None and not (shape.stage.name == _STEPS and stage in _BETWEEN):
             stage, shown, later = shape.stage.name, "" if shape.trouble else quote(text, _SHOWN), set()

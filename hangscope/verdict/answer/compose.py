@@ -130,7 +130,7 @@ def _with_facts(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ve
     at = {f.source.line: f for f in deciding if f.source is not None and f.source.line}
     low = verdict.confidence == "low"
     its = [s for s in seen if s.reads(deciding) or _is_of(s, verdict)]
-    shown = [s.shows for s in (*its, *(s for s in seen if s not in its))]
+    shown = [s.shows for s in (*its, *(s for s in seen if s not in its and not s.vague))]
     if not its:
         shown = [*text.before_an_abort(case, {*at}), *(cited(f) for f in at.values() if f.quoted), *shown]
     claim = [] if shown and _covers(shown[0], verdict.summary) else [verdict.summary]

@@ -36,7 +36,7 @@ class Observation:
     """What lines of one kind show, what to collect next, and the ranks (global) that must contain the root cause.
 
     `proves`: the job stopped. `blamed`: the lines themselves name `suspects`. `events` are the lines that were read, `cause` is the
-    verdict that they establish by themselves.
+    verdict that they establish by themselves. `vague`: it adds nothing to a verdict.
     """
 
     shows: str
@@ -46,6 +46,7 @@ class Observation:
     blamed: bool = False
     events: tuple[Event, ...] = ()
     cause: str = ""
+    vague: bool = False
 
     def reads(self, facts: Iterable[Evidence]) -> bool:
         """Return whether it was read from a line that is one of these facts."""

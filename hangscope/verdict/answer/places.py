@@ -77,7 +77,9 @@ def sides(case: Case) -> Observation | None:
     elif not outlier:
         text = "which branch, request or batch one of them has and the other does not: the code before both places"
     suspects = few.ranks if outlier else ()
-    return Observation(shows, Collect(few.ranks, "stack", text), suspects, False, outlier, (excerpt,))
+    return Observation(
+        shows, Collect(few.ranks, "stack", text), suspects, False, outlier, (excerpt,), vague=not outlier
+    )
 
 
 def _labels(side: Side) -> str:

@@ -126,7 +126,8 @@ def unsaid(case: Case, answer: str, read: Set[int]) -> Iterator[str]:
     if listed := versions(case):
         yield listed
     known, most = words(answer), _MOST
-    errors = [(topic, g) for g in groups(case, ERROR) if (topic := topic_of(g.text)) and not topic.witness]
+    worded = [g for g in groups(case, ERROR) if len(words(g.text)) > _MOST]  # no row of a table
+    errors = [(topic, g) for g in worded if (topic := topic_of(g.text)) and not topic.witness]
     first: dict[Topic, LineGroup] = {}
     for topic, group in sorted(errors, key=lambda e: _weight(e[0])):
         first.setdefault(topic, group)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import others_of, size_by_elements, world_size
+from hangscope.ingest.job_logs.line_groups import BAR
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.c10d_names import is_default_group
@@ -18,6 +19,7 @@ from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.comparisons import compared
 from hangscope.verdict.answer.observation import Observation, clock, lasted, who
+from hangscope.verdict.answer.text import groups
 from hangscope.verdict.phrasing import short
 
 _FEW = 8  # ranks that are suspects together
@@ -26,6 +28,7 @@ _QUOTED = 2  # last lines of other ranks
 _Group = tuple[str, str]  # name and description, either of which may be empty
 _Key = tuple[str, int | None, int | None, int | None, _Group]  # op, seq, elements in and out, group
 #: ray/_private/log_monitor.py and ray_logging: lines alike are shown once
+_FULL = regex(r"\b(\d{1,12})/\1\b")
 _REPEATED = regex(r"\[repeated (\d{1,7})x across cluster\]")
 
 
@@ -137,7 +140,11 @@ def timeouts(case: Case) -> Observation | None:
     else:
         text = f"the watchdog lines, or flight recorder dumps, of {who(missing, 'all other members')}: which of them enqueued fewer, or printed no timeout"
         text = text if size is not None else f"how many ranks the job has, and {text}"
-    if len(missing) == 1:
+    bar = next((g for g in groups(case, BAR) if not complete and not set(g.ranks) & set(wait.ranks)), None)
+    if bar is not None and not _FULL.search(bar.text):
+        shows += f"; a process of the job was at '{bar.text}', which the others may be waiting for"
+        text = "which rank prints that bar, and its stack: work that one rank does while the others wait belongs before init_process_group, or needs a longer timeout"
+    elif len(missing) == 1:
         text = f"a stack of {ranks_phrase(missing)} (py-spy dump), and its log from that moment on"
     return Observation(shows, Collect(missing, "log", text), missing, True, False, wait.events)
 

@@ -7,7 +7,7 @@ What people suppose is no evidence. A report may answer it, and their count of d
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 
 from hangscope.ingest.job_logs.text.vocabulary import complains, of_people, words
 from hangscope.model.regex import regex
@@ -28,19 +28,31 @@ _NODES = regex(
 )
 
 
-def prose(lines: Iterable[str]) -> str:
-    """Return the lines that people wrote, as one text."""
-    return " ".join(text.strip() for text in lines if written_by_people(text))[:_MOST]
+def written_by_people(lines: Sequence[tuple[int, str]]) -> Mapping[int, str]:
+    """Return the lines (number, text) that people wrote: runs of lines of words, of which one at least is a sentence or a complaint."""
+    found: dict[int, str] = {}
+    run: dict[int, str] = {}
+    for number, text in (*lines, (0, "")):
+        if not _of_words(text) or number - 1 not in run:
+            found |= run if any(of_people(t) or complains(t) for t in run.values()) else {}
+            run = {}
+        if _of_words(text):
+            run[number] = text.strip()
+    return found
 
 
-def written_by_people(text: str) -> bool:
-    """Return whether a line is mostly words of a language, as no program prints them."""
+def prose(lines: Mapping[int, str]) -> str:
+    """Return the lines that people wrote as one text."""
+    return " ".join(lines.values())[:_MOST]
+
+
+def _of_words(text: str) -> bool:
+    """Return whether a line is mostly words of a language."""
     if words("logged").search(text) or words("noise").search(text) or _CODE.match(text):
         return False
-    if of_people(text) or complains(text):
-        return True
     parts = text.split()
-    return len(parts) >= _WORDS and sum(bool(_WORD.fullmatch(part)) for part in parts) >= _PLAIN * len(parts)
+    plain = sum(bool(_WORD.fullmatch(part)) for part in parts)
+    return (len(parts) >= _WORDS and plain >= _PLAIN * len(parts)) or of_people(text) or complains(text)
 
 
 def devices(text: str) -> int | None:
