@@ -16,6 +16,8 @@ _MOST = 3000  # characters
 _WORDS, _PLAIN = 4, 0.7
 _WORD = regex(r"[(\"'`*]{0,3}[A-Za-z][a-z'’-]{0,30}[.,;:!?)\"'`*]{0,3}|&|-|a|I|\d{1,4}")
 _CODE = regex(r"^\s*(?:File \"|at |return |raise |import |from |self\.|#)")
+#: What programs print in sentences, too.
+_PRINTED = regex(r"\w\(\)|\[(?:Error|Warning)\]|\w::\w|(?:^|[ (])/\w[\w.-]*/\w|\berror code\b|^Warning: ")
 _DEVICE = r"(?:gpus?|cards?|npus?|tpus?|devices|卡|[ahblv]\d{2,4}s?\b|rtx|mi\d{3}|gh200|gb\d{3}|[1-5]0[6-9]0(?:s|ti)?\b)"
 _KIND = r"(?:\s?(?:nvidia|amd|ascend|tesla|geforce|\d{2,3} ?gb))?"
 _NODE = r"(?:nodes?|machines?|hosts?|servers?|boxes|instances|pods)"
@@ -49,6 +51,8 @@ def prose(lines: Mapping[int, str]) -> str:
 def _of_words(text: str) -> bool:
     """Return whether a line is mostly words of a language."""
     if words("logged").search(text) or words("noise").search(text) or _CODE.match(text):
+        return False
+    if "`" not in text and _PRINTED.search(text):
         return False
     parts = text.split()
     plain = sum(bool(_WORD.fullmatch(part)) for part in parts)
