@@ -42,7 +42,9 @@ def stacks(case: Case) -> Observation | None:
     text = "two more stacks of all ranks with native frames, seconds apart (py-spy dump --native): which of them move"
     found = compared("by their stacks", at, text, (), what="stack", suspects=())
     # Different places are for the verdict to explain; one and the same place is an answer where it explains none.
-    return replace(found, next=found.next if len(at) == 1 else None, proves=False)
+    alone = len(case.stacks) == 1
+    alike = len(at) == 1 and (alone or not any(where.inside for where in case.stacks.values()))
+    return replace(found, next=found.next if alike else None, proves=False)
 
 
 def of_no_rank(case: Case) -> Observation | None:
