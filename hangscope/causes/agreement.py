@@ -6,6 +6,7 @@ from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.explain.finding import Nothing, OtherMembers, OtherRoot, Stalled
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import user_frames
 from hangscope.model.conclusion import Evidence
@@ -68,6 +69,8 @@ def other_roots(case: Case) -> Match | None:
     kind = finding.stuck.kind if stalled else _all_at_one_line(case)
     if kind is None or kind.op not in ROOTED_OPS or kind.root is not None:
         return None
+    if case.from_text and statements.all(WatchdogTimeout):
+        return None  # NCCL's watchdog shows no more than that all wait: the transport is the likelier reason
     frame, root = case.frame_of(kind), "src" if kind.op in _FROM else "dst"
     values = [o for o in statements.outlier_lines if o.how == "value" and o.telling]
     outliers = values[:1] if len({o.ranks for o in values}) == 1 else []

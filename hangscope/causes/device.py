@@ -132,9 +132,9 @@ def network_fault(case: Case) -> Match | None:
     minor = all(e.retrying or e.fault == "size_mismatch" for e in first)  # sizes are the program's own
     if isinstance(finding, Nothing) and (tier > 2 or (minor and not culprits)):
         return None
-    where, look = _hosts(warnings), _NCCL_PATH
+    where, look = _hosts(first if tier == 1 else warnings), _NCCL_PATH
     hosts = [_GLOO_HOSTS if case.on_gloo else _NCCL_HOSTS]
-    if case.on_one_host and not case.on_gloo:
+    if case.on_one_host and not warnings and not case.on_gloo:
         look, hosts = _ON_ONE_HOST, []
     why = _joined(case) if complete else ""
     if warnings or not why:

@@ -151,9 +151,12 @@ def analyzer(incident: Incident, statements: Statements) -> Report | None:
         for rank in (*waiting, *report.named):
             alike[kinds.get(rank)].append(rank)
         finding = different(report.seq, [*alike.values()], kinds, statements)
+    named = report.named
+    if 0 < len(waiting) < len(named) and len(sides) == 2:
+        named = waiting  # the rank that all others are compared with is the outlier
     number = f" number {report.seq}" if report.seq is not None else ""
     by = f"torch's analyzer on {report.op or 'the collective'}{number}"
-    return Report(by, sides, report.named, [report], replace(finding, guess=True, events=(report,)))
+    return Report(by, sides, named, [report], replace(finding, guess=True, events=(report,)))
 
 
 def _call(report: AnalyzerReport, printed: str) -> CallKind:

@@ -17,7 +17,6 @@ from hangscope.ingest.evidence.attempts import with_attempts
 from hangscope.ingest.files.naming import bare_number
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, WorkerDied
 from hangscope.ingest.job_logs.excerpt import Excerpt
-from hangscope.ingest.job_logs.faults import Xid
 from hangscope.ingest.lines.rank_words import Named
 from hangscope.ingest.nccl.comm import NcclInit
 from hangscope.ingest.nccl.join import Joined
@@ -226,7 +225,8 @@ class Processes:
         if rank is None:
             of_an_end = event.local_rank is None and isinstance(event, (Exit, ExitOk, WorkerDied))
             rank = self.of_pid(event.pid if of_an_end else victim)
-        if rank is None and isinstance(event, Xid) and (bus := _PCI.match(event.device or "")):
+        device = getattr(event, "device", None)
+        if rank is None and isinstance(device, str) and (bus := _PCI.match(device)):
             rank = self._of("bus", event.host, int(bus[1] + bus[2], 16))
         if rank is None and event.local_rank is None and victim:
             return replace(event, local_rank=only(self._locals.get(victim, _NOBODY)))

@@ -91,6 +91,10 @@ class CudaError(GroupEvent, same_by=("error",), prints_group_rank=True):
     forms = (
         says(r"CUDA error: (?!out of memory)(?P<error>[^\n(]{2,119}[^\n( .])"),
         says(r"CUDA driver error: (?!out of memory)(?P<error>[^\n(]{2,119}[^\n( .])"),
+        says(
+            r"(?P<error>level_zero backend failed with error: \d{1,4} \(UR_RESULT_ERROR_DEVICE_LOST\))",
+            literal="UR_RESULT_ERROR_DEVICE_LOST",
+        ),
         says(r"HIP error: (?!out of memory)(?P<error>[^\n(]{2,119}[^\n( .])"),
         says(r"(?P<error>uncorrectable ECC error[\w ]{0,60})\b", literal="ncorrectable ECC error"),
         says(

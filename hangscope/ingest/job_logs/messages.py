@@ -68,6 +68,11 @@ class Message(Event, same_by=("id", "values", "process")):
     process: str | None = None
     victim_pid: int | None = None
 
+    @property
+    def device(self) -> str:
+        """Return the bus id that it names, empty where it names none."""
+        return dict(self.values).get("device", "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(Message, same_by=("id", "values", "process"), calm=True):

@@ -102,7 +102,7 @@ def _quote(group: LineGroup) -> str:
 
 def roll(case: Case, answer: str) -> str:
     """Return which ranks printed the last line that several did, and which of them did not; empty where none did."""
-    called = [g for g in groups(case, OTHER, WAIT, ERROR) if len(g.ranks) > 1]
+    called = [g for g in groups(case, OTHER, WAIT, ERROR) if len(g.ranks) > 1 and len(words(g.text)) > _MOST]
     texts = case.statements.all(Excerpt)
     heard = {r for g in called for r in g.ranks}
     if not called or {r for e in texts for n in e.named for r in n.ranks} - heard:
@@ -151,6 +151,18 @@ def of_ranks(case: Case, ranks: Sequence[int], read: Set[int]) -> Iterator[str]:
     causes = [g for g in own if (topic := topic_of(g.text)) is not None and not topic.witness]
     for group in causes[:1]:
         yield f"before, {ranks_phrase(group.ranks)} alone printed '{short(group.text)}'{often(group)}"
+
+
+def of_others(case: Case, waiting: Sequence[int]) -> Observation | None:
+    """Read the error that other ranks printed than those that wait: what these waited for is probably there."""
+    own = [g for g in groups(case, ERROR) if g.ranks and waiting and not set(g.ranks) & set(waiting)]
+    causes = [g for g in own if (topic := topic_of(g.text)) is not None and not topic.witness]
+    first = min(causes, key=lambda g: g.numbers, default=None)
+    if first is None:
+        return None
+    shows = f"{ranks_phrase(first.ranks)}, which {agree(first.ranks, 'is', 'are')} not among those that time out, printed '{short(first.text)}'{often(first)}"
+    wanted = f"the whole error of {ranks_phrase(first.ranks)}: the others wait for what failed there"
+    return Observation(shows, Collect(first.ranks, "log", wanted), first.ranks, True, len(first.ranks) == 1)
 
 
 def before_an_abort(case: Case, read: Set[int]) -> Iterator[str]:

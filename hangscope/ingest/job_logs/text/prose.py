@@ -15,6 +15,8 @@ from hangscope.model.regex import regex
 _MOST = 3000  # characters
 _WORDS, _PLAIN = 4, 0.7
 _WORD = regex(r"[(\"'`*]{0,3}[A-Za-z][a-z'’-]{0,30}[.,;:!?)\"'`*]{0,3}|&|-|a|I|\d{1,4}")
+_LONG = 15  # words
+_OF_A_LOGGER = regex(r"\d\d:\d\d:\d\d[.,]\d|^\w{1,12}: |0x[\da-f]{6}|\w::\w|\]:? ")
 _CODE = regex(r"^\s*(?:File \"|at |return |raise |import |from |self\.|#)")
 #: What programs print in sentences, too.
 _PRINTED = regex(r"\w\(\)|\[(?:Error|Warning)\]|\w::\w|(?:^|[ (])/\w[\w.-]*/\w|\berror code\b|^Warning: ")
@@ -36,7 +38,7 @@ def written_by_people(lines: Sequence[tuple[int, str]]) -> Mapping[int, str]:
     run: dict[int, str] = {}
     for number, text in (*lines, (0, "")):
         if not _of_words(text) or number - 1 not in run:
-            found |= run if any(of_people(t) or complains(t) for t in run.values()) else {}
+            found |= run if any(_is_long(t) or of_people(t) or complains(t) for t in run.values()) else {}
             run = {}
         if _of_words(text):
             run[number] = text.strip()
@@ -48,8 +50,22 @@ def prose(lines: Mapping[int, str]) -> str:
     return " ".join(lines.values())[:_MOST]
 
 
+def _is_long(text: str) -> bool:
+    """Return whether a line is a sentence or more, whatever names of programs it mentions."""
+    parts = text.split()
+    plain = sum(bool(_WORD.fullmatch(part)) for part in parts)
+    return (
+        len(parts) >= _LONG
+        and plain >= _PLAIN * len(parts)
+        and text[:1].isalpha()
+        and not _OF_A_LOGGER.search(text)
+    )
+
+
 def _of_words(text: str) -> bool:
     """Return whether a line is mostly words of a language."""
+    if _is_long(text):
+        return True
     if words("logged").search(text) or words("noise").search(text) or _CODE.match(text):
         return False
     if "`" not in text and _PRINTED.search(text):
