@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from hangscope.causes.case import Case
 from hangscope.explain.finding import Stalled
@@ -11,6 +13,7 @@ from hangscope.explain.text import reports
 from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.group_size import others_of, world_size
 from hangscope.ingest.job_logs.launchers.starts import Announced
+from hangscope.ingest.job_logs.printed import Printed
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.model.conclusion import Collect
@@ -18,8 +21,10 @@ from hangscope.model.events import Event
 from hangscope.model.incident import Incident
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict.answer.observation import Observation, who
+from hangscope.verdict.phrasing import short
 
 _SHOWN = 4  # sides
+_LEAST = 3  # ranks of which one may be the outlier
 _Sides = Mapping[str, Sequence[int]]
 #: Each with what to collect after it.
 _REPORTS: tuple[tuple[Callable[[Incident, Statements], reports.Report | None], str], ...] = (
@@ -72,6 +77,20 @@ def reported(case: Case) -> Iterator[Observation]:
         if report is not None:
             named = report.named or (() if isinstance(report.finding, Stalled) else None)
             yield compared(report.by, report.sides, wanted, report.events, what="stack", suspects=named)
+
+
+def last_lines(case: Case) -> Observation | None:
+    """Compare the last lines of the ranks' own programs: those that are alike but for numbers together."""
+    last = {e.rank: e for e in case.statements.all(Printed) if e.rank is not None and e.templates}
+    sides: dict[str, list[int]] = defaultdict(list)
+    for rank, event in sorted(last.items()):
+        sides[event.templates[-1]].append(rank)
+    if len(last) < _LEAST or len(sides) != 2:
+        return None
+    shown = {f"printed '{short(last[ranks[0]].texts[-1])}'": ranks for ranks in sides.values()}
+    wanted = "what {who} did between the last line that all of them printed and these"
+    seen = compared("the last lines of the ranks differ", shown, wanted, [*last.values()])
+    return replace(seen, proves=False, blamed=False)
 
 
 def announced(case: Case) -> Observation | None:

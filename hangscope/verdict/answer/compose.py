@@ -41,6 +41,7 @@ READERS: tuple[Reader, ...] = (
 LATER: tuple[Reader, ...] = (
     places.of_no_rank,
     ends.exceptions,
+    comparisons.last_lines,
     places.gpus,
 )
 _DEFAULT = " of group 0 (default_pg)"  # is meant where a title names no group

@@ -11,6 +11,15 @@ from tests.text_lines import judged, told
 BATCH = "[2026-04-12 09:{} TP0] Prefill batch, #new-token: 8192, token usage: 0.{}, #queue-req: 39,"
 CHECK = "[2026-04-12 09:33:10] Health check failed. Server couldn't get a response from detokenizer for last 20 seconds. tic start time: 09:32:50. last_heartbeat time: 09:31:22"
 WAITS = "(EngineCore_DP0 pid=41) INFO 06-02 17:47:03 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds."
+NO_STORE = "[W socket.cpp:601] [c10d] The client socket has failed to connect to [node-0]:3389 (errno: 22 - Invalid argument)."
+PAUSED = (
+    ("02:16", 1300),
+    ("02:18", 1304),
+    ("12:49", 1305),
+    ("12:53", 1315),
+    ("12:58", 1327),
+    ("13:03", 1339),
+)
 TIMES = (2.1, 2.0, 9.8, 10.1, 10.0)
 
 
@@ -50,6 +59,24 @@ TIMES = (2.1, 2.0, 9.8, 10.1, 10.0)
             ],
             ["The steps continue"],
             id="one rank that left",
+        ),
+        pytest.param(
+            [f"2024-04-08 13:{t} batch {n}/3912 loss 2.1" for t, n in PAUSED],
+            ["631 s passed before batch 1305", "the steps continued"],
+            id="a pause that ended",
+        ),
+        pytest.param(
+            [
+                f"batch {n}/2000 loss 2.1 {s} s/batch"
+                for n, s in ((10, 64.3), (20, 61.1), (150, 7.9), (1000, 0.7), (1010, 0.6))
+            ],
+            ["step took 64.3 s at first and takes 0.6 s at the end", "is not hung"],
+            id="steps that became fast",
+        ),
+        pytest.param(
+            [NO_STORE, "Epoch 1 | batch 200/469 | loss 0.4", "Epoch 1 | batch 400/469 | loss 0.2"],
+            ["came through what its start reports"],
+            id="a start that came on",
         ),
         pytest.param(
             [WAITS, '(APIServer pid=37) INFO:     10.1.4.20:40110 - "POST /v1/completions HTTP/1.1" 200 OK'],

@@ -97,3 +97,18 @@ def test_the_rank_of_a_quoted_line_wins_over_the_prefix_of_whoever_copied_it(tmp
 def test_a_timeout_before_the_time_limit_is_the_freeze(tmp_path: Path) -> None:
     end = "slurmstepd: error: *** STEP 9.0 ON n1 CANCELLED AT 2026-10-16T04:10:01 DUE TO TIME LIMIT ***"
     assert judged(told(tmp_path, [timeout(2), end])).cause == "unknown"
+
+
+def test_an_error_of_a_rank_that_does_not_wait_comes_first(tmp_path: Path) -> None:
+    error = "[rank3] OSError: [Errno 28] No space left on device: '/scratch/cache'"
+    verdict = judged(told(tmp_path, [error, *(timeout(r) for r in range(3))]))
+    assert "No space left on device" in verdict.explanation and 3 in {
+        *verdict.suspect_ranks,
+        *verdict.culprit_ranks,
+    }
+
+
+def test_work_that_is_under_way_is_what_others_may_wait_for(tmp_path: Path) -> None:
+    bar = "Running tokenizer on dataset:  58%|#####     | 620/1073 [30:10<22:04, 0.34 examples/s]"
+    shown = judged(told(tmp_path, [timeout(1), bar])).explanation
+    assert "a process of the job was at 'Running tokenizer" in shown and "which rank prints that bar" in shown

@@ -14,7 +14,7 @@ from hangscope.model.regex import regex
 
 _MOST = 3000  # characters
 _WORDS, _PLAIN = 4, 0.7
-_WORD = regex(r"[(\"'`*]{0,3}[A-Za-z][a-z'’-]{0,30}[.,;:!?)\"'`*]{0,3}|&|-|a|I|\d{1,4}")
+_WORD = regex(r"[(\"'`*]{0,3}[A-Za-z][a-z'’-]{0,30}[.,;:!?)\"'`*]{0,3}|&|-|a|I")
 _LONG = 15  # words
 _OF_A_LOGGER = regex(r"\d\d:\d\d:\d\d[.,]\d|^\w{1,12}: |0x[\da-f]{6}|\w::\w|\]:? ")
 _CODE = regex(r"^\s*(?:File \"|at |return |raise |import |from |self\.|#)")
