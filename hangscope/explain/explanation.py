@@ -50,7 +50,7 @@ def explain(aligned: Aligned) -> Explanation:
     """Return the finding that fits best, with its rivals; `Nothing` where nothing is open and no line tells of a root."""
     lagging, of_a_device = device_lag(aligned)
     found = _of_calls(aligned, of_a_device)
-    weighed = [*_by_calls(aligned, found, lagging), *_by_text(aligned)]
+    weighed = _of_more_ranks([*_by_calls(aligned, found, lagging), *_by_text(aligned)])
     if not weighed and (only := the_only_suspect(aligned) or one_not_begun(aligned)) is not None:
         weighed = [Weighed(only, Source.CALLS, 0.0)]
     if not weighed:
@@ -76,6 +76,23 @@ def explain(aligned: Aligned) -> Explanation:
     return Explanation(
         best, from_text, rivals, tuple(set_aside), tuple(weighed), accused, aligned.contradictions
     )
+
+
+def _of_more_ranks(weighed: list[Weighed]) -> list[Weighed]:
+    """Return the findings, those by the dumps of some ranks after what more ranks say of the calls that they were in."""
+    said = max(
+        (_compared(w) for w in weighed if w.source is Source.OWN_WORDS and w.finding.culprits), default=0
+    )
+    return [
+        replace(w, score=w.score - 2 * Source.OWN_WORDS.value)
+        if w.source is Source.CALLS and isinstance(w.finding, Different) and _compared(w) < said
+        else w
+        for w in weighed
+    ]
+
+
+def _compared(weighed: Weighed) -> int:
+    return len({*weighed.finding.culprits, *weighed.finding.waiting})
 
 
 def _with_its_lines(aligned: Aligned, finding: Finding, from_text: bool) -> Finding:

@@ -88,6 +88,8 @@ def ended_well(case: Case) -> bool:
     if case.graph.waiting:
         hosts = Counter(r.host for r in ranks.values() if r.host)
         nearly_all = len(ranks) - len(case.graph.waiting) < max([2, *hosts.values()])
+        if _all_said_so(case) and any(e.rank is None and e.over for e in statements.all(Progress)):
+            return True  # and whoever started them says so: the dumps, and stacks with them, are older
         return (False in everywhere and nearly_all) or _finished_after_the_dumps(case)
     ends = any(_is_the_end_of_all(case, e) for e in statements.all(WorkersEnded))
     return ends or _all_processes_ended(case) or _all_took_their_leave(case)
@@ -128,6 +130,12 @@ def _all_took_their_leave(case: Case) -> bool:
         if record.threads or not (isinstance(last, Progress) and last.over):
             return False
     return len(records) > 1
+
+
+def _all_said_so(case: Case) -> bool:
+    """Return whether the last that every rank printed is that its job is over."""
+    last = [last_output(case.statements, rank) for rank in case.incident.ranks]
+    return len(last) > 1 and all(e is not None and e.over for e in last)
 
 
 def _finished_after_the_dumps(case: Case) -> bool:

@@ -67,8 +67,9 @@ def _form(op: str, shape: tuple[int, ...] | None, dtype: str | None) -> str:
 def _finding(incident: Incident, statements: Statements, seq: int | None, events: _Own) -> Different | None:
     """Return the finding that ranks reported different collectives at a seq; None where all are alike."""
     kinds = {rank: _kind_of(event, statements) for rank, event in events.items()}
+    kinds |= _only_peer(incident, statements, events)
     sides: dict[object, list[int]] = defaultdict(list)
-    for rank in sorted(events):
+    for rank in sorted(kinds):
         sides[match_key(kinds[rank])].append(rank)
     if len(sides) == 1:
         return None
@@ -81,6 +82,30 @@ def _finding(incident: Incident, statements: Statements, seq: int | None, events
         events=tuple(events[r] for side in ordered for r in side[:2] if r in events),
         assumed=any(e.rank_assumed for e in events.values()),
     )
+
+
+def _only_peer(incident: Incident, statements: Statements, events: _Own) -> dict[int, CallKind]:
+    """Return the collective of the one rank that most ranks name as unlike their own, where it reports nothing itself."""
+    named = {(e.peer_group_rank, e.peer_op, e.peer_shape, e.peer_dtype): e for e in events.values()}
+    if len(named) != 1 or 2 * len(events) <= len(incident.ranks):
+        return {}
+    event = next(iter(named.values()))
+    found = (
+        statements.group_ranks.resolve(event, (event.peer_group_rank,))[0]
+        if event.peer_group_rank is not None
+        else ()
+    )
+    if (
+        len(found) != 1
+        or found[0] in events
+        or event.garbled
+        or not event.peer_op
+        or event.aspects == ("sequence number",)
+    ):
+        return {}
+    sizes = (event.peer_shape,) if event.peer_shape is not None else ()
+    types = (event.peer_dtype,) if event.peer_dtype else ()
+    return {found[0]: CallKind(event.peer_op, "", sizes, sizes, types, types)}
 
 
 def _kind_of(event: CallFingerprint, statements: Statements) -> CallKind:
@@ -101,7 +126,9 @@ def _with_those_alike(
     found: list[set[int]] = [set() for _ in sides]
     for rank, event in events.items():
         own = next(n for n, side in enumerate(sides) if rank in side)
-        tensors = {events[r].shape is None for n, side in enumerate(sides) if n != own for r in side}
+        tensors = {
+            events[r].shape is None for n, side in enumerate(sides) if n != own for r in side if r in events
+        }
         # Sends and receives alone make ranks count otherwise.
         peer = event.peer_group_rank if event.aspects != ("sequence number",) else None
         if not event.garbled or tensors == {event.shape is not None}:
