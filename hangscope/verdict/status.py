@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case
+from hangscope.causes.difference import Difference
 from hangscope.explain.finding import Lagging
 from hangscope.explain.text.steps import last_output
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk
@@ -26,6 +27,7 @@ _OF_ANY_JOB = (Progress, NcclRas, CleanupSignal)
 _UNRECORDED = frozenset(
     {"init_process_group", "new_group"}
 )  # waits for others that are no collectives of a group
+_AGAIN = 3  # times
 _LATER, _ZONE = 3.0, 900.0  # s: more than clocks differ, and what time zones differ by
 _STEPS, _LONG = 3.0, 10.0  # times the pace of the steps, and s: no step takes longer to be printed
 
@@ -88,8 +90,8 @@ def ended_well(case: Case) -> bool:
     if case.graph.waiting:
         hosts = Counter(r.host for r in ranks.values() if r.host)
         nearly_all = len(ranks) - len(case.graph.waiting) < max([2, *hosts.values()])
-        if _all_said_so(case) and any(e.rank is None and e.over for e in statements.all(Progress)):
-            return True  # and whoever started them says so: the dumps, and stacks with them, are older
+        if _all_said_so(case) and _in_the_loop(case):
+            return True  # the dumps, and stacks with them, are older
         return (False in everywhere and nearly_all) or _finished_after_the_dumps(case)
     ends = any(_is_the_end_of_all(case, e) for e in statements.all(WorkersEnded))
     return ends or _all_processes_ended(case) or _all_took_their_leave(case)
@@ -136,6 +138,12 @@ def _all_said_so(case: Case) -> bool:
     """Return whether the last that every rank printed is that its job is over."""
     last = [last_output(case.statements, rank) for rank in case.incident.ranks]
     return len(last) > 1 and all(e is not None and e.over for e in last)
+
+
+def _in_the_loop(case: Case) -> bool:
+    """Return whether the collective that ranks wait for is one that they made again and again before, as no job does after its end."""
+    kind = case.finding.stuck.kind
+    return kind is not None and Difference(case).times_before(kind) >= _AGAIN
 
 
 def _finished_after_the_dumps(case: Case) -> bool:
