@@ -37,6 +37,7 @@ class Topic:
     """What an error is about. `witness`: its process noticed what happened to another one."""
 
     name: str
+    title: str
     words: re.Pattern[str]
     collect: str
     witness: bool = False
@@ -79,11 +80,11 @@ def main(case: Case) -> Observation | None:
     wait = next(reversed(groups(case, WAIT)), None)
     if first is None and wait is None:
         return None
-    later = [g for g in errors if g is not first and about[id(g)] is not None]
+    later = [g for g in errors if g.text != (first and first.text) and about[id(g)] is not None]
     other = max(later, key=lambda g: g.count, default=None)
     parts = [_quote(g) for g in (first, other or wait) if g is not None]
     topic = next((t for g in (first, other) if g is not None and (t := about[id(g)])), None)
-    shows = f"the text reports {'; '.join(parts)}"
+    shows = f"{'the text reports' if topic is None else f'{topic.title}:'} {'; '.join(parts)}"
     return Observation(shows, Collect((), "log", topic.collect) if topic is not None else None)
 
 
