@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from hangscope.commands.endings import EXIT_ERROR, EXIT_HANG, EXIT_INCONCLUSIVE, end_in_order, written
 from hangscope.commands.options import (
     attempt_option,
     force_option,
@@ -23,7 +22,17 @@ from hangscope.commands.options import (
     store_option,
     world_size_option,
 )
-from hangscope.commands.terminal import ProgressBar, show, tell, wants_color
+from hangscope.commands.terminal import (
+    EXIT_ERROR,
+    EXIT_HANG,
+    EXIT_INCONCLUSIVE,
+    ProgressBar,
+    end_in_order,
+    show,
+    tell,
+    wants_color,
+    written,
+)
 from hangscope.errors import UsageError
 
 
@@ -78,7 +87,7 @@ Examples:
 @store_option
 @max_bytes_option
 @max_unpacked_option
-@force_option
+@force_option()
 @click.option(
     "--color",
     type=click.Choice(["auto", "always", "never"]),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hangscope.commands.endings import writable
 from hangscope.commands.options import quiet_option
+from hangscope.commands.terminal import writable
 from hangscope.errors import NoInputError, UsageError
 from hangscope.model.frames import Stack
 

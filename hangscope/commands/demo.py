@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from hangscope.commands.endings import EXIT_ERROR, written
 from hangscope.commands.options import force_option, report_option
-from hangscope.commands.terminal import wants_color
+from hangscope.commands.terminal import EXIT_ERROR, wants_color, written
 from hangscope.errors import UsageError
 
 
@@ -18,7 +17,7 @@ from hangscope.errors import UsageError
 @report_option
 @click.option("--keep", metavar="DIR", help="Keep the files of the job in DIR.")
 @click.option("--list", "list_only", is_flag=True, help="List the scenarios.")
-@force_option
+@force_option()
 def demo(scenario: str, output: str, keep: str | None, list_only: bool, force: bool) -> None:
     """Hang a tiny real job on this machine's CPU and diagnose it (needs torch)."""
     import tempfile

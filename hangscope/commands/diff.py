@@ -6,9 +6,8 @@ import os
 
 import click
 
-from hangscope.commands.endings import fail
 from hangscope.commands.options import quiet_option
-from hangscope.commands.terminal import ProgressBar
+from hangscope.commands.terminal import ProgressBar, fail
 from hangscope.errors import HangscopeError
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 DEFAULT_REPORT = "hangscope-report.html"
 
 paths_argument = click.argument("paths", metavar="PATH...", nargs=-1, required=True)
@@ -46,8 +48,12 @@ store_option = click.option(
     metavar="PATH|URL",
     help="Store of incidents: a SQLite file or a PostgreSQL URL (default: HANGSCOPE_STORE).",
 )
-force_option = click.option("--force", is_flag=True, help="Overwrite a file that is not a hangscope report.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
+
+
+def force_option(kind: str = "a hangscope report") -> Callable[[_F], _F]:
+    """Return the option to overwrite a file that is not of a kind."""
+    return click.option("--force", is_flag=True, help=f"Overwrite a file that is not {kind}.")
 
 
 def given(options: dict[str, Any]) -> dict[str, Any]:

@@ -64,8 +64,8 @@ def run(
         raise UsageError(
             f"--on-hang {on_hang} does nothing without --hang-timeout or --init-timeout", "--hang-timeout 900"
         )
-    from hangscope.live.options import Options
     from hangscope.live.watch.command import CannotStart, exit_like
+    from hangscope.live.watch.link import Options
     from hangscope.live.watch.supervisor import Supervisor
 
     options = Options(directory, hang_timeout, init_timeout or _START, on_hang, summary, quiet, store)

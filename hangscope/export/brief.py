@@ -179,7 +179,7 @@ def _cell(cell: DiffCell, groups: dict[int, str]) -> str:
 
 
 def _ends(subject: Subject) -> Iterator[str]:
-    for found in (quotes.ends(subject), quotes.watchdogs(subject)):
+    for found in (quotes.ends(subject), quotes.of_kind(subject, "watchdog")):
         ordered = sorted(
             {(t.time or 0.0, t.rank if t.rank is not None else -1, t.text, t.source) for t in found}
         )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.model.rankset import counted, ranks_phrase
-from hangscope.report.html.time_svg import draw_timeline
+from hangscope.report.html.drawings import draw_timeline
 from hangscope.report.reasons import commands, culprit_call, deciding_facts, read_words
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.schema.page import PageData

@@ -22,7 +22,7 @@ def known(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return what is known where no cause is."""
     pending = _pending(subject)
     lines = pending or _apart(subject)
-    for found in (quotes.transport(subject), quotes.ends(subject)):
+    for found in (quotes.of_kind(subject, "transport"), quotes.ends(subject)):
         alike = grouped((masked(quote.text), quote) for quote in found)
         for same in list(alike.values())[:LINES]:
             more = f", and {len(same) - 1} alike" if len(same) > 1 else ""

@@ -60,7 +60,7 @@ def device(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
 def join(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return who joined and who did not."""
     verdict = subject.verdict
-    lines = quotes.joins(subject)
+    lines = quotes.of_kind(subject, "join")
     if verdict is None or not (lines or verdict.culprit_ranks):
         return None
     blocked = verdict.waiting_ranks
