@@ -7,14 +7,14 @@ from pathlib import Path
 
 import click
 
-from hangscope.commands.options import force_option, report_option
+from hangscope.commands.options import force_option, shared
 from hangscope.commands.terminal import EXIT_ERROR, wants_color, written
 from hangscope.errors import UsageError
 
 
 @click.command(short_help="Hang a tiny real job on the CPU and diagnose it.")
 @click.argument("scenario", required=False, default="rank_conditional")
-@report_option
+@shared("report")
 @click.option("--keep", metavar="DIR", help="Keep the files of the job in DIR.")
 @click.option("--list", "list_only", is_flag=True, help="List the scenarios.")
 @force_option()

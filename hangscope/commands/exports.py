@@ -6,22 +6,11 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from hangscope.commands.options import (
-    attempt_option,
-    force_option,
-    given,
-    jobs_option,
-    max_bytes_option,
-    max_unpacked_option,
-    paths_argument,
-    quiet_option,
-    store_option,
-    world_size_option,
-)
+from hangscope.commands.options import force_option, given, shared
 from hangscope.commands.terminal import ProgressBar, end_in_order, show, tell, writable
 from hangscope.model.rankset import counted
 
@@ -29,22 +18,8 @@ if TYPE_CHECKING:
     from hangscope.report.report import Report
 
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def reading_options(command: _F) -> _F:
-    """Give a command the paths and the options of reading them."""
-    options = (
-        paths_argument,
-        world_size_option,
-        attempt_option,
-        jobs_option,
-        max_unpacked_option,
-        store_option,
-    )
-    for option in reversed((*options, quiet_option)):
-        command = option(command)
-    return command
+#: The paths of a command that writes an analysis, and the options of reading them.
+READING = ("paths", "world_size", "attempt", "jobs", "max_unpacked", "store", "quiet")
 
 
 def read(paths: tuple[str, ...], quiet: bool, options: dict[str, Any]) -> Report:
@@ -57,25 +32,19 @@ def read(paths: tuple[str, ...], quiet: bool, options: dict[str, Any]) -> Report
         return api.analyze(list(paths), progress=bar.advance, **given(options))
 
 
-def write_rows(
-    output: str,
-    write: Callable[[BinaryIO], int],
-    is_ours: Callable[[Path], bool],
-    kind: str,
-    row: str,
-    *,
-    force: bool,
-    quiet: bool,
-) -> int:
-    """Let `write` write a file of a `kind`, report how many rows it has, and return that number. Raises UsageError."""
+def write_rows(output: str, write: Callable[[BinaryIO], int], kind: str, row: str, **how: Any) -> int:
+    """Let `write` write a file of hangscope, report how many rows it has, and return that number. Raises UsageError."""
     from hangscope.export.output import write_file
 
     numbers: list[int] = []
+    is_ours, force = how["is_ours"], how["force"]
     with writable(output):
-        write_file(Path(output), lambda out: numbers.append(write(out)), is_ours, kind, force=force)
-    if not quiet:
+        write_file(
+            Path(output), lambda out: numbers.append(write(out)), is_ours, f"{kind} of hangscope", force=force
+        )
+    if not how["quiet"]:
         tell(f"Wrote {output}: {counted(numbers[0], row)}")
-    return numbers[0]  # fmt: skip
+    return numbers[0]
 
 
 @click.command(
@@ -87,8 +56,7 @@ Examples:
   hangscope table ./dumps -o calls.csv --rank 3,8-15 --group tp0 --seq 40:60
 """,
 )
-@reading_options
-@max_bytes_option
+@shared(*READING, "max_bytes")
 @click.option(
     "-o",
     "--output",
@@ -141,7 +109,7 @@ def table(
     if output is None:
         rows = write(sys.stdout.buffer)
     else:
-        rows = write_rows(output, write, is_table, "table of hangscope", "row", force=force, quiet=quiet)
+        rows = write_rows(output, write, "table", "row", is_ours=is_table, force=force, quiet=quiet)
     if not rows and not quiet:
         tell("hangscope: no rows: the files contain no collectives, or none that match the selection")
 
@@ -154,8 +122,7 @@ Examples:
   hangscope trace ./dumps -o trace.json --all-ranks
 """,
 )
-@reading_options
-@max_bytes_option
+@shared(*READING, "max_bytes")
 @click.option("-o", "--output", metavar="FILE", required=True, help="Path of the trace, e.g. trace.json.")
 @click.option("--all-ranks", is_flag=True, help="One process per rank, even above 64 ranks.")
 @force_option("a hangscope trace")
@@ -171,7 +138,7 @@ def trace(
     analysis = read(paths, quiet, {**options, "completions": True}).analysis
     assert analysis is not None
     write = partial(write_trace, analysis, all_ranks=all_ranks)
-    write_rows(output, write, is_trace, "trace of hangscope", "event", force=force, quiet=quiet)
+    write_rows(output, write, "trace", "event", is_ours=is_trace, force=force, quiet=quiet)
 
 
 @click.command(
@@ -182,7 +149,7 @@ Examples:
   hangscope brief ./dumps --max-bytes 6000
 """,
 )
-@reading_options
+@shared(*READING)
 @click.option(
     "--max-bytes",
     "limit",
@@ -220,13 +187,11 @@ def mcp(paths: tuple[str, ...]) -> None:
 
 
 @click.command(short_help="Reduce one node's dumps and logs to one small file.")
-@paths_argument
+@shared("paths")
 @click.option("-o", "--output", metavar="FILE", required=True, help="Path of the pack, e.g. node17.hangpack.")
-@jobs_option
-@max_bytes_option
-@max_unpacked_option
+@shared("jobs", "max_bytes", "max_unpacked")
 @force_option("a pack")
-@quiet_option
+@shared("quiet")
 def pack(paths: tuple[str, ...], output: str, force: bool, quiet: bool, **options: Any) -> None:
     """Reduce dumps and logs to one small file that can be analyzed in their place.
 

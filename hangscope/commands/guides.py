@@ -9,7 +9,7 @@ import textwrap
 import click
 
 from hangscope import hooks
-from hangscope.commands.options import paths_argument, store_option
+from hangscope.commands.options import shared
 from hangscope.errors import UsageError
 from hangscope.live.doctor import examine
 from hangscope.live.settings import settings
@@ -93,8 +93,7 @@ def explain(cause: str | None) -> None:
 
 
 @click.command(short_help="Check what data is missing and how to collect it.")
-@paths_argument
-@store_option
+@shared("paths", "store")
 def doctor(paths: tuple[str, ...], store: str | None) -> None:
     """Check what data is missing from PATH and how to collect it next time."""
     from hangscope import analyze

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hangscope.commands.options import store_option
+from hangscope.commands.options import shared
 from hangscope.commands.terminal import show
 from hangscope.errors import UsageError
 from hangscope.model.rankset import counted
@@ -58,7 +58,7 @@ def history() -> None:
 
 
 @history.command("list")
-@store_option
+@shared("store")
 @_limit
 @click.option("--cause", metavar="CAUSE", help="Only incidents of this cause.")
 @_json
@@ -76,7 +76,7 @@ def list_(store: str | None, limit: int, cause: str | None, as_json: bool) -> No
 
 @history.command("show", short_help="Show one incident.")
 @click.argument("incident", metavar="ID")
-@store_option
+@shared("store")
 @_json
 def show_(incident: str, store: str | None, as_json: bool) -> None:
     """Show everything about one incident; the first characters of its ID are enough."""
@@ -101,7 +101,7 @@ def show_(incident: str, store: str | None, as_json: bool) -> None:
 
 @history.command(short_help="List earlier incidents of the same bug.")
 @click.argument("report", metavar="REPORT")
-@store_option
+@shared("store")
 @_limit
 @_json
 def similar(report: str, store: str | None, limit: int, as_json: bool) -> None:
@@ -122,7 +122,7 @@ def similar(report: str, store: str | None, limit: int, as_json: bool) -> None:
 
 
 @history.command(short_help="Rank hosts and GPUs that fail more often than chance.")
-@store_option
+@shared("store")
 @_limit
 @_json
 def hosts(store: str | None, limit: int, as_json: bool) -> None:
@@ -147,7 +147,7 @@ def hosts(store: str | None, limit: int, as_json: bool) -> None:
 @history.command(short_help="Attach a note to an incident.")
 @click.argument("incident", metavar="ID")
 @click.argument("text")
-@store_option
+@shared("store")
 def note(incident: str, text: str, store: str | None) -> None:
     """Attach a note to an incident, such as what fixed it; later reports of the same bug show it."""
     from hangscope.report.masking.secrets import presentable

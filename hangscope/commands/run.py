@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from hangscope.commands.options import store_option
+from hangscope.commands.options import shared
 from hangscope.errors import UsageError
 
 _START = 900.0  # s
@@ -41,7 +41,7 @@ _START = 900.0  # s
     metavar="FILE",
     help="Also write the first 4 KB of the Markdown report to FILE, e.g. a termination message.",
 )
-@store_option
+@shared("store")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr except the command's own output.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(

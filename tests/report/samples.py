@@ -164,16 +164,15 @@ def _unclear() -> Document:
 
 def hostile_document() -> Document:
     """Return a hang with a hostile string in every field that can hold one."""
-    keep = {
-        "status", "role", "state", "stance", "confidence", "id", "source", "target", "mark", "kind", "schema", "states", "cause",
-    }  # fmt: skip
+    told = ("status", "role", "state", "stance", "confidence", "id", "source", "target", "mark", "kind")
+    kept = {*told, "schema", "states", "cause"}
 
     def spoil(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
             return {name: spoil(item, name) for name, item in value.items()}
         if isinstance(value, list):
             return [spoil(item, key) for item in value]
-        if not isinstance(value, str) or key in keep or value.isdigit():
+        if not isinstance(value, str) or key in kept or value.isdigit():
             return value
         return HOSTILE + value[:40]
 
