@@ -94,17 +94,11 @@ def table(
 
     The file's extension chooses the format; Parquet needs pip install 'hangscope[parquet]'.
     """
-    from hangscope.export.selection import Selection, parse_ranks, parse_seqs
+    from hangscope.export.selection import Selection
     from hangscope.export.table import format_of, is_table, write_table
 
     form = "text" if output is None else format_of(output)
-    selection = Selection(
-        ranks=parse_ranks(rank) if rank is not None else (),
-        groups=group,
-        seqs=parse_seqs(seq) if seq is not None else (None, None),
-        pending=pending,
-        around_divergence=around_divergence,
-    )
+    selection = Selection.of(rank, group, seq, pending=pending, around_divergence=around_divergence)
     write = partial(write_table, read(paths, quiet, options).analysis, selection, form)
     if output is None:
         rows = write(sys.stdout.buffer)

@@ -1,4 +1,4 @@
-"""The terminal's output: the report, messages, colour, and a progress bar. Writing to stdout and stderr never ends the program, even if they are closed, full, or a pipe without a reader."""
+"""How a command prints and ends: the report, messages, colour, a progress bar, exit codes. Writing to stdout and stderr never ends the program, even if they are closed, full, or a pipe without a reader."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ import click
 from hangscope.errors import UsageError
 from hangscope.export.output import write_report
 from hangscope.report.masking.secrets import presentable
+
+EXIT_ERROR, EXIT_HANG, EXIT_INCONCLUSIVE = 1, 10, 11  # others: `HangscopeError.exit_code`
 
 
 def wants_color(choice: str) -> bool:
@@ -92,9 +94,6 @@ class ProgressBar:
     def __exit__(self, *error: object) -> None:
         if self.bar is not None:
             self.bar.render_finish()
-
-
-EXIT_ERROR, EXIT_HANG, EXIT_INCONCLUSIVE = 1, 10, 11  # others: `HangscopeError.exit_code`
 
 
 def end_in_order() -> None:

@@ -95,13 +95,7 @@ class Reporting:
         try:
             notes = [*self._ranks_elsewhere(), *(Note("not_watched", text) for text in self.problems)]
             write_evidence(
-                self.folder.path,
-                chosen,
-                self.world_size,
-                notes,
-                self.torch,
-                self.began,
-                self.nodes.ranks(),
+                self.folder.path, chosen, self.world_size, notes, self.torch, self.began, self.nodes.ranks()
             )
         except OSError as error:
             self.say(f"the list of the evidence cannot be written: {error.strerror or error}")

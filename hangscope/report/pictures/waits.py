@@ -152,10 +152,7 @@ _LINES = 16
 
 
 def sentences(
-    subject: Subject,
-    nodes: tuple[WaitNode, ...],
-    edges: tuple[WaitEdge, ...],
-    awaited: dict[str, list[int]],
+    subject: Subject, nodes: tuple[WaitNode, ...], edges: tuple[WaitEdge, ...], awaited: dict[str, list[int]]
 ) -> tuple[str, ...]:
     """Return the picture as sentences, from the victims to the root."""
     by_name = {node.id: node for node in nodes}
