@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +54,14 @@ class Place(type(Path())):  # type: ignore[misc]
             command, cwd=self, env=environment or self.environment, capture_output=True, text=True, timeout=180, check=False
         )  # fmt: skip
 
+    @contextmanager
     def started(
-        self, command: list[str], environment: dict[str, str] | None = None
-    ) -> AbstractContextManager[subprocess.Popen[str]]:
-        """Yield a command that runs here."""
-        return started(command, self, environment or self.environment)
+        self, command: list[str], environment: dict[str, str] | None = None, *, first: str = ""
+    ) -> Iterator[subprocess.Popen[str]]:
+        """Yield a command that runs here, as soon as it has printed its `first` line if one is given."""
+        with started(command, self, environment or self.environment) as process:
+            assert process.stdout is not None and (not first or process.stdout.readline() == first)
+            yield process
 
     def below(self, name: str) -> Place:
         """Return a new folder in this one as the place of a job."""

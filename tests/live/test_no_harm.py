@@ -50,8 +50,7 @@ raise SystemExit(3)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_watcher_that_dies_or_stops_does_not_reach_the_job(here: Place, number: signal.Signals) -> None:
     (here / "train.py").write_text(STEPS)
-    with here.started(watched("--", sys.executable, "train.py")) as job:
-        assert job.stdout is not None and job.stdout.readline() == "step 0\n"
+    with here.started(watched("--", sys.executable, "train.py"), first="step 0\n") as job:
         os.kill(watcher_of(job.pid), number)
         printed, said = job.communicate(timeout=30)
         assert job.returncode == 3 and printed.splitlines() == [f"step {n}" for n in range(1, 20)]
@@ -61,8 +60,7 @@ def test_a_watcher_that_dies_or_stops_does_not_reach_the_job(here: Place, number
 
 def test_hangscope_run_itself_may_be_killed_and_the_job_goes_on(here: Place) -> None:
     (here / "train.py").write_text(STEPS)
-    with here.started(watched("--", sys.executable, "train.py")) as job:
-        assert job.stdout is not None and job.stdout.readline() == "step 0\n"
+    with here.started(watched("--", sys.executable, "train.py"), first="step 0\n") as job:
         job.kill()
         assert [job.stdout.readline() for _ in range(19)][-1] == "step 19\n"
         until(lambda: not left_in(here))
@@ -96,8 +94,7 @@ def test_a_folder_that_cannot_be_used_costs_the_evidence_and_not_the_job(here: P
             subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         words = hangscope("run", "--dir", str(disk / "left"), "--", sys.executable, "train.py")
         settings = {**here.environment, "RANK": "0", "TMPDIR": str(here)}
-        with here.started(words, settings) as job:
-            assert job.stdout is not None and job.stdout.readline() == "step 0\n"
+        with here.started(words, settings, first="step 0\n") as job:
             if fault == "full later":
                 with suppress(OSError), open(disk / "filler", "wb") as file:
                     file.write(bytes(1 << 20))
@@ -154,8 +151,7 @@ def test_ranks_may_save_after_their_launcher_has_died(here: Place, group: bool) 
     """A shell dies of SIGTERM at once. Whether the ranks have got it too or not: they get it once, and all the time they need."""
     (here / "train.py").write_text(SAVING)
     (here / "train.sh").write_text(f"RANK=0 {sys.executable} train.py\necho done\n")
-    with here.started(watched("--", "bash", "train.sh")) as job:
-        assert job.stdout is not None and job.stdout.readline() == "ready\n"
+    with here.started(watched("--", "bash", "train.sh"), first="ready\n") as job:
         time.sleep(1.5)
         os.killpg(job.pid, signal.SIGTERM) if group else job.terminate()
         assert job.wait(40) == -signal.SIGTERM
@@ -171,8 +167,7 @@ def test_a_signal_reaches_the_command_once(here: Place) -> None:
     )
     for send in (os.kill, os.killpg):
         words = hangscope("run", "-q", "--dir", "left", "--", sys.executable, "train.py")
-        with here.started(words) as job:
-            assert job.stdout is not None and job.stdout.readline() == "ready\n"
+        with here.started(words, first="ready\n") as job:
             send(job.pid, signal.SIGTERM)
             assert job.communicate(timeout=30)[0] == "TERM\n"
 

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,15 @@ STALLED = progress.SHORT + 2.5  # s until a job that prints no more is taken for
 
 def call(here: Place, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     return here.ran(watched(*words), {**here.environment, **more})
+
+
+@contextmanager
+def stuck(here: Place, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Yield a job of two ranks under watch that have printed something, one of which is stuck."""
+    write_job(here, STUCK)
+    with here.started(watched(*options, "--", sys.executable, "launch.py", "2")) as process:
+        until(lambda: all((here / f"left/logs/restart_0/rank_{r}.out").exists() for r in range(2)))
+        yield process
 
 
 def test_a_healthy_command_passes_through_and_leaves_no_report(here: Place) -> None:
@@ -108,8 +119,7 @@ def test_each_run_with_one_folder_has_its_own_attempt(here: Place) -> None:
 def test_a_signal_that_does_not_end_goes_to_the_command(here: Place) -> None:
     program = "import signal, time; signal.signal(signal.SIGUSR1, lambda *_: exit(5)); print('ready', flush=True); time.sleep(60)"
     words = hangscope("run", "-q", "--dir", "left", "--", sys.executable, "-c", program)
-    with here.started(words) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    with here.started(words, first="ready\n") as process:
         process.send_signal(signal.SIGUSR1)
         assert process.wait(30) == 5
 
@@ -187,10 +197,7 @@ def test_a_pause_that_was_reported_is_not_the_last_word(here: Place, end: int) -
 
 
 def test_evidence_comes_before_the_end(here: Place) -> None:
-    write_job(here, STUCK)
-    words = watched("--", sys.executable, "launch.py", "2")
-    with here.started(words) as process:
-        until(lambda: all((here / "left/logs/restart_0" / f"rank_{r}.out").exists() for r in range(2)))
+    with stuck(here) as process:
         time.sleep(STALLED)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=120)
@@ -218,10 +225,7 @@ def test_a_job_that_makes_progress_is_not_taken_for_frozen(here: Place) -> None:
 
 
 def test_the_second_signal_does_not_wait(here: Place) -> None:
-    write_job(here, STUCK)
-    words = watched("--", sys.executable, "launch.py", "2")
-    with here.started(words) as process:
-        until(lambda: (here / "left/logs/restart_0/rank_1.out").exists())
+    with stuck(here) as process:
         time.sleep(STALLED)
         process.send_signal(signal.SIGTERM)
         assert process.stderr is not None and "capturing it first" in process.stderr.readline()
@@ -275,10 +279,7 @@ def test_a_container_without_user_and_home_is_enough(here: Place) -> None:
 
 
 def test_a_folder_that_is_lost_costs_the_evidence_and_not_the_job(here: Place) -> None:
-    write_job(here, STUCK)
-    words = watched("--", sys.executable, "launch.py", "2")
-    with here.started(words) as process:
-        until(lambda: (here / "left/logs/restart_0/rank_1.out").exists())
+    with stuck(here) as process:
         here.left.rename(here / "lost")
         here.left.touch()
         time.sleep(STALLED)
