@@ -44,18 +44,16 @@ def folds(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> tupl
     """Return the map folded by host, where more than one is known, and by each dimension of the mesh."""
     since = _since(subject)
     found = []
-    by_host: dict[str, list[int]] = defaultdict(list)
-    for rank, record in sorted(subject.incident.ranks.items()):
-        by_host[record.host or "host not known"].append(rank)
+    records = sorted(subject.incident.ranks.items())
+    by_host = grouped((record.host or "host not known", rank) for rank, record in records)
     if len(by_host) > 1:
         found.append(MapFold("host", _rows(subject, by_host, steps, since)))
     if mesh is None:
         return tuple(found)
     for dimension in mesh.dimensions:
         places = mesh.places[dimension.name]
-        by_place: dict[str, list[int]] = defaultdict(list)
-        for rank in sorted(places, key=lambda r: (places[r], r)):
-            by_place[f"{dimension.name}{places[rank]}"].append(rank)
+        ordered = sorted(places, key=lambda r: (places[r], r))
+        by_place = grouped((f"{dimension.name}{places[rank]}", rank) for rank in ordered)
         found.append(MapFold(dimension.name, _rows(subject, by_place, steps, since)))
     return tuple(found)
 
