@@ -89,7 +89,6 @@ def test_each_attempt_of_torchrun_has_its_own_dumps(here: Place) -> None:
     bare = {k: v for k, v in here.environment.items() if not k.startswith("TORCH")}
     for restart in ("", "restart_2/"):
         counts = {"TORCHELASTIC_RESTART_COUNT": "2", "TORCHELASTIC_MAX_RESTARTS": "3"} if restart else {}
-        place = here / f"of{restart.rstrip('/')}"
-        place.mkdir()
-        done = run_as_rank(place, bare | counts, program)
+        place = here.below(f"of{restart.rstrip('/')}")
+        done = run_as_rank(place, program, bare | counts)
         assert f"/left/dumps/{restart}comm_lib_trace_rank_\n" in done.stdout, done.stderr
