@@ -12,8 +12,7 @@ from hangscope import hooks
 from hangscope.commands.options import shared
 from hangscope.errors import UsageError
 from hangscope.live.doctor import examine
-from hangscope.live.settings import settings
-from hangscope.live.torch_version import parsed, torch_version
+from hangscope.live.settings import parsed, settings, torch_version
 
 _SHELL = '# %s; DIR is one folder per job, on a disk that all nodes see\nmkdir -p "$DIR/dumps"'
 _BATCH = f"DIR=$SLURM_SUBMIT_DIR/hangscope-$SLURM_JOB_ID\n{_SHELL}"

@@ -17,8 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from hangscope.live.folder import RunFolder, make_anywhere
-from hangscope.live.settings import additions
-from hangscope.live.torch_version import torch_version
+from hangscope.live.settings import additions, torch_version
 from hangscope.live.watch.captures import Captures
 from hangscope.live.watch.ending import Ending
 from hangscope.live.watch.job import Job
