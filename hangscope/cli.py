@@ -12,18 +12,11 @@ from hangscope.commands.analyze import analyze
 from hangscope.commands.capture import capture
 from hangscope.commands.demo import demo
 from hangscope.commands.diff import diff
-from hangscope.commands.doctor import doctor
-from hangscope.commands.endings import EXIT_ERROR, fail
-from hangscope.commands.env import env
-from hangscope.commands.explain import explain
-from hangscope.commands.exports.brief import brief
-from hangscope.commands.exports.mcp import mcp
-from hangscope.commands.exports.table import table
-from hangscope.commands.exports.trace import trace
+from hangscope.commands.exports import brief, mcp, pack, table, trace
+from hangscope.commands.guides import doctor, env, explain, hook
 from hangscope.commands.history import history
-from hangscope.commands.hook import hook
-from hangscope.commands.pack import pack
 from hangscope.commands.run import run
+from hangscope.commands.terminal import EXIT_ERROR, fail
 from hangscope.errors import HangscopeError
 
 _EXAMPLES = """\b

@@ -16,7 +16,6 @@ from hangscope import isolated
 from hangscope._version import __version__
 from hangscope.ingest.files.scratch import scratch_folder
 from hangscope.model.codec import from_plain, to_plain
-from hangscope.report.empty import empty_document
 from hangscope.report.report import Report
 from hangscope.report.schema.document import Document
 
@@ -38,7 +37,7 @@ def analyze_in_child(paths: Any, deadline: float, options: dict[str, Any]) -> Re
         answer = {"error": message, "hint": "raise deadline=, or run `hangscope analyze` on the folder"}
     except Exception as error:  # whatever went wrong, a hook gets a report
         answer = _failed(error)
-    return Report(empty_document(str(answer.get("error")), str(answer.get("hint", "")), __version__))
+    return Report(Document.without_claims(str(answer.get("error")), str(answer.get("hint", "")), __version__))
 
 
 def _failed(error: Exception) -> dict[str, Any]:

@@ -126,7 +126,26 @@ class _Tools:
         most_rows: int = 200,
     ) -> str:
         """Return collectives as CSV, one row per rank, group and call. ranks: "3,8-15"; seq: "40:60"; group: name or role."""
-        return _told(lambda: self._table(paths, ranks, group, seq, pending, around_divergence, most_rows))
+        from hangscope.export.frame import COLUMNS
+        from hangscope.export.selection import Selection
+        from hangscope.export.table import chunks
+
+        def written() -> str:
+            groups = (group,) if group else ()
+            selection = Selection.of(ranks, groups, seq, pending=pending, around_divergence=around_divergence)
+            analysis = self._report(paths).analysis
+            assert analysis is not None
+            out, left = io.StringIO(), min(max(most_rows, 1), MOST_ROWS)
+            out.write(",".join(COLUMNS) + "\n")
+            for chunk in chunks(analysis, selection):
+                chunk.head(left).to_csv(out, index=False, header=False)
+                left -= len(chunk)
+                if left < 0:
+                    out.write("[more rows: narrow the selection]\n")
+                    break
+            return out.getvalue()
+
+        return _told(written)
 
     def explain(self, cause: str) -> str:
         """Explain a cause: what a verdict of it establishes, what it does not, and how to fix it."""
@@ -151,33 +170,6 @@ class _Tools:
         from hangscope.api import analyze
 
         return analyze(self._allowed.check(paths), world_size=world_size, store="")
-
-    def _table(
-        self, paths: list[str], ranks: str, group: str, seq: str, pending: bool, around: bool, most: int
-    ) -> str:
-        from hangscope.export.frame import COLUMNS
-        from hangscope.export.selection import Selection, parse_ranks, parse_seqs
-        from hangscope.export.table import chunks
-
-        most = min(max(most, 1), MOST_ROWS)
-        selection = Selection(
-            parse_ranks(ranks) if ranks else (),
-            (group,) if group else (),
-            parse_seqs(seq) if seq else (None, None),
-            pending,
-            around,
-        )
-        analysis = self._report(paths).analysis
-        assert analysis is not None
-        out, rows, more = io.StringIO(), 0, False
-        out.write(",".join(COLUMNS) + "\n")
-        for chunk in chunks(analysis, selection):
-            chunk.head(most - rows).to_csv(out, index=False, header=False)
-            more = more or len(chunk) > most - rows
-            rows += min(len(chunk), most - rows)
-            if more:
-                break
-        return out.getvalue() + ("[more rows: narrow the selection]\n" if more else "")
 
 
 def _told(work: Callable[[], T]) -> T:

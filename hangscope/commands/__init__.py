@@ -1,1 +1,1 @@
-"""One module for each command: options -> library -> exit code."""
+"""The commands: options -> library -> exit code."""

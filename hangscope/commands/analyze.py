@@ -9,21 +9,17 @@ from typing import Any
 
 import click
 
-from hangscope.commands.endings import EXIT_ERROR, EXIT_HANG, EXIT_INCONCLUSIVE, end_in_order, written
-from hangscope.commands.options import (
-    attempt_option,
-    force_option,
-    given,
-    jobs_option,
-    max_bytes_option,
-    max_unpacked_option,
-    paths_argument,
-    quiet_option,
-    report_option,
-    store_option,
-    world_size_option,
+from hangscope.commands.exports import read
+from hangscope.commands.options import force_option, shared
+from hangscope.commands.terminal import (
+    EXIT_ERROR,
+    EXIT_HANG,
+    EXIT_INCONCLUSIVE,
+    show,
+    tell,
+    wants_color,
+    written,
 )
-from hangscope.commands.terminal import ProgressBar, show, tell, wants_color
 from hangscope.errors import UsageError
 
 
@@ -36,8 +32,7 @@ Examples:
   hangscope analyze s3://bucket/job-17/ -o hang.html --json hang.json
 """,
 )
-@paths_argument
-@report_option
+@shared("paths", "report")
 @click.option(
     "--format",
     "form",
@@ -59,8 +54,7 @@ Examples:
     metavar="DIR",
     help="Folder of the job's source code, for quotes on the page. Without it no source is read.",
 )
-@world_size_option
-@jobs_option
+@shared("world_size", "jobs")
 @click.option("--exit-code", is_flag=True, help="Exit 10 for a hang, 11 for inconclusive, 0 for no hang.")
 @click.option("--redact", metavar="hosts,paths,users", default="", help="Remove these from every output.")
 @click.option(
@@ -69,16 +63,14 @@ Examples:
     metavar="FILE",
     help="Your own rules (TOML), in addition to HANGSCOPE_RULES. Repeatable.",
 )
-@attempt_option
+@shared("attempt")
 @click.option(
     "--full-table",
     is_flag=True,
     help="Keep every collective in the library's table, even for very large jobs.",
 )
-@store_option
-@max_bytes_option
-@max_unpacked_option
-@force_option
+@shared("store", "max_bytes", "max_unpacked")
+@force_option()
 @click.option(
     "--color",
     type=click.Choice(["auto", "always", "never"]),
@@ -87,7 +79,7 @@ Examples:
     help="Color of the text report.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show all evidence and all warnings.")
-@quiet_option
+@shared("quiet")
 def analyze(
     paths: tuple[str, ...],
     output: str,
@@ -109,7 +101,6 @@ def analyze(
     stdout, the HTML report to hangscope-report.html, and progress and warnings go to stderr.
     """
     gc.disable()  # this process ends with its report; the collector would look through all calls again and again
-    from hangscope import api, isolated
     from hangscope.report.markdown import cut_to
 
     if verbose and quiet:
@@ -124,13 +115,8 @@ def analyze(
         )
     if "-" in paths and sys.stdin is not None and sys.stdin.isatty() and not quiet:
         click.echo("hangscope: paste the text, then end it with Ctrl-D", err=True)
-    end_in_order()
-    isolated.use_one_thread()
     hidden = [word.strip() for word in redact.split(",") if word.strip()]
-    with ProgressBar(quiet=quiet) as bar:
-        report = api.analyze(
-            list(paths), redact=hidden, progress=bar.advance, report_path=output, **given(options)
-        )
+    report = read(paths, quiet, {**options, "redact": hidden, "report_path": output})
     if form == "text":
         shown = report.to_text(color=wants_color(color), verbose=verbose)
     else:

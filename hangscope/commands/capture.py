@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hangscope.commands.endings import writable
-from hangscope.commands.options import quiet_option
+from hangscope.commands.options import shared
+from hangscope.commands.terminal import writable
 from hangscope.errors import NoInputError, UsageError
 from hangscope.model.frames import Stack
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Folder for the captures (default: hangscope-<PID>, or the job's folder).",
 )
-@quiet_option
+@shared("quiet")
 def capture(pids: tuple[int, ...], job: str | None, directory: str | None, quiet: bool) -> None:
     """Take stacks and recorder dumps from all ranks on this node, twice, without disturbing the job.
 

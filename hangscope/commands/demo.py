@@ -7,18 +7,17 @@ from pathlib import Path
 
 import click
 
-from hangscope.commands.endings import EXIT_ERROR, written
-from hangscope.commands.options import force_option, report_option
-from hangscope.commands.terminal import wants_color
+from hangscope.commands.options import force_option, shared
+from hangscope.commands.terminal import EXIT_ERROR, wants_color, written
 from hangscope.errors import UsageError
 
 
 @click.command(short_help="Hang a tiny real job on the CPU and diagnose it.")
 @click.argument("scenario", required=False, default="rank_conditional")
-@report_option
+@shared("report")
 @click.option("--keep", metavar="DIR", help="Keep the files of the job in DIR.")
 @click.option("--list", "list_only", is_flag=True, help="List the scenarios.")
-@force_option
+@force_option()
 def demo(scenario: str, output: str, keep: str | None, list_only: bool, force: bool) -> None:
     """Hang a tiny real job on this machine's CPU and diagnose it (needs torch)."""
     import tempfile

@@ -6,16 +6,15 @@ import os
 
 import click
 
-from hangscope.commands.endings import fail
-from hangscope.commands.options import quiet_option
-from hangscope.commands.terminal import ProgressBar
+from hangscope.commands.options import shared
+from hangscope.commands.terminal import ProgressBar, fail
 from hangscope.errors import HangscopeError
 
 
 @click.command(short_help="Compare two incidents: are they the same bug?")
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
-@quiet_option
+@shared("quiet")
 @click.pass_context
 def diff(context: click.Context, first: str, second: str, quiet: bool) -> None:
     """Report whether two incidents have the same bug, and how they differ.

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from hangscope.commands.options import store_option
+from hangscope.commands.options import shared
 from hangscope.errors import UsageError
 
 _START = 900.0  # s
@@ -41,7 +41,7 @@ _START = 900.0  # s
     metavar="FILE",
     help="Also write the first 4 KB of the Markdown report to FILE, e.g. a termination message.",
 )
-@store_option
+@shared("store")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr except the command's own output.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
@@ -64,8 +64,8 @@ def run(
         raise UsageError(
             f"--on-hang {on_hang} does nothing without --hang-timeout or --init-timeout", "--hang-timeout 900"
         )
-    from hangscope.live.options import Options
     from hangscope.live.watch.command import CannotStart, exit_like
+    from hangscope.live.watch.link import Options
     from hangscope.live.watch.supervisor import Supervisor
 
     options = Options(directory, hang_timeout, init_timeout or _START, on_hang, summary, quiet, store)

@@ -23,7 +23,7 @@ import torch
 import torch._dynamo  # DDP() imports it, which takes seconds when all ranks do; here it delays no call
 import torch.distributed as dist
 
-from hangscope.demo import settings
+from hangscope.demo import runner
 from hangscope.ingest.recorder import safe_pickle
 
 # Neither the recorder's functions nor DDP's logger are in torch's stubs.
@@ -39,7 +39,7 @@ def start() -> tuple[int, int]:
     torch.set_num_threads(1)
     if os.environ.get("TORCH_DISTRIBUTED_DEBUG") == "DETAIL":
         _replace_ddp_logger()
-    dist.init_process_group("gloo", timeout=timedelta(seconds=float(os.environ[settings.GLOO_TIMEOUT])))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=float(os.environ[runner.GLOO_TIMEOUT])))
     threading.Thread(target=_watch, name="watch", daemon=True).start()
     _dump_on_collective_error()
     return dist.get_rank(), dist.get_world_size()
@@ -47,7 +47,7 @@ def start() -> tuple[int, int]:
 
 def finish() -> None:
     """Leave the job as a healthy rank does: a last dump where one is wanted, then the group's teardown."""
-    if os.environ.get(settings.DUMP_AT_END):
+    if os.environ.get(runner.DUMP_AT_END):
         time.sleep(0.5)  # gloo's worker threads mark a call as retired only after its wait() returned
         leave_evidence(stacks=False)
     dist.destroy_process_group()
@@ -57,7 +57,7 @@ def leave_evidence(*, stacks: bool = True) -> None:
     """Write this rank's dump, and all threads' Python stacks; only the first call writes."""
     if not _written.acquire(blocking=False):
         return
-    folder, rank = Path(os.environ[settings.DUMPS]), dist.get_rank()
+    folder, rank = Path(os.environ[runner.DUMPS]), dist.get_rank()
     if stacks:
         (folder / "stacks").mkdir(exist_ok=True)
         with open(folder / "stacks" / f"stack_rank_{rank}.txt", "w") as file:
@@ -70,7 +70,7 @@ def leave_evidence(*, stacks: bool = True) -> None:
 
 
 def _watch() -> None:
-    quiet, limit = float(os.environ[settings.QUIET]), time.monotonic() + float(os.environ[settings.LIMIT])
+    quiet, limit = float(os.environ[runner.QUIET]), time.monotonic() + float(os.environ[runner.LIMIT])
     last, since = None, time.monotonic()
     while time.monotonic() - since < quiet:
         time.sleep(0.2)

@@ -21,10 +21,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import hangscope
-from hangscope.demo import settings
 from hangscope.errors import HangscopeError
 from hangscope.model.dataclass import dataclass
 
+# The environment variables through which the runner talks to the ranks.
+DUMPS = "HANGSCOPE_DEMO_DUMPS"  # folder for what the job leaves
+QUIET = "HANGSCOPE_DEMO_QUIET"  # seconds without progress after which a rank dumps
+LIMIT = "HANGSCOPE_DEMO_LIMIT"  # seconds after which a rank ends itself, whatever happens
+GLOO_TIMEOUT = "HANGSCOPE_DEMO_GLOO_TIMEOUT"  # seconds until gloo gives up a call
+DUMP_AT_END = "HANGSCOPE_DEMO_DUMP_AT_END"  # set: a rank that finishes dumps too
 #: What the caller's own job or shell may have set, and what would change how the demo freezes.
 _OVERRIDDEN = ("TORCH", "NCCL_", "GLOO_", "MASTER_")
 #: (command, environment on top of the job's, where stdout and stderr go)
@@ -92,11 +97,11 @@ def _environment(dumps: Path, job: Job, timeout: float) -> dict[str, str]:
         "PYTHONPATH": str(Path(hangscope.__file__).parent.parent),
         "OMP_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",
-        settings.DUMPS: str(dumps),
-        settings.QUIET: str(job.quiet),
-        settings.LIMIT: str(timeout),
-        settings.GLOO_TIMEOUT: str(job.gloo_timeout),
-        settings.DUMP_AT_END: "1" if job.dump_at_end else "",
+        DUMPS: str(dumps),
+        QUIET: str(job.quiet),
+        LIMIT: str(timeout),
+        GLOO_TIMEOUT: str(job.gloo_timeout),
+        DUMP_AT_END: "1" if job.dump_at_end else "",
         **job.env,
     }
 

@@ -15,11 +15,11 @@ from hangscope.report import quotes
 from hangscope.report.masking.secrets import presentable
 from hangscope.report.reasons import read_words, who
 from hangscope.report.schema.document import Document, VerdictPart
-from hangscope.report.schema.page import DetailData, RankDetail
+from hangscope.report.schema.page import DetailData
 from hangscope.report.schema.pictures import CallDiff, DiffCell
 from hangscope.report.subject import Subject
 from hangscope.report.text import PLACE, labelled
-from hangscope.report.words import ROLE_WORDS, cut, rank_words, utc
+from hangscope.report.words import ROLE_WORDS, cut, grouped, rank_words, utc
 
 LEAST = 250  # bytes of a section that is not shown in full
 _LAST = 160  # bytes of the line that names the sections left out
@@ -148,10 +148,9 @@ def _labelled(document: Document, *labels: str) -> Iterator[str]:
 def _difference(calls: CallDiff) -> Iterator[str]:
     """Return the classes, then the calls around the first difference: one line per call, one column per class."""
     names = [chr(ord("A") + i) for i in range(min(26, len(calls.classes)))]
-    for name, one in zip(names, calls.classes, strict=False):
-        yield f"{name} = {rank_words(one.ranks)} ({ROLE_WORDS.get(one.role, one.role)}): {one.standing}"
-    for one in calls.left_out:
-        yield f"not shown: {rank_words(one.ranks)} ({ROLE_WORDS.get(one.role, one.role)}): {one.standing}"
+    heads = [*(f"{name} =" for name in names), *("not shown:" for _ in calls.left_out)]
+    for head, one in zip(heads, (*calls.classes[: len(names)], *calls.left_out), strict=True):
+        yield f"{head} {rank_words(one.ranks)} ({ROLE_WORDS.get(one.role, one.role)}): {one.standing}"
     groups = {group.gid: group.label for group in calls.groups}
     first = next((i for i, row in enumerate(calls.rows) if row.differs), len(calls.rows) - 1)
     start = max(0, first - _BEFORE)
@@ -179,7 +178,7 @@ def _cell(cell: DiffCell, groups: dict[int, str]) -> str:
 
 
 def _ends(subject: Subject) -> Iterator[str]:
-    for found in (quotes.ends(subject), quotes.watchdogs(subject)):
+    for found in (quotes.ends(subject), quotes.of_kind(subject, "watchdog")):
         ordered = sorted(
             {(t.time or 0.0, t.rank if t.rank is not None else -1, t.text, t.source) for t in found}
         )
@@ -196,9 +195,7 @@ def _rare(analysis: Analysis) -> Iterator[str]:
 
 def _ranks(detail: DetailData) -> Iterator[str]:
     """Return each class of ranks with its last collectives; culprits first, then the largest class."""
-    classes: dict[tuple[int | None, str, str | None], list[RankDetail]] = {}
-    for rank in detail.ranks:
-        classes.setdefault((rank.queue, rank.state, rank.absence), []).append(rank)
+    classes = grouped(((rank.queue, rank.state, rank.absence), rank) for rank in detail.ranks)
     ordered = sorted(classes.items(), key=lambda item: (item[0][1] != "culprit", -len(item[1])))
     for (queue, state, absence), members in ordered:
         hosts = sorted({m.host for m in members if m.host})
@@ -247,9 +244,7 @@ def _missing(document: Document) -> Iterator[str]:
 
 
 def _files(document: Document) -> Iterator[str]:
-    alike: dict[str, list[str]] = {}
-    for item in document.inputs:
-        why = f" ({item.reason})" if item.reason else ""
-        alike.setdefault(f"{item.kind or 'unknown'}, {item.status}{why}", []).append(item.file)
-    for what, files in alike.items():
+    alike = grouped(((item.kind, item.status, item.reason), item.file) for item in document.inputs)
+    for (kind, status, reason), files in alike.items():
+        what = f"{kind or 'unknown'}, {status}" + (f" ({reason})" if reason else "")
         yield f"{what}: {', '.join(files)}"

@@ -34,6 +34,12 @@ class Selection:
     pending: bool = False
     around_divergence: bool = False
 
+    @classmethod
+    def of(cls, ranks: str | None, groups: tuple[str, ...], seqs: str | None, **more: bool) -> Selection:
+        """Return the selection that a user wrote down. Raises UsageError."""
+        wanted = parse_ranks(ranks) if ranks else ()
+        return cls(wanted, groups, parse_seqs(seqs) if seqs else (None, None), **more)
+
     def parts(self, analysis: Analysis) -> Iterator[tuple[Queue, Any]]:
         """Yield the queues with wanted rows, rank by rank, each with the mask of those rows."""
         gids = self._gids(analysis.incident)

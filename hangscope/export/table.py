@@ -6,8 +6,7 @@ Memory follows the calls of the job as they are held for the analysis, and not t
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 CHUNK = 65_536  # rows that are built at a time, or those of one queue where it holds more
 FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".txt": "text"}
 SCHEMA = b"hangscope.table/1"
+_Frames = Callable[[], "Iterator[pd.DataFrame]"]  # the rows, from the first on at each call
 
 
 def format_of(path: str) -> str:
@@ -51,10 +51,18 @@ def chunks(analysis: Analysis, selection: Selection) -> Iterator[pd.DataFrame]:
 
 def write_table(analysis: Analysis | None, selection: Selection, form: str, out: BinaryIO) -> int:
     """Write the selected rows to `out` as `form` (csv, jsonl, parquet or text), and return their number."""
-    writers: dict[str, Callable[[Callable[[], Iterable[pd.DataFrame]], BinaryIO], int]] = {
-        "csv": _csv, "jsonl": _json_lines, "parquet": _parquet, "text": _text,
-    }  # fmt: skip
-    return writers[form](lambda: chunks(analysis, selection) if analysis is not None else iter(()), out)
+    rows = 0
+
+    def frames() -> Iterator[pd.DataFrame]:
+        nonlocal rows
+        rows = 0
+        for frame in chunks(analysis, selection) if analysis is not None else ():
+            rows += len(frame)
+            yield frame
+
+    writers = {"csv": _csv, "jsonl": _json_lines, "parquet": _parquet, "text": _text}
+    writers[form](frames, out)
+    return rows
 
 
 def is_table(path: Path) -> bool:
@@ -81,69 +89,47 @@ def _fit_to_leave(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _csv(frames: Callable[[], Iterable[pd.DataFrame]], out: BinaryIO) -> int:
-    rows = 0
+def _csv(frames: _Frames, out: BinaryIO) -> None:
     out.write((",".join(COLUMNS) + "\n").encode())
     for frame in frames():
         out.write(frame.to_csv(index=False, header=False, lineterminator="\n").encode())
-        rows += len(frame)
-    return rows
 
 
-def _json_lines(frames: Callable[[], Iterable[pd.DataFrame]], out: BinaryIO) -> int:
-    rows = 0
+def _json_lines(frames: _Frames, out: BinaryIO) -> None:
     for frame in frames():
         frame["created"] = frame["created"].astype("string")
         out.write(frame.to_json(orient="records", lines=True, force_ascii=False).encode())
-        rows += len(frame)
-    return rows
 
 
-def _parquet(frames: Callable[[], Iterable[pd.DataFrame]], out: BinaryIO) -> int:
+def _parquet(frames: _Frames, out: BinaryIO) -> None:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise UsageError(
-            "Parquet needs pyarrow", "pip install 'hangscope[parquet]', or write .csv or .jsonl"
-        ) from None
+        hint = "pip install 'hangscope[parquet]', or write .csv or .jsonl"
+        raise UsageError("Parquet needs pyarrow", hint) from None
+    types = dict.fromkeys(("rank", "gid", "src", "dst", "line"), pa.int32())
+    types |= dict.fromkeys(("seq", "order", "created"), pa.int64()) | {"is_p2p": pa.bool_()}
     text = pa.dictionary(pa.int32(), pa.string())
-    types = {
-        "rank": pa.int32(),
-        "gid": pa.int32(),
-        "seq": pa.int64(),
-        "order": pa.int64(),
-        "is_p2p": pa.bool_(),
-    }
-    types |= dict.fromkeys(("src", "dst", "line"), pa.int32()) | {"created": pa.int64()}
     schema = pa.schema([(name, types.get(name, text)) for name in COLUMNS]).with_metadata({b"format": SCHEMA})
-    rows = 0
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
         for frame in frames():
-            names = [name for name in COLUMNS if name not in types]
-            plain = frame.assign(**{name: frame[name].astype(object) for name in names})
+            plain = frame.assign(**{n: frame[n].astype(object) for n in COLUMNS if n not in types})
             writer.write_table(pa.Table.from_pandas(plain, schema=schema, preserve_index=False))
-            rows += len(frame)
-    return rows
 
 
-def _text(frames: Callable[[], Iterable[pd.DataFrame]], out: BinaryIO) -> int:
+def _text(frames: _Frames, out: BinaryIO) -> None:
     """Write columns of one width throughout: they are measured first, then written."""
     widths = {name: len(name) for name in COLUMNS}
     for frame in frames():
-        for name in COLUMNS:
-            widths[name] = max(widths[name], _width(frame[name]))
-    line = io.StringIO()
-    line.write("  ".join(name.ljust(widths[name]) for name in COLUMNS).rstrip() + "\n")
-    rows = 0
+        widths = {name: max(width, _width(frame[name])) for name, width in widths.items()}
+
+    def write(rows: Iterable[Sequence[str]]) -> None:
+        out.write("".join("  ".join(row).rstrip() + "\n" for row in rows).encode())
+
+    write([[name.ljust(width) for name, width in widths.items()]])
     for frame in frames():
-        cells = [_aligned(frame[name], widths[name]) for name in COLUMNS]
-        line.writelines("  ".join(row).rstrip() + "\n" for row in zip(*cells, strict=True))
-        rows += len(frame)
-        out.write(line.getvalue().encode())
-        line = io.StringIO()
-    out.write(line.getvalue().encode())
-    return rows
+        write(zip(*(_aligned(frame[name], width) for name, width in widths.items()), strict=True))
 
 
 def _width(column: pd.Series) -> int:
@@ -158,8 +144,5 @@ def _aligned(column: pd.Series, width: int) -> list[str]:
     if column.dtype == "category":
         cells = [str(text).ljust(width) for text in column.cat.categories]
         return [cells[code] if code >= 0 else " " * width for code in column.cat.codes]
-    return [("" if value is None else str(value)).rjust(width) for value in _values(column)]
-
-
-def _values(column: pd.Series) -> list[Any]:
-    return [None if missing else value for value, missing in zip(column.tolist(), column.isna(), strict=True)]
+    values = zip(column.tolist(), column.isna(), strict=True)
+    return [("" if missing else str(value)).rjust(width) for value, missing in values]

@@ -76,7 +76,7 @@ class _Trace:
         self.incident = analysis.incident
         self.fold = not all_ranks and len(self.incident.ranks) > FOLD_ABOVE
         self.tracks = self._tracks()
-        found = (*quotes.watchdogs(self.subject), *quotes.ends(self.subject))
+        found = (*quotes.of_kind(self.subject, "watchdog"), *quotes.ends(self.subject))
         moments = {(int((t.time or 0) * 1e9), t.rank, t.text, t.source) for t in found}
         self.moments = sorted(moments, key=lambda m: (m[0], *m[2:], -1 if m[1] is None else m[1]))[:INSTANTS]
         created = [

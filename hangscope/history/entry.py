@@ -7,6 +7,7 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
 from hangscope.analysis import Analysis
 from hangscope.ingest.job_logs.faults import Xid
@@ -14,7 +15,7 @@ from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import compress
 from hangscope.report.masking.secrets import presentable
-from hangscope.report.schema.document import Document
+from hangscope.report.schema.document import Document, VerdictPart
 
 #: Folders that say nothing about the job whose files are in them.
 _PLAIN = frozenset({"dumps", "logs", "stacks", "log", "output", "out", "recorder", "", ".", "-"})
@@ -31,32 +32,32 @@ class Entry:
 
     id: str
     recorded: float
-    happened: float
-    job: str
-    status: str
-    cause: str
-    category: str
-    confidence: str
-    title: str
-    fingerprint: str
-    culprits: str
-    hosts: str
-    world_size: int
-    group_name: str
-    role: str
-    op: str
-    differs: str
-    seq: int
-    file: str
-    line: int
-    function: str
-    waiting_file: str
-    waiting_line: int
-    waiting_function: str
-    duration_s: float
-    rank_hours: float
-    versions: str
-    report: str
+    happened: float = 0.0
+    job: str = ""
+    status: str = ""
+    cause: str = ""
+    category: str = ""
+    confidence: str = ""
+    title: str = ""
+    fingerprint: str = ""
+    culprits: str = ""
+    hosts: str = ""
+    world_size: int = 0
+    group_name: str = ""
+    role: str = ""
+    op: str = ""
+    differs: str = ""
+    seq: int = 0
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    waiting_file: str = ""
+    waiting_line: int = 0
+    waiting_function: str = ""
+    duration_s: float = 0.0
+    rank_hours: float = 0.0
+    versions: str = ""
+    report: str = ""
     note: str = ""
     analyses: int = 1
 
@@ -86,78 +87,71 @@ def entry_of(
     began: float = 0.0,
 ) -> Entry:
     """Return the entry of a report on the files at `paths`, of a run that `began` then; `libraries` are the versions that they show."""
-    verdict, page = document.verdict, document.page
-    strip = page.strip if page is not None else None
-    at = verdict.location if verdict is not None else None
-    waiting = (
-        user_frame(verdict.waiting_call.frames) if verdict is not None and verdict.waiting_call else None
-    )
-    group = verdict.group if verdict is not None else None
-    culprit_call = verdict.culprit_call if verdict is not None else None
-    moments = [int(t) for t in ((verdict.since, verdict.until) if verdict is not None else ()) if t]
-    hosts = sorted({c.host for c in verdict.culprits if c.host}) if verdict is not None else []
+    strip = document.page.strip if document.page is not None else None
     return Entry(
         id=_identity(document, paths, began),
         recorded=recorded,
-        happened=min(moments, default=0) / 1e9,
         job=_job(paths),
         status=document.status,
-        cause=verdict.cause if verdict is not None else "",
-        category=verdict.category if verdict is not None else "",
-        confidence=verdict.confidence if verdict is not None else "",
         title=document.title,
-        fingerprint=verdict.fingerprint if verdict is not None else "",
-        culprits=compress(verdict.culprit_ranks) if verdict is not None and verdict.culprit_ranks else "",
-        hosts=", ".join(hosts[:64]),
         world_size=document.world_size,
-        group_name=group.label if group is not None else "",
-        role=(group.role or group.desc) if group is not None else "",
-        op=(verdict.op or "") if verdict is not None else "",
-        differs=culprit_call.op if culprit_call is not None else "",
-        seq=(verdict.seq or 0) if verdict is not None else 0,
-        file=_name(at.file) if at is not None else "",
-        line=at.line if at is not None else 0,
-        function=at.function if at is not None else "",
-        waiting_file=_name(waiting.file) if waiting is not None else "",
-        waiting_line=waiting.line if waiting is not None else 0,
-        waiting_function=waiting.name if waiting is not None else "",
         duration_s=(strip.stalled_s or 0.0) if strip is not None else 0.0,
         rank_hours=(strip.rank_hours or 0.0) if strip is not None else 0.0,
         versions=presentable(", ".join((*libraries[:_MOST_VERSIONS], f"hangscope {document.tool_version}"))),
         report=report,
-    )  # fmt: skip
+        **(_of_verdict(document.verdict) if document.verdict is not None else {}),
+    )
+
+
+def _of_verdict(verdict: VerdictPart) -> dict[str, Any]:
+    """Return the fields of an entry that its verdict states."""
+    culprits, call = verdict.culprit_ranks, verdict.culprit_call
+    moments = [int(time) for time in (verdict.since, verdict.until) if time]
+    found: dict[str, Any] = {
+        n: getattr(verdict, n) for n in ("cause", "category", "confidence", "fingerprint")
+    }
+    found |= {"op": verdict.op or "", "seq": verdict.seq or 0, "differs": call.op if call is not None else ""}
+    found |= {"happened": min(moments, default=0) / 1e9, "culprits": compress(culprits) if culprits else ""}
+    found["hosts"] = ", ".join(sorted({c.host for c in verdict.culprits if c.host})[:64])
+    if (group := verdict.group) is not None:
+        found |= {"group_name": group.label, "role": group.role or group.desc}
+    if (at := verdict.location) is not None:
+        found |= {"file": _name(at.file), "line": at.line, "function": at.function}
+    if (
+        frame := user_frame(verdict.waiting_call.frames if verdict.waiting_call is not None else ())
+    ) is not None:
+        place = {"file": _name(frame.file), "line": frame.line, "function": frame.name}
+        found |= {f"waiting_{name}": value for name, value in place.items()}
+    return found
 
 
 def uses_of(analysis: Analysis) -> list[Use]:
     """Return the hosts of an incident, with what is known of their GPUs and NICs; none where no file names a host."""
     verdict = analysis.judgement.verdict
     to_blame = verdict is not None and verdict.category in _FAULTS
-    ranks: dict[str, set[int]] = defaultdict(set)
-    faulty: dict[str, set[int]] = defaultdict(set)
+    gpus: dict[str, set[int]] = {}
+    faulty: dict[str, set[int]] = {}
     nics: dict[str, set[str]] = defaultdict(set)
     for rank, record in sorted(analysis.incident.ranks.items()):
-        if not record.host:
-            continue
         gpu = record.device if record.device is not None else record.local_rank
-        ranks[record.host].update(() if gpu is None else (gpu,))
-        if to_blame and rank in analysis.culprits:
-            faulty[record.host].update(() if gpu is None else (gpu,))
+        for found in (gpus, *([faulty] if to_blame and rank in analysis.culprits else [])):
+            if record.host:
+                found.setdefault(record.host, set()).update(() if gpu is None else (gpu,))
     for event in analysis.incident.events:
-        host, nic = event.host, getattr(event, "nic", None)
-        if to_blame and not analysis.culprits and host and isinstance(event, Xid):
-            ranks[host].update(())  # the kernel's log names a host and no rank
-            faulty[host].update(())
-        if host in ranks and nic:
-            nics[host].add(str(nic))
+        if to_blame and not analysis.culprits and event.host and isinstance(event, Xid):
+            for found in (gpus, faulty):  # the kernel's log names a host and no rank
+                found.setdefault(event.host, set())
+        if event.host in gpus and (nic := getattr(event, "nic", None)):
+            nics[event.host].add(str(nic))
     return [
         Use(
             presentable(host),
-            compress(gpus) if gpus else "",
+            compress(used) if used else "",
             int(host in faulty),
             compress(faulty[host]) if faulty.get(host) else "",
-            presentable(", ".join(sorted(nics[host])[:8])) if host in nics else "",
+            presentable(", ".join(sorted(nics[host])[:8])),
         )
-        for host, gpus in sorted(ranks.items())
+        for host, used in sorted(gpus.items())
     ]
 
 

@@ -32,41 +32,27 @@ def examine(report: Document) -> list[Finding]:
 
 def _dumps(report: Document) -> Finding:
     world, count = report.world_size, report.sources.get("dump", 0)
-    there = f"{count} of {world} ranks" if world else f"{count}"
-    if count and count >= world:
-        return Finding("recorder dumps", there)
-    missing = report.partial.missing_ranks
-    who = f" (missing: {missing})" if count and missing else ""
+    missing = f" (missing: {report.partial.missing_ranks})" if count and report.partial.missing_ranks else ""
+    is_complete = 0 < count >= world
+    there = (f"{count} of {world} ranks" if world else f"{count}") + ("" if is_complete else missing)
     return Finding(
-        "recorder dumps", there + who,
+        "recorder dumps", there, "" if is_complete else
         "`hangscope run` takes them from running ranks of any backend; without it, set TORCH_FR_BUFFER_SIZE=10000,"
         " TORCH_FR_DUMP_TEMP_FILE to a path on a shared disk, and TORCH_NCCL_DUMP_ON_TIMEOUT=1",
     )  # fmt: skip
 
 
 def _history(report: Document) -> Finding:
+    subject = "history of collectives"
     if not report.sources.get("dump"):
-        return Finding("history of collectives", "none", "recorder dumps, see above")
+        return Finding(subject, "none", "recorder dumps, see above")
     first = next((window for window in report.coverage.windows if window.from_seq > 1), None)
     if first is None:
-        return Finding("history of collectives", "from the first collective")
+        return Finding(subject, "from the first collective")
     return Finding(
-        "history of collectives", f"starts at seq {first.from_seq} on group {first.group} for ranks {first.ranks}",
+        subject, f"starts at seq {first.from_seq} on group {first.group} for ranks {first.ranks}",
         "a larger TORCH_FR_BUFFER_SIZE (20000; about 800 bytes per collective): the overwritten part may hold the first difference",
     )  # fmt: skip
-
-
-def _lines(report: Document) -> Finding:
-    place = report.verdict.location if report.verdict is not None else None
-    if place is not None:
-        return Finding("source line", f"{place.file}:{place.line}")
-    as_json = any(item.status == "used" and item.file.endswith(".json") for item in report.inputs)
-    frameless = as_json and report.sources.get("dump")
-    return Finding(
-        "source line",
-        "none" + (" (JSON dumps contain no frames: use the pickled ones)" if frameless else ""),
-        "stacks of the frozen job: `hangscope run`, or `hangscope capture PID` on each node",
-    )
 
 
 def _stacks(report: Document) -> Finding:
@@ -74,6 +60,17 @@ def _stacks(report: Document) -> Finding:
         "stacks", report.sources.get("stack", 0), report.world_size,
         "`hangscope capture PID` on each node before the job is terminated, or `hangscope run`, which does it automatically",
     )  # fmt: skip
+
+
+def _twice(report: Document) -> Finding:
+    folders = {item.file.partition("/")[0] for item in report.inputs if item.file.startswith("capture_")}
+    advice = (
+        "`hangscope capture` captures twice: a rank that has not moved in between is frozen and not only busy"
+    )
+    several = len(folders) > 1
+    return Finding(
+        "several captures", f"{len(folders)}" if several else "only one", "" if several else advice
+    )
 
 
 def _logs(report: Document) -> Finding:
@@ -90,16 +87,18 @@ def _of_ranks(subject: str, count: int, world: int, advice: str) -> Finding:
     return Finding(subject, there, "" if count and count >= world else advice)
 
 
-def _twice(report: Document) -> Finding:
-    files = (item.file for item in report.inputs)
-    folders = {file.partition("/")[0] for file in files if file.startswith("capture_")}
-    if len(folders) > 1:
-        return Finding("several captures", f"{len(folders)}")
-    return Finding(
-        "several captures",
-        "only one",
-        "`hangscope capture` captures twice: a rank that has not moved in between is frozen and not only busy",
+def _lines(report: Document) -> Finding:
+    place = report.verdict.location if report.verdict is not None else None
+    if place is not None:
+        return Finding("source line", f"{place.file}:{place.line}")
+    as_json = any(item.status == "used" and item.file.endswith(".json") for item in report.inputs)
+    frameless = (
+        " (JSON dumps contain no frames: use the pickled ones)"
+        if as_json and report.sources.get("dump")
+        else ""
     )
+    advice = "stacks of the frozen job: `hangscope run`, or `hangscope capture PID` on each node"
+    return Finding("source line", f"none{frameless}", advice)
 
 
 def _decision(report: Document) -> Finding:
@@ -107,11 +106,10 @@ def _decision(report: Document) -> Finding:
     if verdict is None:
         needed = "" if report.status == "no_hang" else "; ".join(report.missing) or "see above"
         return Finding("verdict", report.status, needed)
+    decides = [h.would_decide for h in report.hypotheses if h.would_decide]
+    needed = "; ".join(decides[:2] or report.missing or report.confidence_why)
     word = f"{verdict.cause}, {verdict.confidence}"
-    if verdict.confidence == "high":
-        return Finding("verdict", word)
-    decides = tuple(h.would_decide for h in report.hypotheses if h.would_decide)
-    return Finding("verdict", word, "; ".join(decides[:2] or report.missing or report.confidence_why))
+    return Finding("verdict", word, "" if verdict.confidence == "high" else needed)
 
 
 _CHECKS = (_dumps, _history, _stacks, _twice, _logs, _lines, _decision)

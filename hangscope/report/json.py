@@ -1,7 +1,10 @@
-"""The JSON report: the document, less what only the page needs.
+"""The JSON report: the document, less what only the page needs; and its compact form inside the page.
 
 Format history of `hangscope.report/1`: 0.1.0 first version; 0.2.0 adds `verdict.deciding`, `verdict.api`, `verdict.since`,
 `verdict.until`, `hypotheses` and `coverage.windows_left_out`, then `stacks`.
+
+In the page, long lists of ranks are short text: `[0, 1, 2, 5]` is `0-2,5` after a mark. No text of a report holds control characters, so
+that nothing else begins with the mark.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from hangscope.model.codec import to_plain
+from hangscope.model.rankset import compress, spans
 from hangscope.report.schema.document import Document
 
 
@@ -23,3 +27,42 @@ def report_data(document: Document) -> dict[str, Any]:
 def render_json(document: Document) -> str:
     """Return the report as JSON text with a final newline; the same document gives the same bytes."""
     return json.dumps(report_data(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+MARK = "\x01"
+LONG_LIST = 64
+MOST_NUMBERS = 1 << 23  # of one report, written out
+
+
+def with_spans(value: Any) -> Any:
+    """Return plain data in which long ascending lists of numbers are text after the mark."""
+    if isinstance(value, dict):
+        return {key: with_spans(item) for key, item in value.items()}
+    if not isinstance(value, list):
+        return value
+    if len(value) > LONG_LIST and all(type(item) is int and item >= 0 for item in value):
+        return MARK + compress(value) if value == sorted(set(value)) else value
+    return [with_spans(item) for item in value]
+
+
+def without_spans(value: Any) -> Any:
+    """Return plain data with its lists written out again. Raises ValueError for marked text of another form."""
+    return _written_out(value, [MOST_NUMBERS])
+
+
+def _written_out(value: Any, left: list[int]) -> Any:
+    if isinstance(value, str):
+        return _numbers(value[len(MARK) :], left) if value.startswith(MARK) else value
+    if isinstance(value, dict):
+        return {key: _written_out(item, left) for key, item in value.items()}
+    return [_written_out(item, left) for item in value] if isinstance(value, list) else value
+
+
+def _numbers(text: str, left: list[int]) -> list[int]:
+    found: list[int] = []
+    for numbers in spans(text):
+        left[0] -= len(numbers)
+        if left[0] < 0:
+            raise ValueError(f"more than {MOST_NUMBERS:,} ranks in lists")
+        found += numbers
+    return found

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
@@ -19,9 +18,9 @@ from hangscope.report.ticket import Block, Line, Piece, ticket
 class Dialect:
     """How one kind of markup writes a heading, plain and strong text, code, a pair of a table, an item and a step."""
 
-    heading: str
     escape: Callable[[str], str]
     code: Callable[[str], str]
+    heading: str
     strong: str
     table_head: tuple[str, ...]
     row: str
@@ -101,46 +100,45 @@ def _by_word(
     return written
 
 
+def _markdown(text: str) -> str:
+    return _MARKDOWN.sub(r"\\\1", text)
+
+
+_FORGE = (
+    "## %s",
+    "**%s**",
+    ("| | |", "| --- | --- |"),
+    "| %s | %s |",
+    "- %s",
+    "%d. %s",
+    "<sub>hangscope %s</sub>",
+)
 DIALECTS = {
-    "markdown": Dialect(
-        heading="## %s",
-        escape=_by_word(lambda text: _MARKDOWN.sub(r"\\\1", text), _markdown_code),
-        code=_markdown_code,
-        strong="**%s**",
-        table_head=("| | |", "| --- | --- |"),
-        row="| %s | %s |",
-        item="- %s",
-        step="%d. %s",
-        footer="<sub>hangscope %s</sub>",
-    ),
+    "markdown": Dialect(_by_word(_markdown, _markdown_code), _markdown_code, *_FORGE),
+    "gitlab": Dialect(_by_word(_markdown, _markdown_code, _GITLAB), _markdown_code, *_FORGE),
     "jira": Dialect(
-        heading="h2. %s",
-        escape=_by_word(lambda text: _JIRA.sub(r"\\\1", text), _jira_code),
-        code=_jira_code,
-        strong="*%s*",
-        table_head=(),
-        row="| *%s* | %s |",
-        item="* %s",
-        step="# %s",
-        footer="~hangscope %s~",
+        _by_word(lambda text: _JIRA.sub(r"\\\1", text), _jira_code),
+        _jira_code,
+        "h2. %s",
+        "*%s*",
+        (),
+        "| *%s* | %s |",
+        "* %s",
+        "# %s",
+        "~hangscope %s~",
     ),
     "slack": Dialect(
-        heading="*%s*",
-        escape=_by_word(_slack, _slack_code),
-        code=_slack_code,
-        strong="*%s*",
-        table_head=(),
-        row="• *%s:* %s",
-        item="• %s",
-        step="%d. %s",
-        footer="_hangscope %s_",
+        _by_word(_slack, _slack_code),
+        _slack_code,
+        "*%s*",
+        "*%s*",
+        (),
+        "• *%s:* %s",
+        "• %s",
+        "%d. %s",
+        "_hangscope %s_",
     ),
 }
-
-DIALECTS["gitlab"] = replace(
-    DIALECTS["markdown"],
-    escape=_by_word(lambda text: _MARKDOWN.sub(r"\\\1", text), _markdown_code, _GITLAB),
-)
 
 
 def render_markdown(document: Document, dialect: str = "markdown") -> str:
@@ -156,20 +154,16 @@ def render_markdown(document: Document, dialect: str = "markdown") -> str:
 
 def _block(style: Dialect, block: Block) -> list[str]:
     lines = [style.strong % style.escape(block.title), ""] if block.title else []
-    if block.form == "pairs":
-        return [
-            *lines,
-            *style.table_head,
-            *(style.row % (name, style.line(line)) for name, line in block.pairs),
-        ]
-    for number, line in enumerate(block.lines, 1):
+    lines += style.table_head if block.form == "pairs" else ()
+    for number, (name, line) in enumerate(block.lines, 1):
         text = style.line(line)
-        if block.form == "items":
-            lines.append(style.item % text)
+        if block.form == "pairs":
+            text = style.row % (name, text)
+        elif block.form == "items":
+            text = style.item % text
         elif block.form == "steps":
-            lines.append(style.step % ((number, text) if "%d" in style.step else text))
-        else:
-            lines.append(text)
+            text = style.step % ((number, text) if "%d" in style.step else text)
+        lines.append(text)
     return lines
 
 

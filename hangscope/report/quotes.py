@@ -10,12 +10,7 @@ from hangscope.ingest.nccl.unmade import UnmadeCommunicator
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogTimeout
-from hangscope.ingest.torch_logs.store import (
-    PortInUse,
-    RendezvousTimeout,
-    StoreTimeout,
-    StoreUnreachable,
-)
+from hangscope.ingest.torch_logs.store import PortInUse, RendezvousTimeout, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout, MonitoredBarrier
@@ -26,11 +21,18 @@ from hangscope.model.frames import Stack
 from hangscope.report.schema.stories import PageFrame
 from hangscope.report.subject import Subject
 
-_WATCHDOGS = (WatchdogTimeout, HeartbeatTimeout, GlooTimeout, MonitoredBarrier, StoreTimeout)
 _FAULTS = (OomCuda, OomHost, CudaError, Xid, DiskFull, LoaderWorkerDeath)
 _ENDS = (*_FAULTS, Terminate, Exit, ExternalEnd)
 _ZONE, _NEAR = 1800, 120  # seconds: what time zones differ by, and what a watchdog may be late
-_JOINS = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout, PortInUse, UnmadeCommunicator)
+#: Who noticed the stall; who begins to write its dump; who ends the job from outside; which group or rendezvous some ranks
+#: did not join; what NCCL warns of.
+KINDS: dict[str, tuple[type[Event], ...]] = {
+    "watchdog": (WatchdogTimeout, HeartbeatTimeout, GlooTimeout, MonitoredBarrier, StoreTimeout),
+    "dump": (DumpSignal, DumpObserved),
+    "termination": (ExternalEnd,),
+    "join": (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout, PortInUse, UnmadeCommunicator),
+    "transport": (NcclWarn,),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +52,10 @@ class Quote:
         return new_year + self.stamp
 
 
-def watchdogs(subject: Subject) -> list[Quote]:
-    """Return who noticed the stall: timeouts of watchdogs, gloo, monitored barriers and stores."""
-    return _quoted(subject, *_WATCHDOGS)
-
-
-def dump_signals(subject: Subject) -> list[Quote]:
-    """Return the lines with which ranks begin to write their recorder dumps."""
-    return _quoted(subject, DumpSignal, DumpObserved)
-
-
-def terminations(subject: Subject) -> list[Quote]:
-    """Return what lines report of the job's external termination."""
-    return _quoted(subject, ExternalEnd)
-
-
-def joins(subject: Subject) -> list[Quote]:
-    """Return what lines report of a group or rendezvous that some ranks did not join."""
-    return _quoted(subject, *_JOINS)
-
-
-def transport(subject: Subject) -> list[Quote]:
-    """Return the warnings that NCCL printed."""
-    return _quoted(subject, NcclWarn)
+def of_kind(subject: Subject, kind: str) -> list[Quote]:
+    """Return the lines of one of `KINDS`."""
+    statements = subject.analysis.case.statements
+    return [_quote(event) for one in KINDS[kind] for event in statements.all(one)]
 
 
 def new_year(subject: Subject, stalled: float) -> float | None:
@@ -133,11 +116,6 @@ def _frames(frames: Stack, code: str) -> tuple[PageFrame, ...]:
         result.append(PageFrame(frame.name, frame.file, frame.line, user, code=here))
         quoted = quoted or user
     return tuple(result)
-
-
-def _quoted(subject: Subject, *kinds: type[Event]) -> list[Quote]:
-    statements = subject.analysis.case.statements
-    return [_quote(event) for kind in kinds for event in statements.all(kind)]
 
 
 def _quote(event: Event) -> Quote:

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from hangscope.analysis import Analysis
-    from hangscope.model.conclusion import Verdict
-    from hangscope.report.schema.document import Document
+    from hangscope.report.schema.document import Document, VerdictPart
 
 
 class Report:
@@ -37,19 +36,10 @@ class Report:
         """Return `hang`, `no_hang` or `inconclusive`."""
         return self.document.status
 
-    @cached_property
-    def verdict(self) -> Verdict | None:
+    @property
+    def verdict(self) -> VerdictPart | None:
         """Return the verdict, or None where nothing is named."""
-        from hangscope.report.masking.redaction import CONTRACT
-        from hangscope.report.masking.secrets import mask_text
-        from hangscope.report.masking.walk import change_texts
-        from hangscope.report.verdict_view import verdict_of
-
-        if self._analysis is not None and not self._redacted:
-            verdict = self._analysis.judgement.verdict
-            return change_texts(verdict, mask_text, CONTRACT)
-
-        return verdict_of(self.document.verdict)
+        return self.document.verdict
 
     @property
     def analysis(self) -> Analysis | None:

@@ -45,13 +45,13 @@ def snippets(both: Sequence[SidePart], folder: SourceFolder | None) -> tuple[Sni
             continue
         label = f"{side.title}: {side.call}" if side.call else side.title
         lines = folder.lines(frame.file) if folder is not None else None
+        shown, origin = {frame.line: frame.code} if frame.code else {}, "traceback"
         if lines is not None and frame.line <= len(lines):
-            shown = range(max(1, frame.line - AROUND), min(len(lines), frame.line + AROUND) + 1)
-            found = tuple(SnippetLine(n, lines[n - 1][:_LINE_CHARS], n == frame.line) for n in shown)
-            result.append(Snippet(side.role, frame.file, label, found, "source folder"))
-        elif frame.code:
-            quoted = (SnippetLine(frame.line, frame.code[:_LINE_CHARS], True),)
-            result.append(Snippet(side.role, frame.file, label, quoted, "traceback"))
+            around = range(max(1, frame.line - AROUND), min(len(lines), frame.line + AROUND) + 1)
+            shown, origin = {number: lines[number - 1] for number in around}, "source folder"
+        if shown:
+            found = (SnippetLine(n, text[:_LINE_CHARS], n == frame.line) for n, text in shown.items())
+            result.append(Snippet(side.role, frame.file, label, tuple(found), origin))
     return tuple(result)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
@@ -40,19 +40,18 @@ Pair = tuple[str, Line]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One part of the ticket: lines under a title, or pairs of a name and a line. `form`: items, steps, pairs or text."""
+    """One part of the ticket: lines under a title, each with its name if `form` is pairs; it may be items, steps or text."""
 
     title: str
     form: str
-    lines: tuple[Line, ...] = ()
-    pairs: tuple[Pair, ...] = ()
+    lines: tuple[Pair, ...]
 
 
 def ticket(document: Document) -> list[Block]:
     """Return the blocks of a report, without those that would be empty."""
     verdict, partial = document.verdict, document.partial
     warned = (Piece("Partial data: ", strong=True), Piece(partial.text))
-    blocks = [Block("", "text", (warned,))] if partial.is_partial else []
+    blocks = [_block("", "text", [warned])] if partial.is_partial else []
     if verdict is not None:
         blocks += _of_verdict(document, verdict)
     else:
@@ -62,7 +61,7 @@ def ticket(document: Document) -> list[Block]:
         blocks.append(_pairs(_incident(document)))
     warnings = [f"{w.file}: {w.message}" if w.file else w.message for w in document.warnings]
     blocks.append(_items("Warnings", map(_plain, warnings), _WARNINGS))
-    return [block for block in blocks if block.lines or block.pairs]
+    return [block for block in blocks if block.lines]
 
 
 def _of_verdict(document: Document, verdict: VerdictPart) -> list[Block]:
@@ -87,21 +86,23 @@ def _plain(text: str) -> Line:
     return (Piece(text),)
 
 
-def _texts(title: str, form: str, texts: Sequence[str]) -> Block:
-    return Block(title, form, tuple(map(_plain, texts)))
+def _block(title: str, form: str, lines: Iterable[Line]) -> Block:
+    return Block(title, form, tuple(("", line) for line in lines))
+
+
+def _texts(title: str, form: str, texts: Iterable[str]) -> Block:
+    return _block(title, form, map(_plain, texts))
 
 
 def _items(title: str, lines: Iterable[Line], most: int = 1000) -> Block:
     """Return at most so many lines as items, and how many more there are."""
-    found = tuple(lines)
-    more = (_plain(f"and {len(found) - most} more in the HTML report"),) if len(found) > most else ()
-    return Block(title, "items", (*found[:most], *more))
+    found = list(lines)
+    more = [_plain(f"and {len(found) - most} more in the HTML report")] if len(found) > most else []
+    return _block(title, "items", [*found[:most], *more])
 
 
 def _pairs(pairs: Iterable[Pair]) -> Block:
-    return Block(
-        "", "pairs", pairs=tuple((name, line) for name, line in pairs if any(piece.text for piece in line))
-    )
+    return Block("", "pairs", tuple(pair for pair in pairs if any(piece.text for piece in pair[1])))
 
 
 def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:

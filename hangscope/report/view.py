@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import fields, replace
 from functools import cache
+from typing import Any
 
 from hangscope.analysis import Analysis
 from hangscope.errors import Note
@@ -12,7 +14,7 @@ from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs.endings import ExitOk
 from hangscope.ingest.job_logs.good_ends import JobCompleted, WorkersEnded
 from hangscope.knowledge.callsite import user_frame
-from hangscope.model.conclusion import Source
+from hangscope.model.conclusion import CallRef, Source, Verdict
 from hangscope.model.incident import Absence, Incident, Input, RankRecord
 from hangscope.model.rankset import compress, ranks_phrase
 from hangscope.report.masking.redaction import CONTRACT, Redaction
@@ -25,20 +27,23 @@ from hangscope.report.schema.document import (
     SCHEMA,
     CandidatePart,
     CoveragePart,
+    CulpritPart,
     Document,
+    Explains,
     FrontierRow,
     GroupPart,
+    GroupRef,
     InputPart,
     OutlierLine,
     Partial,
     RankPart,
+    VerdictPart,
     WarningPart,
     WindowPart,
 )
 from hangscope.report.schema.page import PageData
 from hangscope.report.sources import SourceFolder
 from hangscope.report.subject import Subject
-from hangscope.report.verdict_view import verdict_part
 from hangscope.report.words import folded, grouped
 from hangscope.verdict.claims import seen_of
 from hangscope.verdict.phrasing import SUMMARY, clauses, fitting, sentence_case
@@ -241,3 +246,31 @@ def _coverage(analysis: Analysis) -> CoveragePart:
         windows=tuple(windows[:_WINDOWS]),
         windows_left_out=len(windows) - _WINDOWS if len(windows) > _WINDOWS else None,
     )
+
+
+_CULPRITS = 64  # named with host and device
+_TENSORS = 8
+
+
+def verdict_part(verdict: Verdict, incident: Incident) -> VerdictPart:
+    """Return the `verdict` of a document."""
+    records, group = incident.ranks, verdict.group
+    named = [records[rank] for rank in verdict.culprit_ranks[:_CULPRITS] if rank in records]
+    found: dict[str, Any] = {
+        f.name: getattr(verdict, f.name) for f in fields(VerdictPart) if hasattr(verdict, f.name)
+    }
+    found |= {name: tuple(value) for name, value in found.items() if isinstance(value, list)}
+    found |= {
+        "culprits": tuple(CulpritPart(r.rank, r.host, r.local_rank, r.device, r.pid) for r in named),
+        "group": group and GroupRef(group.name, group.desc, group.role, tuple(group.ranks), group.members_known),
+        "explains": Explains(verdict.explained, len(verdict.waiting_ranks)),
+        "culprit_call": _call(verdict.culprit_call),
+        "waiting_call": _call(verdict.waiting_call),
+        "since": None if verdict.since is None else str(verdict.since),
+        "until": None if verdict.until is None else str(verdict.until),
+    }  # fmt: skip
+    return VerdictPart(**found)
+
+
+def _call(call: CallRef | None) -> CallRef | None:
+    return call and replace(call, sizes=call.sizes[:_TENSORS], dtypes=call.dtypes[:_TENSORS])

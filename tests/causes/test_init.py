@@ -9,7 +9,7 @@ import pytest
 
 from hangscope.errors import Note
 from hangscope.ingest.files.run_evidence import ELSEWHERE
-from hangscope.live.watch.evidence import write_evidence
+from hangscope.live.watch.reporting import write_evidence
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, world
 from tests.nccl_writer import Comm, NcclWriter, Proc

@@ -40,7 +40,7 @@ def test_a_stuck_host_and_a_stalled_device_are_two_faults(tmp_path: Path) -> Non
     assert culprits(report) == (1, 4) and level(report) == "medium"
     assert "the GPU of rank 4 stopped completing enqueued collectives (gpu_stall)" in said(report)
     assert report.verdict is not None
-    assert report.verdict.explained == len(report.verdict.waiting_ranks)
+    assert report.verdict.explains.ranks == len(report.verdict.waiting_ranks)
 
 
 def test_a_stuck_host_and_a_dead_process_are_two_faults(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_unknown_causes_are_never_the_same_bug() -> None:
 
 
 def test_a_page_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hangscope.diff.loading.MAX_UNPACKED", 1000)
+    monkeypatch.setattr("hangscope.diff.MAX_UNPACKED", 1000)
     page = tmp_path / "a.html"
     page.write_text(render_html(document("hang_512")))
     with pytest.raises(NoInputError):

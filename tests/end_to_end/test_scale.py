@@ -77,7 +77,7 @@ def test_generated_dumps_are_whole_and_their_culprit_is_found(
     verdict = analyze(tmp_path).verdict
     assert verdict is not None
     assert (verdict.cause, verdict.culprit_ranks) == ("stuck_rank", (job.culprit,))
-    assert verdict.explained == 31
+    assert verdict.explains.ranks == 31
 
 
 def test_the_verdict_is_the_same_however_the_files_are_read(mesh: Path) -> None:

@@ -51,7 +51,7 @@ def test_whatever_is_lost_the_report_is_whole_and_names_only_ranks_of_the_job(
         assert not [w for w in data["warnings"] if w["code"] in ("rule_failed", "parser_failed")]
         if report.verdict is not None:
             assert all(0 <= r < data["world_size"] for r in report.verdict.culprit_ranks)
-            assert report.verdict.explained <= len(report.verdict.waiting_ranks)
+            assert report.verdict.explains.ranks <= len(report.verdict.waiting_ranks)
             assert report.verdict.evidence
 
 

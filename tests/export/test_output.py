@@ -22,16 +22,20 @@ from tests.conftest import Run
 REPORT = '<meta name="generator" content="hangscope 1">\n'
 
 
-@pytest.fixture
-def null(tmp_path: Path) -> Path:
-    """Return a node like /dev/null, which only root can make, and where devices are allowed."""
-    path = tmp_path / "null"
+def device(path: Path, kind: int, major: int, minor: int) -> Path:
+    """Make a device, which only root can, and where devices are allowed."""
     try:
-        os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
-        path.write_bytes(b"x")
+        os.mknod(path, 0o666 | kind, os.makedev(major, minor))
+        path.open("wb").close() if kind == stat.S_IFCHR else None
     except OSError as error:
         pytest.skip(f"no device can be made here: {error}")
     return path
+
+
+@pytest.fixture
+def null(tmp_path: Path) -> Path:
+    """Return a node like /dev/null."""
+    return device(tmp_path / "null", stat.S_IFCHR, 1, 3)
 
 
 @pytest.fixture
@@ -59,12 +63,7 @@ def test_the_command_and_the_pack_leave_a_device_as_it_is(run: Run, hang: Path, 
 
 
 def test_a_device_that_is_full_says_so(run: Run, hang: Path, tmp_path: Path) -> None:
-    full = tmp_path / "full"
-    try:
-        os.mknod(full, 0o666 | stat.S_IFCHR, os.makedev(1, 7))
-        full.open("wb").close()
-    except OSError as error:
-        pytest.skip(f"no device can be made here: {error}")
+    full = device(tmp_path / "full", stat.S_IFCHR, 1, 7)
     result = run("analyze", hang, "-o", full)
     assert result.returncode == 1 and "No space left on device" in result.stderr
     assert result.stdout.startswith("hang[") and stat.S_ISCHR(os.lstat(full).st_mode)
@@ -129,11 +128,7 @@ def test_a_socket_is_refused(listening: Path) -> None:
 
 
 def test_a_block_device_is_refused(tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    try:
-        os.mknod(disk, 0o666 | stat.S_IFBLK, os.makedev(240, 250))  # a number for local use: no driver has it
-    except OSError as error:
-        pytest.skip(f"no device can be made here: {error}")
+    disk = device(tmp_path / "disk", stat.S_IFBLK, 240, 250)  # a number for local use: no driver has it
     with pytest.raises(UsageError, match="block device"):
         write_report(disk, REPORT, force=True)
     assert stat.S_ISBLK(os.lstat(disk).st_mode)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 #: Starts as many ranks of `rank.py` as its argument says, and ends as the first of them that fails.
 LAUNCHER = """
@@ -32,6 +34,56 @@ def write_job(folder: Path, rank: str) -> None:
 def hangscope(*words: str) -> list[str]:
     """Return the command line of a call."""
     return [sys.executable, "-m", "hangscope", *words]
+
+
+def watched(*words: str) -> list[str]:
+    """Return the command line of a command under watch, with everything in `left/`."""
+    return hangscope("run", "--dir", "left", *words)
+
+
+class Place(type(Path())):  # type: ignore[misc]
+    """The folder in which a job runs, with the environment of its processes."""
+
+    environment: dict[str, str]
+
+    def ran(
+        self, command: list[str], environment: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command here to its end."""
+        return subprocess.run(
+            command, cwd=self, env=environment or self.environment, capture_output=True, text=True, timeout=180, check=False
+        )  # fmt: skip
+
+    @contextmanager
+    def started(
+        self, command: list[str], environment: dict[str, str] | None = None, *, first: str = ""
+    ) -> Iterator[subprocess.Popen[str]]:
+        """Yield a command that runs here, as soon as it has printed its `first` line if one is given."""
+        with started(command, self, environment or self.environment) as process:
+            assert process.stdout is not None and (not first or process.stdout.readline() == first)
+            yield process
+
+    def below(self, name: str) -> Place:
+        """Return a new folder in this one as the place of a job."""
+        place = Place(self, name)
+        place.mkdir()
+        place.environment = self.environment
+        return place
+
+    @property
+    def left(self) -> Path:
+        """Return the folder of the run."""
+        return Path(self, "left")
+
+    def report(self) -> dict[str, Any]:
+        """Return the report of the run."""
+        report: dict[str, Any] = json.loads((self.left / "report.json").read_text())
+        return report
+
+    def verdict(self) -> dict[str, Any]:
+        """Return the verdict of the run's report."""
+        verdict: dict[str, Any] = self.report()["verdict"]
+        return verdict
 
 
 @contextmanager

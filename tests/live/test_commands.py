@@ -13,8 +13,7 @@ import yaml
 
 from hangscope import hooks
 from hangscope.demo import catalog
-from hangscope.live.settings import additions, settings
-from hangscope.live.torch_version import parsed
+from hangscope.live.settings import additions, parsed, settings
 
 ROOT = Path(__file__).resolve().parents[2]
 FIXTURE = ROOT / "fixtures" / "rank_conditional_barrier" / "dumps"

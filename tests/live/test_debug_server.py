@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import urllib.request
-from pathlib import Path
 
 import pytest
 
 from hangscope import hooks
-from tests.live.jobs import hangscope, started, until
+from tests.live.jobs import Place, hangscope, until
 from tests.live.torch_jobs import free_port, job, line_of, torchrun
 
 pytestmark = pytest.mark.real
@@ -36,16 +34,14 @@ def needed() -> None:
         pytest.importorskip(name, reason="torch's debug server needs it: the `live` extra")
 
 
-def test_the_page_of_the_hook_is_the_report_of_the_frozen_job(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_the_page_of_the_hook_is_the_report_of_the_frozen_job(here: Place) -> None:
     needed()
     port = free_port()
-    (tmp_path / "train.py").write_text(TRAIN)
-    (tmp_path / "hook.py").write_text(hooks.text("debug").replace("25999", str(port)))
-    settings = job("served", tmp_path, environment)
-    settings["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{settings['PYTHONPATH']}"
-    with started(torchrun("hook", 2), tmp_path, settings) as process:
+    (here / "train.py").write_text(TRAIN)
+    (here / "hook.py").write_text(hooks.text("debug").replace("25999", str(port)))
+    settings = job("served", here)
+    settings["PYTHONPATH"] = f"{here}{os.pathsep}{settings['PYTHONPATH']}"
+    with here.started(torchrun("hook", 2), settings) as process:
 
         def told() -> bool:
             try:
@@ -59,17 +55,15 @@ def test_the_page_of_the_hook_is_the_report_of_the_frozen_job(
         assert process.poll() is None
 
 
-def test_the_debug_server_gives_stacks_and_recorders_of_all_ranks(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_the_debug_server_gives_stacks_and_recorders_of_all_ranks(here: Place) -> None:
     needed()
-    settings = job("served", tmp_path, environment)
-    with started([*torchrun("served", 2), str(free_port())], tmp_path, settings) as process:
-        left = tmp_path / "left"
+    settings = job("served", here)
+    with here.started([*torchrun("served", 2), str(free_port())], settings) as process:
+        left = here.left
 
         def captured() -> bool:
             words = hangscope("capture", str(process.pid), "--dir", "left")
-            subprocess.run(words, cwd=tmp_path, env=settings, capture_output=True, timeout=60, check=False)
+            here.ran(words, settings)
             stacks = [path.read_text() for path in left.glob("capture_*/stack_rank_1.txt")]
             dumps = list(left.glob("capture_*/comm_lib_trace_rank_1.json"))
             return len(dumps) >= 2 and sum("load" in text for text in stacks) >= 2
@@ -78,10 +72,7 @@ def test_the_debug_server_gives_stacks_and_recorders_of_all_ranks(
         assert process.poll() is None
     last = max(left.glob("capture_*"))
     assert {f"comm_lib_trace_rank_{rank}.json" for rank in (0, 1)} <= {path.name for path in last.iterdir()}
-    done = subprocess.run(
-        hangscope("analyze", "-q", "--format", "json", "left"),
-        cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    done = here.ran(hangscope("analyze", "-q", "--format", "json", "left"), settings)
     told = json.loads(done.stdout)["verdict"]
     assert (told["cause"], told["culprit_ranks"]) == ("stuck_rank", [1])
     assert told["location"]["line"] == line_of("served")

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 
 import hangscope as library
 from hangscope import hooks
-from tests.live.jobs import hangscope, started, until
+from tests.live.jobs import Place, hangscope, until, watched
 from tests.live.torch_jobs import free_port
 
 pytestmark = pytest.mark.real
@@ -89,11 +88,13 @@ def line_of(text: str) -> int:
     return next(number for number, line in enumerate(text.splitlines(), 1) if "# HERE" in line)
 
 
-def settings(environment: dict[str, str], folder: Path) -> dict[str, str]:
-    quiet = {k: v for k, v in environment.items() if not k.startswith(("TORCH", "NCCL", "MASTER", "RANK"))}
+def settings(here: Place) -> dict[str, str]:
+    quiet = {
+        k: v for k, v in here.environment.items() if not k.startswith(("TORCH", "NCCL", "MASTER", "RANK"))
+    }
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {**quiet, "PATH": path, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "HANGSCOPE_STALL": "3",
-            "HOME": str(folder), "DIR": str(folder / "left"), "HANG_TIMEOUT": "5", "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
+            "HOME": str(here), "DIR": str(here.left), "HANG_TIMEOUT": "5", "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
 
 
 def asked(folder: Path) -> library.Report:
@@ -104,10 +105,10 @@ def asked(folder: Path) -> library.Report:
     return library.analyze_safely(folder)
 
 
-def test_accelerate_on_two_processes(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_accelerate_on_two_processes(here: Place) -> None:
     pytest.importorskip("accelerate")
-    (tmp_path / "train.py").write_text(ACCELERATE)
-    tools = tmp_path / "bin"
+    (here / "train.py").write_text(ACCELERATE)
+    tools = here / "bin"
     tools.mkdir()
     (tools / "hangscope").write_text(f'#!/bin/bash\nexec {sys.executable} -m hangscope "$@"\n')
     (tools / "hangscope").chmod(0o755)
@@ -123,26 +124,24 @@ def test_accelerate_on_two_processes(tmp_path: Path, environment: dict[str, str]
         "no",
     ]
     launch += ["--main_process_port", str(free_port()), "train.py"]
-    variables = settings(environment, tmp_path)
+    variables = settings(here)
     variables["PATH"] = f"{tools}{os.pathsep}{variables['PATH']}"
-    with started(["bash", "-c", hooks.text("accelerate"), "hook", *launch], tmp_path, variables) as process:
-        until((tmp_path / "left" / "report.json").exists, 90)
+    with here.started(["bash", "-c", hooks.text("accelerate"), "hook", *launch], variables) as process:
+        until((here.left / "report.json").exists, 90)
         assert process.poll() is None, "a report alone ends no job"
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=90)
-    told = json.loads((tmp_path / "left" / "report.json").read_text())["verdict"]
+    told = here.verdict()
     assert (told["culprit_ranks"], told["location"]["line"]) == ([1], line_of(ACCELERATE))
 
 
 @pytest.mark.parametrize(
     ("kind", "module", "train"), [("lightning", "lightning", LIGHTNING), ("trainer", "transformers", TRAINER)]
 )
-def test_a_callback_answers_the_trigger(
-    kind: str, module: str, train: str, tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_a_callback_answers_the_trigger(kind: str, module: str, train: str, here: Place) -> None:
     pytest.importorskip(module)
-    (tmp_path / "train.py").write_text(train)
-    (tmp_path / "hook.py").write_text(hooks.text(kind).replace("devices=2", 'devices=2, accelerator="cpu"'))
+    (here / "train.py").write_text(train)
+    (here / "hook.py").write_text(hooks.text(kind).replace("devices=2", 'devices=2, accelerator="cpu"'))
     command = [sys.executable, "hook.py"]
     if kind == "trainer":
         command = [
@@ -153,8 +152,8 @@ def test_a_callback_answers_the_trigger(
             f"--master-port={free_port()}",
             "hook.py",
         ]
-    with started(command, tmp_path, settings(environment, tmp_path)):
-        report = asked(tmp_path / "hang")
+    with here.started(command, settings(here)):
+        report = asked(here / "hang")
     assert report.verdict is not None and report.verdict.culprit_ranks == (1,)
     assert report.verdict.location is not None and report.verdict.location.line == line_of(train)
 
@@ -167,48 +166,40 @@ def test_a_callback_answers_the_trigger(
     ],
 )
 def test_a_freeze_under_run_is_reported_and_analyzed_again_alike(
-    module: str, launch: list[str], kind: str, train: str, tmp_path: Path, environment: dict[str, str]
+    module: str, launch: list[str], kind: str, train: str, here: Place
 ) -> None:
     pytest.importorskip(module)
-    (tmp_path / "train.py").write_text(train)
-    (tmp_path / "hook.py").write_text(hooks.text(kind).replace("devices=2", 'devices=2, accelerator="cpu"'))
+    (here / "train.py").write_text(train)
+    (here / "hook.py").write_text(hooks.text(kind).replace("devices=2", 'devices=2, accelerator="cpu"'))
     port = [f"--master-port={free_port()}"] if launch else []
-    command = hangscope(
-        "run", "--dir", "left", "--hang-timeout", "8", "--", sys.executable, *launch, *port, "hook.py"
-    )
-    with started(command, tmp_path, settings(environment, tmp_path)):
-        until((tmp_path / "left" / "report.json").exists, 120)
-    told = json.loads((tmp_path / "left" / "report.json").read_text())["verdict"]
+    command = watched("--hang-timeout", "8", "--", sys.executable, *launch, *port, "hook.py")
+    with here.started(command, settings(here)):
+        until((here.left / "report.json").exists, 120)
+    told = here.verdict()
     assert (told["cause"], told["culprit_ranks"]) == ("stuck_rank", [1])
     assert told["location"]["line"] == line_of(train)
-    assert json.loads(library.analyze_safely(tmp_path / "left").to_json())["verdict"] == told
+    assert json.loads(library.analyze_safelyhere.left.to_json())["verdict"] == told
 
 
-def test_ray_train_gives_what_the_workers_raised(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_ray_train_gives_what_the_workers_raised(here: Place) -> None:
     pytest.importorskip("ray.train")
-    (tmp_path / "train.py").write_text(RAY % (tmp_path / "hang"))
-    (tmp_path / "hook.py").write_text(hooks.text("ray").replace("/shared/hang", str(tmp_path / "hang")))
-    variables = {
-        **settings(environment, tmp_path),
-        "RAY_TRAIN_V2_ENABLED": "1",
-        "RAY_DISABLE_IMPORT_WARNING": "1",
-    }
-    variables["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{variables['PYTHONPATH']}"
-    with started([sys.executable, "hook.py"], tmp_path, variables) as process:
+    (here / "train.py").write_text(RAY % (here / "hang"))
+    (here / "hook.py").write_text(hooks.text("ray").replace("/shared/hang", str(here / "hang")))
+    variables = {**settings(here), "RAY_TRAIN_V2_ENABLED": "1", "RAY_DISABLE_IMPORT_WARNING": "1"}
+    variables["PYTHONPATH"] = f"{here}{os.pathsep}{variables['PYTHONPATH']}"
+    with here.started([sys.executable, "hook.py"], variables) as process:
         _, said = process.communicate(timeout=150)
-    told = library.analyze_safely(tmp_path / "hang").verdict
+    told = library.analyze_safely(here / "hang").verdict
     assert told is not None, said[-3000:]
     assert (told.cause, told.culprit_ranks) == ("crashed_rank", (1,)) and "a bad sample" in str(told)
-    assert (tmp_path / "hang" / "report.html").exists()
+    assert (here / "hang" / "report.html").exists()
 
 
-def test_py_spy_looks_into_a_job_that_was_started_without_anything(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_py_spy_looks_into_a_job_that_was_started_without_anything(here: Place) -> None:
     if shutil.which("py-spy", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}") is None:
         pytest.skip("py-spy is not installed")
     scripts = Path(__file__).with_name("scripts")
-    shutil.copy(scripts / "loader_worker.py", tmp_path)
+    shutil.copy(scripts / "loader_worker.py", here)
     launch = [
         sys.executable,
         "-m",
@@ -216,19 +207,12 @@ def test_py_spy_looks_into_a_job_that_was_started_without_anything(
         "--nproc-per-node=2",
         f"--master-port={free_port()}",
     ]
-    with started([*launch, "loader_worker.py"], tmp_path, settings(environment, tmp_path)) as process:
-        stack = tmp_path / "left" / "capture_02" / "stack_rank_1.txt"
+    with here.started([*launch, "loader_worker.py"], settings(here)) as process:
+        stack = here.left / "capture_02" / "stack_rank_1.txt"
 
         def captured() -> bool:
-            shutil.rmtree(tmp_path / "left", ignore_errors=True)
-            subprocess.run(
-                hangscope("capture", str(process.pid), "--dir", "left"),
-                cwd=tmp_path,
-                env=environment,
-                capture_output=True,
-                timeout=60,
-                check=False,
-            )
+            shutil.rmtree(here.left, ignore_errors=True)
+            here.ran(hangscope("capture", str(process.pid), "--dir", "left"))
             return (
                 stack.exists()
                 and "worker of rank 1" in stack.read_text()

@@ -14,6 +14,7 @@ import yaml
 
 from hangscope import hooks
 from tests.conftest import Run
+from tests.live.jobs import Place
 
 FAILING = "echo started $*; exit 7"
 SCRIPTS = {"torchrun": "torchrun", "accelerate": "accelerate", "slurm": "srun"}
@@ -61,24 +62,19 @@ def script(kind: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("kind", ["torchrun", "accelerate", "slurm", "k8s"])
 @pytest.mark.parametrize("state", ["missing", "failing", "reporting"])
-def test_a_hook_never_changes_how_a_job_ends(
-    kind: str, state: str, tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_a_hook_never_changes_how_a_job_ends(kind: str, state: str, here: Place) -> None:
     command = {
         "missing": None,
         "failing": "#!/bin/bash\nexec no-such-python\n",
-        "reporting": real(environment),
+        "reporting": real(here.environment),
     }[state]
-    settings = tools(tmp_path, SCRIPTS.get(kind, "torchrun"), command)
-    done = subprocess.run(
-        ["bash", "-c", script(kind, tmp_path), "hook", "train.py"],
-        env=settings, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    settings = tools(here, SCRIPTS.get(kind, "torchrun"), command)
+    done = here.ran(["bash", "-c", script(kind, here), "hook", "train.py"], settings)
     assert (done.returncode, done.stdout[:7]) == (7, "started")
-    reports = [path.name for path in tmp_path.rglob("report.json")]
+    reports = [path.name for path in here.rglob("report.json")]
     assert reports == (["report.json"] if state == "reporting" else [])
     if kind == "k8s" and state == "reporting":
-        message = (tmp_path / "left" / "message").read_text()
+        message = (here.left / "message").read_text()
         assert 0 < len(message.encode()) <= 4096 and "hangscope" in message
 
 

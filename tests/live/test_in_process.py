@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 
 from hangscope.capture import leave_exception
 from hangscope.live.agent.hangscope_agent.identity import Identity
-from tests.live.jobs import hangscope, started, until, write_job
+from tests.live.jobs import Place, until, watched, write_job
 
 RANK = """
 import sys, threading, time
@@ -28,42 +27,31 @@ wait_here()
 """
 
 
-def test_a_script_can_start_the_agent_itself(tmp_path: Path, environment: dict[str, str]) -> None:
-    write_job(tmp_path, RANK)
-    with started([sys.executable, "launch.py", "2"], tmp_path, environment):
-        stacks = [tmp_path / "left" / "capture_01" / f"stack_rank_{rank}.txt" for rank in range(2)]
-        until(lambda: len(list((tmp_path / "left").glob("logs/*/*.out"))) == 2)
-        (tmp_path / "left" / "trigger").touch()
+def test_a_script_can_start_the_agent_itself(here: Place) -> None:
+    write_job(here, RANK)
+    with here.started([sys.executable, "launch.py", "2"]):
+        stacks = [here.left / "capture_01" / f"stack_rank_{rank}.txt" for rank in range(2)]
+        until(lambda: len(list(here.left.glob("logs/*/*.out"))) == 2)
+        (here.left / "trigger").touch()
         until(lambda: all(path.exists() for path in stacks))
         text = stacks[1].read_text()
         assert "in wait_here" in text and re.match(r"Process \d+: rank 1\n", text)
 
 
-def test_a_script_that_starts_it_under_hangscope_run_has_one_agent(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_a_script_that_starts_it_under_hangscope_run_has_one_agent(here: Place) -> None:
     program = "import hangscope.capture as c, threading as t\nassert c.start('other')\n"
     program += "print([each.name for each in t.enumerate()])"
-    settings = {**environment, "RANK": "0"}
-    words = hangscope("run", "--dir", "left", "--", sys.executable, "-c", program)
-    done = subprocess.run(words, cwd=tmp_path, env=settings, capture_output=True, text=True, check=False)
+    settings = {**here.environment, "RANK": "0"}
+    words = watched("--", sys.executable, "-c", program)
+    done = here.ran(words, settings)
     assert done.stdout == "['MainThread', 'hangscope']\n", done.stderr
-    assert (tmp_path / "left/logs/restart_0/rank_0.out").read_text() == done.stdout
+    assert (here / "left/logs/restart_0/rank_0.out").read_text() == done.stdout
 
 
-def test_a_folder_that_cannot_be_made_is_a_line_and_no_error(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    (tmp_path / "file").write_text("")
+def test_a_folder_that_cannot_be_made_is_a_line_and_no_error(here: Place) -> None:
+    (here / "file").write_text("")
     program = "import hangscope.capture as c; print(c.start('file/below'))"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = here.ran([sys.executable, "-c", program])
     assert (done.returncode, done.stdout) == (0, "False\n")
     assert done.stderr.startswith("hangscope: no evidence will be left in file/below")
 

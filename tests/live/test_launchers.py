@@ -5,17 +5,15 @@ Slurm, accelerate, Ray Train and Lightning have tests of their own.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.live.jobs import hangscope, left_in
+from tests.live.jobs import Place, left_in, watched
 from tests.live.torch_jobs import free_port, job, line_of
 
 pytest.importorskip("torch")
@@ -42,12 +40,12 @@ def deepspeed() -> list[str]:
 
 @pytest.mark.parametrize("launcher", [mpirun, deepspeed])
 def test_a_job_that_freezes_under_it_is_reported_and_ended(
-    launcher: Callable[[], list[str]], tmp_path: Path, environment: dict[str, str]
+    launcher: Callable[[], list[str]], here: Place
 ) -> None:
     command = launcher()
     if shutil.which(command[0], path=BESIDE) is None:
         pytest.skip(f"{command[0]} is not installed (.ci/live does; Debian: openmpi-bin)")
-    settings = job("sleeping", tmp_path, environment) | {
+    settings = job("sleeping", here) | {
         "PATH": BESIDE, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
         "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
@@ -55,17 +53,15 @@ def test_a_job_that_freezes_under_it_is_reported_and_ended(
     if command[0] == "deepspeed":
         settings = {k: v for k, v in settings.items() if not k.startswith("MASTER")}
         settings |= {"DS_ACCELERATOR": "cpu", "DS_BUILD_OPS": "0"}
-    words = hangscope("run", "--dir", "left", "--hang-timeout", "4", "--on-hang", "kill", "--", *command)
-    done = subprocess.run(
-        words, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=120, check=False
-    )
+    words = watched("--hang-timeout", "4", "--on-hang", "kill", "--", *command)
+    done = here.ran(words, settings)
     assert done.returncode != 0
-    assert (tmp_path / "left" / "report.json").exists(), done.stderr
-    told = json.loads((tmp_path / "left" / "report.json").read_text())["verdict"]
+    assert (here.left / "report.json").exists(), done.stderr
+    told = here.verdict()
     assert (told["cause"], told["culprit_ranks"], told["confidence"]) == ("stuck_rank", [1], "high")
     assert (Path(told["location"]["file"]).name, told["location"]["line"]) == (
         "sleeping.py",
         line_of("sleeping"),
     )
-    assert (tmp_path / "left/logs/restart_0/rank_1.out").read_text().endswith("step 4\n")
-    assert not left_in(tmp_path)
+    assert (here / "left/logs/restart_0/rank_1.out").read_text().endswith("step 4\n")
+    assert not left_in(here)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.jobs import left_in, started, until
+from tests.live.jobs import Place, left_in, until
 from tests.live.torch_jobs import SCRIPTS, free_port, job, line_of
 
 pytest.importorskip("torch")
@@ -52,24 +52,22 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return programs
 
 
-def test_one_command_after_pip_install_gives_the_report_of_a_freeze(
-    installed: Path, tmp_path: Path, environment: dict[str, str]
-) -> None:
-    settings = job("sleeping", tmp_path, environment)
+def test_one_command_after_pip_install_gives_the_report_of_a_freeze(installed: Path, here: Place) -> None:
+    settings = job("sleeping", here)
     for name in ("PYTHONPATH", "HANGSCOPE_STALL"):
         settings.pop(name, None)
     settings["PATH"] = f"{installed}{os.pathsep}{settings['PATH']}"
     words = ["hangscope", "run", "--hang-timeout", "10", "--"]
     words += ["torchrun", "--nproc-per-node", "2", "--master-port", str(free_port()), "sleeping.py"]
-    with started([str(installed / words[0]), *words[1:]], tmp_path, settings) as process:
-        until(lambda: any(tmp_path.glob("hangscope-*/report.json")), 90)
-        (left,) = tmp_path.glob("hangscope-*")
+    with here.started([str(installed / words[0]), *words[1:]], settings) as process:
+        until(lambda: any(here.glob("hangscope-*/report.json")), 90)
+        (left,) = here.glob("hangscope-*")
         frozen_at = (left / "logs" / "restart_0" / "rank_1.out").stat().st_mtime
         taken = (left / "report.json").stat().st_mtime - frozen_at
         assert process.poll() is None  # it reports, and leaves the job to its owner
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=60)
-    assert not left_in(tmp_path)
+    assert not left_in(here)
     verdict = json.loads((left / "report.json").read_text())["verdict"]
     assert (verdict["cause"], verdict["culprit_ranks"]) == ("stuck_rank", [1])
     location = verdict["location"]
@@ -77,4 +75,4 @@ def test_one_command_after_pip_install_gives_the_report_of_a_freeze(
     assert "step 4" in output and "hang[" not in output
     assert (left / "report.html").stat().st_size > 10_000
     assert taken < 60, f"{taken:.0f} s from the freeze to the report"
-    assert (SCRIPTS / "sleeping.py").read_text() == (tmp_path / "sleeping.py").read_text()
+    assert (SCRIPTS / "sleeping.py").read_text() == (here / "sleeping.py").read_text()

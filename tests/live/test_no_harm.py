@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from hangscope.live.folder import RunFolder, make_anywhere, make_private
-from tests.live.jobs import hangscope, left_in, started, until
+from tests.live.jobs import Place, hangscope, left_in, until, watched
 
 root_only = pytest.mark.skipif(
     os.geteuid() != 0, reason="needs root, to have another user or a file system of its own"
@@ -48,33 +48,23 @@ raise SystemExit(3)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_watcher_that_dies_or_stops_does_not_reach_the_job(
-    tmp_path: Path, environment: dict[str, str], number: signal.Signals
-) -> None:
-    (tmp_path / "train.py").write_text(STEPS)
-    with started(
-        hangscope("run", "--dir", "left", "--", sys.executable, "train.py"), tmp_path, environment
-    ) as job:
-        assert job.stdout is not None and job.stdout.readline() == "step 0\n"
+def test_a_watcher_that_dies_or_stops_does_not_reach_the_job(here: Place, number: signal.Signals) -> None:
+    (here / "train.py").write_text(STEPS)
+    with here.started(watched("--", sys.executable, "train.py"), first="step 0\n") as job:
         os.kill(watcher_of(job.pid), number)
         printed, said = job.communicate(timeout=30)
         assert job.returncode == 3 and printed.splitlines() == [f"step {n}" for n in range(1, 20)]
-    assert (tmp_path / "saved").read_text() == "all of it"
+    assert (here / "saved").read_text() == "all of it"
     assert ("does not answer" in said) == (number == signal.SIGSTOP)
 
 
-def test_hangscope_run_itself_may_be_killed_and_the_job_goes_on(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    (tmp_path / "train.py").write_text(STEPS)
-    with started(
-        hangscope("run", "--dir", "left", "--", sys.executable, "train.py"), tmp_path, environment
-    ) as job:
-        assert job.stdout is not None and job.stdout.readline() == "step 0\n"
+def test_hangscope_run_itself_may_be_killed_and_the_job_goes_on(here: Place) -> None:
+    (here / "train.py").write_text(STEPS)
+    with here.started(watched("--", sys.executable, "train.py"), first="step 0\n") as job:
         job.kill()
         assert [job.stdout.readline() for _ in range(19)][-1] == "step 19\n"
-        until(lambda: not left_in(tmp_path))
-    assert (tmp_path / "saved").read_text() == "all of it"
+        until(lambda: not left_in(here))
+    assert (here / "saved").read_text() == "all of it"
 
 
 @contextmanager
@@ -92,11 +82,9 @@ def tmpfs(folder: Path, options: str) -> Iterator[Path]:
 
 @root_only
 @pytest.mark.parametrize("fault", ["full", "full later", "read-only", "removed", "a file"])
-def test_a_folder_that_cannot_be_used_costs_the_evidence_and_not_the_job(
-    tmp_path: Path, environment: dict[str, str], fault: str
-) -> None:
-    (tmp_path / "train.py").write_text(STEPS)
-    with tmpfs(tmp_path / "disk", "size=64k,mode=700") as disk:
+def test_a_folder_that_cannot_be_used_costs_the_evidence_and_not_the_job(here: Place, fault: str) -> None:
+    (here / "train.py").write_text(STEPS)
+    with tmpfs(here / "disk", "size=64k,mode=700") as disk:
         if fault == "full":
             with suppress(OSError), open(disk / "filler", "wb") as file:
                 file.write(bytes(1 << 20))
@@ -105,9 +93,8 @@ def test_a_folder_that_cannot_be_used_costs_the_evidence_and_not_the_job(
         elif fault == "read-only":
             subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         words = hangscope("run", "--dir", str(disk / "left"), "--", sys.executable, "train.py")
-        settings = {**environment, "RANK": "0", "TMPDIR": str(tmp_path)}
-        with started(words, tmp_path, settings) as job:
-            assert job.stdout is not None and job.stdout.readline() == "step 0\n"
+        settings = {**here.environment, "RANK": "0", "TMPDIR": str(here)}
+        with here.started(words, settings, first="step 0\n") as job:
             if fault == "full later":
                 with suppress(OSError), open(disk / "filler", "wb") as file:
                     file.write(bytes(1 << 20))
@@ -115,54 +102,33 @@ def test_a_folder_that_cannot_be_used_costs_the_evidence_and_not_the_job(
                 shutil.rmtree(disk / "left")
             printed, _ = job.communicate(timeout=120)
             assert job.returncode == 3 and printed.splitlines() == [f"step {n}" for n in range(1, 20)]
-    assert (tmp_path / "saved").read_text() == "all of it"
+    assert (here / "saved").read_text() == "all of it"
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE, errno.EACCES, errno.EROFS])
 @pytest.mark.parametrize("at_once", [True, False])
-def test_a_disk_that_fails_costs_the_evidence_and_not_the_job(
-    tmp_path: Path, environment: dict[str, str], error: int, at_once: bool
-) -> None:
+def test_a_disk_that_fails_costs_the_evidence_and_not_the_job(here: Place, error: int, at_once: bool) -> None:
     """From the start or later, in the processes of the job as well: opening, making, reading the status, writing."""
     if shutil.which("gcc") is None:
         pytest.skip("no gcc for the failing disk")
-    source, shim = Path(__file__).parent / "scripts" / "failing_folder.c", tmp_path / "failing_folder.so"
+    source, shim = Path(__file__).parent / "scripts" / "failing_folder.c", here / "failing_folder.so"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(shim), str(source), "-ldl"], check=True)
-    now = tmp_path / "now"
-    (tmp_path / "train.py").write_text(STEPS.replace("for", "open('now', 'w').close()\nfor"))
+    now = here / "now"
+    (here / "train.py").write_text(STEPS.replace("for", "open('now', 'w').close()\nfor"))
     if at_once:
         now.touch()
-    settings = {
-        "RANK": "0",
-        "LD_PRELOAD": str(shim),
-        "FAIL_UNDER": str(tmp_path / "left"),
-        "FAIL_IF": str(now),
-    }
-    words = hangscope("run", "--dir", "left", "--", sys.executable, "train.py")
-    settings = {**environment, **settings, "FAIL_ERRNO": str(error), "TMPDIR": str(tmp_path)}
-    done = subprocess.run(
-        words, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=120, check=False
-    )
+    settings = {"RANK": "0", "LD_PRELOAD": str(shim), "FAIL_UNDER": str(here.left), "FAIL_IF": str(now)}
+    words = watched("--", sys.executable, "train.py")
+    settings = {**here.environment, **settings, "FAIL_ERRNO": str(error), "TMPDIR": str(here)}
+    done = here.ran(words, settings)
     assert done.returncode == 3 and done.stdout.splitlines() == [f"step {n}" for n in range(20)], done.stderr
     assert "hangscope: " in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("world", [{"RANK": "²"}, {"RANK": "0", "WORLD_SIZE": "1000000000"}])
-def test_numbers_that_no_job_has_reach_nothing(
-    tmp_path: Path, environment: dict[str, str], world: dict[str, str]
-) -> None:
-    words = hangscope(
-        "run",
-        "--dir",
-        "left",
-        "--",
-        sys.executable,
-        "-c",
-        "import time; print('ran'); time.sleep(1); exit(3)",
-    )
-    done = subprocess.run(
-        words, cwd=tmp_path, env=environment | world, capture_output=True, text=True, timeout=120, check=False
-    )
+def test_numbers_that_no_job_has_reach_nothing(here: Place, world: dict[str, str]) -> None:
+    words = watched("--", sys.executable, "-c", "import time; print('ran'); time.sleep(1); exit(3)")
+    done = here.ran(words, here.environment | world)
     assert (done.returncode, done.stdout) == (3, "ran\n") and "Error" not in done.stderr, done.stderr
 
 
@@ -181,36 +147,32 @@ while True:
 
 
 @pytest.mark.parametrize("group", [False, True])
-def test_ranks_may_save_after_their_launcher_has_died(
-    tmp_path: Path, environment: dict[str, str], group: bool
-) -> None:
+def test_ranks_may_save_after_their_launcher_has_died(here: Place, group: bool) -> None:
     """A shell dies of SIGTERM at once. Whether the ranks have got it too or not: they get it once, and all the time they need."""
-    (tmp_path / "train.py").write_text(SAVING)
-    (tmp_path / "train.sh").write_text(f"RANK=0 {sys.executable} train.py\necho done\n")
-    with started(hangscope("run", "--dir", "left", "--", "bash", "train.sh"), tmp_path, environment) as job:
-        assert job.stdout is not None and job.stdout.readline() == "ready\n"
+    (here / "train.py").write_text(SAVING)
+    (here / "train.sh").write_text(f"RANK=0 {sys.executable} train.py\necho done\n")
+    with here.started(watched("--", "bash", "train.sh"), first="ready\n") as job:
         time.sleep(1.5)
         os.killpg(job.pid, signal.SIGTERM) if group else job.terminate()
         assert job.wait(40) == -signal.SIGTERM
-        assert not left_in(tmp_path)
-    assert len(list(tmp_path.glob("shard*"))) == 40
+        assert not left_in(here)
+    assert len(list(here.glob("shard*"))) == 40
 
 
-def test_a_signal_reaches_the_command_once(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_a_signal_reaches_the_command_once(here: Place) -> None:
     """Sent to `hangscope run` alone, and to its whole process group, which has the command in it."""
-    (tmp_path / "train.py").write_text(
+    (here / "train.py").write_text(
         "import signal, time\nsignal.signal(signal.SIGTERM, lambda *_: print('TERM', flush=True))\n"
         "print('ready', flush=True)\nend = time.time() + 2\nwhile time.time() < end: time.sleep(0.05)\n"
     )
     for send in (os.kill, os.killpg):
         words = hangscope("run", "-q", "--dir", "left", "--", sys.executable, "train.py")
-        with started(words, tmp_path, environment) as job:
-            assert job.stdout is not None and job.stdout.readline() == "ready\n"
+        with here.started(words, first="ready\n") as job:
             send(job.pid, signal.SIGTERM)
             assert job.communicate(timeout=30)[0] == "TERM\n"
 
 
-def test_the_job_keeps_its_terminal(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_the_job_keeps_its_terminal(here: Place) -> None:
     """isatty, /dev/tty, the foreground process group, and the keys that send signals."""
     program = (
         "import os, sys, time; tty = os.open('/dev/tty', os.O_RDWR); "
@@ -219,9 +181,9 @@ def test_the_job_keeps_its_terminal(tmp_path: Path, environment: dict[str, str])
     )
     pid, terminal = pty.fork()
     if pid == 0:
-        os.chdir(tmp_path)
-        words = hangscope("run", "--dir", "left", "--", sys.executable, "-c", program)
-        os.execve(words[0], words, {**environment, "RANK": "0"})
+        os.chdir(here)
+        words = watched("--", sys.executable, "-c", program)
+        os.execve(words[0], words, {**here.environment, "RANK": "0"})
     seen = b""
 
     def read_until(text: bytes) -> None:
@@ -243,7 +205,7 @@ def test_the_job_keeps_its_terminal(tmp_path: Path, environment: dict[str, str])
 
 
 @root_only
-def test_nothing_stays_a_zombie_as_pid_1(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_nothing_stays_a_zombie_as_pid_1(here: Place) -> None:
     """Orphans of a container are reaped, and its exit code is the command's."""
     script = (
         "for n in 1 2 3; do (sleep 0.1 &); done; sleep 2; "
@@ -256,9 +218,7 @@ def test_nothing_stays_a_zombie_as_pid_1(tmp_path: Path, environment: dict[str, 
         "--mount-proc",
         *hangscope("run", "-q", "--dir", "left", "--", "sh", "-c", script),
     ]
-    done = subprocess.run(
-        words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = here.ran(words)
     if "unshare" in done.stderr:
         pytest.skip(done.stderr)
     assert (done.returncode, done.stdout) == (3, "0\n"), done.stderr
@@ -289,16 +249,14 @@ def test_a_folder_or_a_link_of_another_user_is_not_used(tmp_path: Path) -> None:
             make_private(tmp_path / name)
 
 
-def test_nothing_in_the_folder_is_ever_imported(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_nothing_in_the_folder_is_ever_imported(here: Place) -> None:
     for name in ("sitecustomize", "json", "threading", "hangscope_agent"):
         for folder in ("left", "left/agent"):
-            (tmp_path / folder).mkdir(0o700, exist_ok=True)
-            (tmp_path / folder / f"{name}.py").write_text("print('planted')\n")
-    words = hangscope("run", "--dir", "left", "--", sys.executable, "-c", "import json, sys; print(sys.path)")
-    done = subprocess.run(
-        words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert "planted" not in done.stdout and str(tmp_path / "left") not in done.stdout
+            (here / folder).mkdir(0o700, exist_ok=True)
+            (here / folder / f"{name}.py").write_text("print('planted')\n")
+    words = watched("--", sys.executable, "-c", "import json, sys; print(sys.path)")
+    done = here.ran(words)
+    assert "planted" not in done.stdout and str(here.left) not in done.stdout
 
 
 def test_other_files_of_the_folder_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,14 +267,12 @@ def test_other_files_of_the_folder_cost_nothing(tmp_path: Path, monkeypatch: pyt
     assert RunFolder(tmp_path).captures() == 1
 
 
-def test_ranks_print_into_their_own_streams(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_ranks_print_into_their_own_streams(here: Place) -> None:
     """Name, mode, buffering and type are Python's own, and what is not flushed stays in the buffer."""
     program = "import sys; o = sys.stdout; print(o.name, o.mode, o.line_buffering, o.write_through, type(o), type(o.buffer), o.buffer.name, o is sys.__stdout__)"
     alone = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program], env=here.environment, capture_output=True, text=True, check=True
     )
-    words = hangscope("run", "--dir", "left", "--", sys.executable, "-c", program)
-    under = subprocess.run(
-        words, cwd=tmp_path, env={**environment, "RANK": "0"}, capture_output=True, text=True, check=True
-    )
+    words = watched("--", sys.executable, "-c", program)
+    under = here.ran(words, {**here.environment, "RANK": "0"})
     assert under.stdout == alone.stdout

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.live.jobs import hangscope, left_in, until
+from tests.live.jobs import Place, hangscope, left_in, until
 from tests.live.torch_jobs import free_port, job, line_of, torchrun
 
 pytest.importorskip("torch")
@@ -26,8 +26,7 @@ def on_host(name: str, command: list[str]) -> list[str]:
 
 
 def run_on_two_nodes(
-    folder: Path,
-    environment: dict[str, str],
+    here: Place,
     directories: tuple[Path, Path],
     script: str = "sleeping",
     words_of_script: tuple[str, ...] = (),
@@ -37,9 +36,8 @@ def run_on_two_nodes(
     options = ["--hang-timeout", "8" if words_of_script else "6", "--on-hang", "kill"]
     try:
         for number, directory in enumerate(directories):
-            home = folder / f"node{number}"
-            home.mkdir()
-            settings = job(script, home, environment)
+            home = here.below(f"node{number}")
+            settings = job(script, home)
             words = [*torchrun(script, 1, nodes=2, node=number, port=port), *words_of_script]
             running.append(
                 subprocess.Popen(
@@ -53,13 +51,13 @@ def run_on_two_nodes(
             for process in running:
                 process.terminate()
         told = [process.communicate(timeout=180)[1] for process in running]
-        assert not left_in(folder / "node0") and not left_in(folder / "node1")
+        assert not left_in(here / "node0") and not left_in(here / "node1")
         return [(process.returncode, text) for process, text in zip(running, told, strict=True)]
     finally:
         for process in running:
             process.kill()
             process.communicate()
-        for home in (folder / "node0", folder / "node1"):
+        for home in (here / "node0", here / "node1"):
             for pid in left_in(home):
                 os.kill(pid, 9)
 
@@ -69,9 +67,9 @@ def report(folder: Path) -> dict[str, Any]:
     return answer
 
 
-def test_nodes_that_share_a_disk_make_one_report(tmp_path: Path, environment: dict[str, str]) -> None:
-    left = tmp_path / "left"
-    ends = run_on_two_nodes(tmp_path, environment, (left, left))
+def test_nodes_that_share_a_disk_make_one_report(here: Place) -> None:
+    left = here.left
+    ends = run_on_two_nodes(here, (left, left))
     assert all(code != 0 for code, _ in ends)
     told = [text for _, text in ends]
     assert sum("hangscope: Wrote " in text for text in told) == 1
@@ -84,19 +82,15 @@ def test_nodes_that_share_a_disk_make_one_report(tmp_path: Path, environment: di
     assert not [w for w in report(left)["warnings"] if w["code"] == "ranks_elsewhere"]
 
 
-def test_a_node_that_waits_for_long_work_on_another_is_not_frozen(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    left = tmp_path / "left"
-    ends = run_on_two_nodes(tmp_path, environment, (left, left), "long_work", ("evaluate", "16"))
+def test_a_node_that_waits_for_long_work_on_another_is_not_frozen(here: Place) -> None:
+    left = here.left
+    ends = run_on_two_nodes(here, (left, left), "long_work", ("evaluate", "16"))
     assert [(code, "capturing the job" in text) for code, text in ends] == [(0, False)] * 2, ends
 
 
-def test_nodes_without_a_shared_disk_say_what_is_missing_and_how_to_join_it(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    folders = (tmp_path / "node0" / "left", tmp_path / "node1" / "left")
-    ends = run_on_two_nodes(tmp_path, environment, folders)
+def test_nodes_without_a_shared_disk_say_what_is_missing_and_how_to_join_it(here: Place) -> None:
+    folders = (here / "node0" / "left", here / "node1" / "left")
+    ends = run_on_two_nodes(here, folders)
     packs = []
     for number, (folder, (_, text)) in enumerate(zip(folders, ends, strict=True)):
         answer = report(folder)
@@ -109,22 +103,14 @@ def test_nodes_without_a_shared_disk_say_what_is_missing_and_how_to_join_it(
         assert f"hangscope pack {folder} -o NODE.hangpack" in " ".join(text.split())
         page = (folder / "report.html").read_text()
         assert "PARTIAL DATA" in page.upper() and "NODE.hangpack" in page
-        packs.append(str(tmp_path / f"node{number}.hangpack"))
-        call(["pack", str(folder), "-o", packs[-1]], tmp_path, environment)
-    joined = json.loads(call(["analyze", "--format", "json", *packs], tmp_path, environment))["verdict"]
+        packs.append(str(here / f"node{number}.hangpack"))
+        printed(here, "pack", str(folder), "-o", packs[-1])
+    joined = json.loads(printed(here, "analyze", "--format", "json", *packs))["verdict"]
     assert (joined["cause"], joined["culprit_ranks"]) == ("stuck_rank", [1])
     assert joined["location"]["line"] == line_of("sleeping")
 
 
-def call(words: list[str], folder: Path, environment: dict[str, str]) -> str:
-    done = subprocess.run(
-        hangscope(*words),
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def printed(here: Place, *words: str) -> str:
+    done = here.ran(hangscope(*words))
     assert done.returncode in (0, 1), done.stderr  # 1: `analyze` found a hang
     return done.stdout

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from hangscope.live.folder import RunFolder
 from hangscope.live.look.capture import capture
 from hangscope.live.watch import progress
-from tests.live.jobs import hangscope, left_in, started, until, write_job
+from tests.live.jobs import Place, hangscope, left_in, until, watched, write_job
 
 STUCK = """
 import os, sys, time
@@ -36,295 +37,258 @@ train()
 STALLED = progress.SHORT + 2.5  # s until a job that prints no more is taken for stalled
 
 
-def call(
-    words: list[str], folder: Path, environment: dict[str, str], **more: str
-) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        hangscope("run", "--dir", "left", *words),
-        cwd=folder,
-        env={**environment, **more},
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
+def call(here: Place, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return here.ran(watched(*words), {**here.environment, **more})
 
 
-def test_a_healthy_command_passes_through_and_leaves_no_report(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+@contextmanager
+def stuck(here: Place, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Yield a job of two ranks under watch that have printed something, one of which is stuck."""
+    write_job(here, STUCK)
+    with here.started(watched(*options, "--", sys.executable, "launch.py", "2")) as process:
+        until(lambda: all((here / f"left/logs/restart_0/rank_{r}.out").exists() for r in range(2)))
+        yield process
+
+
+def test_a_healthy_command_passes_through_and_leaves_no_report(here: Place) -> None:
     program = "import sys; sys.stdout.buffer.write(bytes(range(256))); sys.stderr.write('e')"
-    done = call(["--", sys.executable, "-c", program], tmp_path, environment)
+    words = watched("--", sys.executable, "-c", program)
+    done = subprocess.run(
+        words, cwd=here, env=here.environment, capture_output=True, timeout=120, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, bytes(range(256)), b"e")
-    assert not (tmp_path / "left" / "report.html").exists()
+    assert not (here.left / "report.html").exists()
 
 
-def test_output_that_goes_into_a_file_is_copied(tmp_path: Path, environment: dict[str, str]) -> None:
-    with open(tmp_path / "log", "w") as log:
+def test_output_that_goes_into_a_file_is_copied(here: Place) -> None:
+    with open(here / "log", "w") as log:
         log.write("what was there before\n")
         log.flush()
         words = hangscope("run", "-q", "--dir", "left", "--", "sh", "-c", "echo out; echo err >&2")
-        subprocess.run(words, cwd=tmp_path, env=environment, stdout=log, stderr=log, timeout=120, check=True)
-    assert (tmp_path / "log").read_text() == "what was there before\nout\nerr\n"
-    assert [p.read_text() for p in (tmp_path / "left/launcher").glob("*.out")] == ["out\nerr\n"]
+        subprocess.run(words, cwd=here, env=here.environment, stdout=log, stderr=log, timeout=120, check=True)
+    assert (here / "log").read_text() == "what was there before\nout\nerr\n"
+    assert [p.read_text() for p in (here / "left/launcher").glob("*.out")] == ["out\nerr\n"]
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -KILL $$", -9), ("kill -SEGV $$", -11)])
-def test_the_exit_is_the_commands(
-    tmp_path: Path, environment: dict[str, str], script: str, code: int
-) -> None:
-    done = call(["-q", "--", "sh", "-c", script], tmp_path, environment)
-    assert (done.returncode, done.stdout) == (code, b"")
-    assert (tmp_path / "left" / "report.json").exists()
+def test_the_exit_is_the_commands(here: Place, script: str, code: int) -> None:
+    done = call(here, "-q", "--", "sh", "-c", script)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert (here.left / "report.json").exists()
 
 
-def test_what_the_user_has_set_stays(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_what_the_user_has_set_stays(here: Place) -> None:
     mine = {
         "TORCH_NCCL_TRACE_BUFFER_SIZE": "7",
         "NCCL_DEBUG": "INFO",
-        "PYTHONPATH": environment["PYTHONPATH"],
+        "PYTHONPATH": here.environment["PYTHONPATH"],
     }
-    done = call(["--", "env"], tmp_path, environment, **mine)
-    seen = dict(line.split("=", 1) for line in done.stdout.decode().splitlines() if "=" in line)
+    done = call(here, "--", "env", **mine)
+    seen = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     assert {name: seen[name] for name in ("TORCH_NCCL_TRACE_BUFFER_SIZE", "NCCL_DEBUG")} == {
         "TORCH_NCCL_TRACE_BUFFER_SIZE": "7",
         "NCCL_DEBUG": "INFO",
     }
     assert "TORCH_FR_BUFFER_SIZE" not in seen  # newer torch would take it before the one that was set
     assert seen["PYTHONPATH"].endswith(os.pathsep + mine["PYTHONPATH"])
-    assert seen["TORCH_FR_DUMP_TEMP_FILE"].startswith(str(tmp_path / "left"))
+    assert seen["TORCH_FR_DUMP_TEMP_FILE"].startswith(str(here.left))
 
 
-def test_a_command_that_is_not_there_is_one_line(tmp_path: Path, environment: dict[str, str]) -> None:
-    (tmp_path / "text").write_text("no program")
-    (tmp_path / "script").write_text("exit 3\n")
-    (tmp_path / "script").chmod(0o755)
-    ends = [call(["--", word], tmp_path, environment) for word in ("no-such-command", "./text", "./script")]
-    assert [(done.returncode, done.stdout) for done in ends] == [(127, b""), (126, b""), (3, b"")]
-    assert ends[0].stderr == b"hangscope: no-such-command: command not found\n"
+def test_a_command_that_is_not_there_is_one_line(here: Place) -> None:
+    (here / "text").write_text("no program")
+    (here / "script").write_text("exit 3\n")
+    (here / "script").chmod(0o755)
+    ends = [call(here, "--", word) for word in ("no-such-command", "./text", "./script")]
+    assert [(done.returncode, done.stdout) for done in ends] == [(127, ""), (126, ""), (3, "")]
+    assert ends[0].stderr == "hangscope: no-such-command: command not found\n"
 
 
-def test_an_unknown_option_is_not_run_as_a_command(tmp_path: Path, environment: dict[str, str]) -> None:
-    done = call(["--hang-timout", "900", "echo", "ran"], tmp_path, environment)
-    assert (done.returncode, done.stdout) == (2, b"") and b"No such option" in done.stderr
+def test_an_unknown_option_is_not_run_as_a_command(here: Place) -> None:
+    done = call(here, "--hang-timout", "900", "echo", "ran")
+    assert (done.returncode, done.stdout) == (2, "") and "No such option" in done.stderr
 
 
-def test_each_run_with_one_folder_has_its_own_attempt(tmp_path: Path, environment: dict[str, str]) -> None:
-    (tmp_path / "left").mkdir(0o700)
-    codes = [call(["-q", "--", "sh", "-c", f"exit {n}"], tmp_path, environment).returncode for n in (3, 4, 5)]
+def test_each_run_with_one_folder_has_its_own_attempt(here: Place) -> None:
+    here.left.mkdir(0o700)
+    codes = [call(here, "-q", "--", "sh", "-c", f"exit {n}").returncode for n in (3, 4, 5)]
     assert codes == [3, 4, 5]
-    reports = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("report.json"))
+    reports = sorted(str(path.relative_to(here)) for path in here.rglob("report.json"))
     assert reports == ["left/attempt-2/report.json", "left/attempt-3/report.json", "left/report.json"]
 
 
-def test_a_signal_that_does_not_end_goes_to_the_command(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_a_signal_that_does_not_end_goes_to_the_command(here: Place) -> None:
     program = "import signal, time; signal.signal(signal.SIGUSR1, lambda *_: exit(5)); print('ready', flush=True); time.sleep(60)"
     words = hangscope("run", "-q", "--dir", "left", "--", sys.executable, "-c", program)
-    with started(words, tmp_path, environment) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    with here.started(words, first="ready\n") as process:
         process.send_signal(signal.SIGUSR1)
         assert process.wait(30) == 5
 
 
-def test_the_users_own_sitecustomize_runs_and_the_agent_is_not_seen(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text("import sys\nsys.mine = __name__, __file__\n")
+def test_the_users_own_sitecustomize_runs_and_the_agent_is_not_seen(here: Place) -> None:
+    (here / "site").mkdir()
+    (here / "site" / "sitecustomize.py").write_text("import sys\nsys.mine = __name__, __file__\n")
     program = "import sys; print(sys.mine, [p for p in sys.path if 'agent' in p], sorted(m for m in sys.modules if 'torch' in m))"
-    path = os.pathsep.join((str(tmp_path / "site"), environment["PYTHONPATH"]))
-    done = call(["--", sys.executable, "-c", program], tmp_path, environment, PYTHONPATH=path, RANK="0")
-    mine = ("sitecustomize", str(tmp_path / "site" / "sitecustomize.py"))
-    assert done.stdout.decode() == f"{mine} [] []\n"
+    path = os.pathsep.join((str(here / "site"), here.environment["PYTHONPATH"]))
+    done = call(here, "--", sys.executable, "-c", program, PYTHONPATH=path, RANK="0")
+    mine = ("sitecustomize", str(here / "site" / "sitecustomize.py"))
+    assert done.stdout == f"{mine} [] []\n"
 
 
-def test_a_launcher_that_passes_on_the_python_path_alone_brings_the_agent_along(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    seen = call(["-q", "--", "env"], tmp_path, environment).stdout.decode().splitlines()
-    left = tmp_path / "left"
-    settings = {"PATH": environment["PATH"], "RANK": "5"}
+def test_a_launcher_that_passes_on_the_python_path_alone_brings_the_agent_along(here: Place) -> None:
+    seen = call(here, "-q", "--", "env").stdout.splitlines()
+    left = here.left
+    settings = {"PATH": here.environment["PATH"], "RANK": "5"}
     settings |= dict(line.split("=", 1) for line in seen if line.startswith("PYTHON"))
     subprocess.run([sys.executable, "-c", "print('hi')"], env=settings, capture_output=True, check=True)
     assert (left / "logs" / "restart_0" / "rank_5.out").read_text() == "hi\n"
 
 
-def test_each_ranks_output_is_kept_and_nothing_of_it_is_changed(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_each_ranks_output_is_kept_and_nothing_of_it_is_changed(here: Place) -> None:
     write_job(
-        tmp_path,
+        here,
         "import os, sys, logging\nprint('out', os.environ['RANK'], 'ü')\nsys.stdout.buffer.write(b'raw\\n')\n"
         "logging.warning('w%s', os.environ['RANK'])\nassert sys.stdout.fileno() == 1 and not sys.stdout.isatty()\n"
         "if os.environ['RANK'] == '1': raise SystemError('gone')\n",
     )
-    buffered = {k: v for k, v in environment.items() if k != "PYTHONUNBUFFERED"}
-    done = call(["-q", "--", sys.executable, "launch.py", "2"], tmp_path, buffered)
+    buffered = {k: v for k, v in here.environment.items() if k != "PYTHONUNBUFFERED"}
+    done = here.ran(watched("-q", "--", sys.executable, "launch.py", "2"), buffered)
     assert done.returncode == 1
-    assert sorted(done.stdout.decode().split("\n")) == ["", "out 0 ü", "out 1 ü", "raw", "raw"]
-    logs = tmp_path / "left" / "logs" / "restart_0"
+    assert sorted(done.stdout.split("\n")) == ["", "out 0 ü", "out 1 ü", "raw", "raw"]
+    logs = here.left / "logs" / "restart_0"
     assert (logs / "rank_1.out").read_bytes() == "out 1 ü\n".encode()
     assert (logs / "rank_0.err").read_text() == "WARNING:root:w0\n"
     assert "SystemError: gone" in (logs / "rank_1.err").read_text()
-    report = json.loads((tmp_path / "left" / "report.json").read_text())
+    report = here.report()
     assert (report["verdict"]["cause"], report["verdict"]["culprit_ranks"]) == ("crashed_rank", [1])
 
 
-def test_neither_the_launcher_nor_an_import_is_a_first_progress(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
+def test_neither_the_launcher_nor_an_import_is_a_first_progress(here: Place) -> None:
     write_job(
-        tmp_path, "import slow\nimport time\nfor step in range(20):\n    print(step)\n    time.sleep(0.2)\n"
+        here, "import slow\nimport time\nfor step in range(20):\n    print(step)\n    time.sleep(0.2)\n"
     )
-    (tmp_path / "slow.py").write_text(
+    (here / "slow.py").write_text(
         "import os, sys, time\nprint('no GPU here', file=sys.stderr, flush=True)\n"
         "time.sleep(9 if os.environ['RANK'] == '1' else 8)\n"
     )
-    launcher = (tmp_path / "launch.py").read_text()
-    (tmp_path / "launch.py").write_text(f"print('setting OMP_NUM_THREADS', flush=True)\n{launcher}")
+    launcher = (here / "launch.py").read_text()
+    (here / "launch.py").write_text(f"print('setting OMP_NUM_THREADS', flush=True)\n{launcher}")
     words = ["--hang-timeout", "1", "--on-hang", "kill", "--", sys.executable, "launch.py", "2"]
-    done = call(words, tmp_path, environment)
-    assert (done.returncode, done.stderr.replace(b"\n", b"")) == (0, b"no GPU here" * 2)
-    assert not list((tmp_path / "left").glob("capture_*"))
+    done = call(here, *words)
+    assert (done.returncode, done.stderr.replace("\n", "")) == (0, "no GPU here" * 2)
+    assert not list(here.left.glob("capture_*"))
 
 
 @pytest.mark.real
 @pytest.mark.parametrize("end", [0, 1])
-def test_a_pause_that_was_reported_is_not_the_last_word(
-    tmp_path: Path, environment: dict[str, str], end: int
-) -> None:
+def test_a_pause_that_was_reported_is_not_the_last_word(here: Place, end: int) -> None:
     write_job(
-        tmp_path,
+        here,
         "import os, time\nfor step in range(12):\n    print(step)\n    time.sleep(25 if step == 5 else 0.3)\n"
         f"if {end} and os.environ['RANK'] == '1': raise ValueError('the loss is nan')\n",
     )
     words = ["--hang-timeout", "2", "--", sys.executable, "launch.py", "2"]
-    done = call(words, tmp_path, environment)
+    done = call(here, *words)
     assert done.returncode == end
-    said = done.stderr.decode()
+    said = done.stderr
     assert said.index("capturing the job") < said.index("Wrote ") < said.index("the job makes progress again")
     if end:
-        told = json.loads((tmp_path / "left" / "report.json").read_text())["verdict"]
+        told = here.verdict()
         assert (told["cause"], told["culprit_ranks"]) == ("crashed_rank", [1])
 
 
-def test_evidence_comes_before_the_end(tmp_path: Path, environment: dict[str, str]) -> None:
-    write_job(tmp_path, STUCK)
-    words = hangscope("run", "--dir", "left", "--", sys.executable, "launch.py", "2")
-    with started(words, tmp_path, environment) as process:
-        until(lambda: all((tmp_path / "left/logs/restart_0" / f"rank_{r}.out").exists() for r in range(2)))
+def test_evidence_comes_before_the_end(here: Place) -> None:
+    with stuck(here) as process:
         time.sleep(STALLED)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=120)
         assert process.returncode == -signal.SIGINT
-    assert [p.name for p in sorted((tmp_path / "left").glob("capture_*/stack_rank_*"))] == [
+    assert [p.name for p in sorted(here.left.glob("capture_*/stack_rank_*"))] == [
         "stack_rank_0.txt",
         "stack_rank_1.txt",
     ] * 2
-    assert "in load" in (tmp_path / "left" / "capture_02" / "stack_rank_1.txt").read_text()
-    assert not left_in(tmp_path)
-    assert "Wrote " in said and (tmp_path / "left" / "report.json").exists()
-    assert json.loads((tmp_path / "left" / "report.json").read_text())["world_size"] == 2
+    assert "in load" in (here.left / "capture_02" / "stack_rank_1.txt").read_text()
+    assert not left_in(here)
+    assert "Wrote " in said and (here.left / "report.json").exists()
+    assert here.report()["world_size"] == 2
 
 
-def test_a_job_that_makes_progress_is_not_taken_for_frozen(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    write_job(tmp_path, "import time\nfor step in range(600):\n    print(step)\n    time.sleep(0.1)\n")
-    words = hangscope("run", "--dir", "left", "--", sys.executable, "launch.py", "2")
-    with started(words, tmp_path, environment) as process:
-        until(lambda: (tmp_path / "left/logs/restart_0/rank_1.out").exists())
+def test_a_job_that_makes_progress_is_not_taken_for_frozen(here: Place) -> None:
+    write_job(here, "import time\nfor step in range(600):\n    print(step)\n    time.sleep(0.1)\n")
+    words = watched("--", sys.executable, "launch.py", "2")
+    with here.started(words) as process:
+        until(lambda: (here / "left/logs/restart_0/rank_1.out").exists())
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=120)
-    assert "the job was making progress" in said and not list((tmp_path / "left").glob("capture_*"))
-    told = json.loads((tmp_path / "left" / "report.json").read_text())["verdict"]
+    assert "the job was making progress" in said and not list(here.left.glob("capture_*"))
+    told = here.verdict()
     assert told is None or told["culprit_ranks"] == []
 
 
-def test_the_second_signal_does_not_wait(tmp_path: Path, environment: dict[str, str]) -> None:
-    write_job(tmp_path, STUCK)
-    words = hangscope("run", "--dir", "left", "--", sys.executable, "launch.py", "2")
-    with started(words, tmp_path, environment) as process:
-        until(lambda: (tmp_path / "left/logs/restart_0/rank_1.out").exists())
+def test_the_second_signal_does_not_wait(here: Place) -> None:
+    with stuck(here) as process:
         time.sleep(STALLED)
         process.send_signal(signal.SIGTERM)
         assert process.stderr is not None and "capturing it first" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)
         assert process.wait(8) == -signal.SIGTERM
-    assert not left_in(tmp_path)
+    assert not left_in(here)
 
 
 @pytest.mark.real
-def test_a_job_one_of_whose_ranks_computes_is_not_ended(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_a_job_one_of_whose_ranks_computes_is_not_ended(here: Place) -> None:
     write_job(
-        tmp_path,
+        here,
         "import os, time\nprint('step', flush=True)\nend = time.time() + 15\nwhile time.time() < end:\n"
         "    time.sleep(0.1) if os.environ['RANK'] == '0' else sum(range(10**5))\n",
     )
     words = ["--hang-timeout", "1", "--on-hang", "kill", "--", sys.executable, "launch.py", "2"]
-    done = call(words, tmp_path, environment)
+    done = call(here, *words)
     assert done.returncode == 0, done.stderr
 
 
-def test_a_touched_trigger_takes_a_capture_and_the_job_goes_on(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    write_job(tmp_path, STUCK)
+def test_a_touched_trigger_takes_a_capture_and_the_job_goes_on(here: Place) -> None:
+    write_job(here, STUCK)
     words = hangscope("run", "-q", "--dir", "left", "--", sys.executable, "launch.py", "2")
-    with started(words, tmp_path, environment) as process:
-        until(lambda: (tmp_path / "left/logs/restart_0/rank_1.out").exists())
-        (tmp_path / "left" / "trigger").touch()
-        stacks = [tmp_path / "left" / "capture_01" / f"stack_rank_{rank}.txt" for rank in range(2)]
+    with here.started(words) as process:
+        until(lambda: (here / "left/logs/restart_0/rank_1.out").exists())
+        (here.left / "trigger").touch()
+        stacks = [here.left / "capture_01" / f"stack_rank_{rank}.txt" for rank in range(2)]
         until(lambda: all(path.exists() for path in stacks))
         assert process.poll() is None
-        job = subprocess.run(
-            hangscope("capture", "--job", "left"),
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            timeout=120,
-            check=False,
-        )
+        job = here.ran(hangscope("capture", "--job", "left"))
         assert job.returncode == 0, job.stderr
-        assert b"  rank 1: rank.py:11 in train\n  rank.py:5 in load\n" in job.stdout
-        assert (tmp_path / "left" / "capture_03" / "stack_rank_0.txt").exists()
+        assert "  rank 1: rank.py:11 in train\n  rank.py:5 in load\n" in job.stdout
+        assert (here.left / "capture_03" / "stack_rank_0.txt").exists()
         assert process.poll() is None
 
 
-def test_a_container_without_user_and_home_is_enough(tmp_path: Path, environment: dict[str, str]) -> None:
-    write_job(tmp_path, STUCK)
-    bare = {"PATH": environment["PATH"], "PYTHONPATH": environment["PYTHONPATH"]}
-    words = hangscope("run", "--dir", "left", "--", sys.executable, "-u", "launch.py", "2")
-    with started(words, tmp_path, bare) as process:
-        until(lambda: all((tmp_path / "left/logs/restart_0" / f"rank_{r}.out").exists() for r in range(2)))
-        done = subprocess.run(
-            hangscope("capture", str(process.pid)),
-            cwd=tmp_path, env=bare, capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+def test_a_container_without_user_and_home_is_enough(here: Place) -> None:
+    write_job(here, STUCK)
+    bare = {"PATH": here.environment["PATH"], "PYTHONPATH": here.environment["PYTHONPATH"]}
+    words = watched("--", sys.executable, "-u", "launch.py", "2")
+    with here.started(words, bare) as process:
+        until(lambda: all((here / "left/logs/restart_0" / f"rank_{r}.out").exists() for r in range(2)))
+        done = here.ran(hangscope("capture", str(process.pid)), bare)
         assert done.returncode == 0 and "rank 1: rank.py:11 in train" in done.stdout, done.stderr
         time.sleep(STALLED)
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=120)
         assert process.returncode == -signal.SIGTERM
     assert "Traceback" not in said + done.stderr and "Wrote " in said
-    assert json.loads((tmp_path / "left" / "report.json").read_text())["world_size"] == 2
+    assert here.report()["world_size"] == 2
 
 
-def test_a_folder_that_is_lost_costs_the_evidence_and_not_the_job(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    write_job(tmp_path, STUCK)
-    words = hangscope("run", "--dir", "left", "--", sys.executable, "launch.py", "2")
-    with started(words, tmp_path, environment) as process:
-        until(lambda: (tmp_path / "left/logs/restart_0/rank_1.out").exists())
-        (tmp_path / "left").rename(tmp_path / "lost")
-        (tmp_path / "left").touch()
+def test_a_folder_that_is_lost_costs_the_evidence_and_not_the_job(here: Place) -> None:
+    with stuck(here) as process:
+        here.left.rename(here / "lost")
+        here.left.touch()
         time.sleep(STALLED)
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=120)
         assert process.returncode == -signal.SIGTERM
     assert "hangscope: no capture: " in said and "Traceback" not in said
-    assert not left_in(tmp_path)
+    assert not left_in(here)
 
 
 def test_a_false_alarm_removes_what_this_node_asked_for_and_nothing_else(tmp_path: Path) -> None:
@@ -335,35 +299,31 @@ def test_a_false_alarm_removes_what_this_node_asked_for_and_nothing_else(tmp_pat
 
 
 @pytest.mark.real
-def test_ranks_without_the_agent_are_watched_and_named(tmp_path: Path, environment: dict[str, str]) -> None:
-    write_job(
-        tmp_path, "import time\nfor n in range(6): print(n, flush=True); time.sleep(1)\ntime.sleep(20)\n"
-    )
-    (tmp_path / "launch.py").write_text(
-        (tmp_path / "launch.py").read_text().replace('"rank.py"', '"-I", "rank.py"')
-    )
-    done = call(["--hang-timeout", "8", "--", sys.executable, "launch.py", "2"], tmp_path, environment)
-    said = done.stderr.decode()
+def test_ranks_without_the_agent_are_watched_and_named(here: Place) -> None:
+    write_job(here, "import time\nfor n in range(6): print(n, flush=True); time.sleep(1)\ntime.sleep(20)\n")
+    (here / "launch.py").write_text((here / "launch.py").read_text().replace('"rank.py"', '"-I", "rank.py"'))
+    done = call(here, "--hang-timeout", "8", "--", sys.executable, "launch.py", "2")
+    said = done.stderr
     assert done.returncode == 0 and "hangscope: no agent in ranks 0-1 (python -I" in said
     assert "capturing the job" in said, "within its first half minute"
-    warnings = json.loads((tmp_path / "left" / "report.json").read_text())["warnings"]
+    warnings = here.report()["warnings"]
     assert any("no agent in ranks 0-1" in warning["message"] for warning in warnings)
 
 
 @pytest.mark.real
-def test_a_job_that_does_not_start_is_diagnosed(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_a_job_that_does_not_start_is_diagnosed(here: Place) -> None:
     """Rank 2 is never started, and rank 1 waits where nobody listens."""
     write_job(
-        tmp_path,
+        here,
         "import os, socket, time\nif os.environ['RANK'] == '0': s = socket.create_server(('127.0.0.1', 0))\ntime.sleep(20)\n",
     )
     settings = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1", "WORLD_SIZE": "3"}
-    (tmp_path / "launch.py").write_text(
-        (tmp_path / "launch.py").read_text().replace('"WORLD_SIZE": str(n)', '"WORLD_SIZE": "3"')
+    (here / "launch.py").write_text(
+        (here / "launch.py").read_text().replace('"WORLD_SIZE": str(n)', '"WORLD_SIZE": "3"')
     )
     words = ["--init-timeout", "4", "--", sys.executable, "launch.py", "2"]
-    done = call(words, tmp_path, environment, **settings)
-    said = done.stderr.decode()
+    done = call(here, *words, **settings)
+    said = done.stderr
     assert done.returncode == 0 and "no first progress" in said and "made progress meanwhile" not in said
     assert "hangscope: ranks 0-1 of 3 started on this node; rank 2 did not start here" in said
     assert "hangscope: ranks 0-1: no connection to the store at 127.0.0.1:1" in said

@@ -7,13 +7,12 @@ import socket
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 from hangscope.live.look.meeting import leave_meetings
 from hangscope.live.look.processes import job_of
 from hangscope.live.watch.startup import diagnosis
 from tests.conftest import analyze
-from tests.live.jobs import started
+from tests.live.jobs import Place
 
 RANKS = r"""
 import os, socket, subprocess, sys, time
@@ -35,14 +34,14 @@ time.sleep(60)
 """
 
 
-def test_who_has_arrived_and_who_connects_where(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_who_has_arrived_and_who_connects_where(here: Place) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    (tmp_path / "job.py").write_text(
+    (here / "job.py").write_text(
         RANKS.replace("PORT", str(port)).replace(f'"MASTER_{port}"', '"MASTER_PORT"')
     )
-    with started([sys.executable, "job.py"], tmp_path, environment) as job:
+    with here.started([sys.executable, "job.py"]) as job:
         assert job.stdout is not None and [job.stdout.readline() for _ in range(4)] == ["ready\n"] * 4
         assert diagnosis(job_of([job.pid])) == [
             "ranks 0-1,3 of 4 started on this node; rank 2 did not start here",
@@ -52,26 +51,24 @@ def test_who_has_arrived_and_who_connects_where(tmp_path: Path, environment: dic
         ]
 
 
-def test_a_launcher_that_waits_for_others_says_for_whom(tmp_path: Path, environment: dict[str, str]) -> None:
-    (tmp_path / "torchrun").write_text("import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
-    with started([sys.executable, "torchrun"], tmp_path, environment) as job:
+def test_a_launcher_that_waits_for_others_says_for_whom(here: Place) -> None:
+    (here / "torchrun").write_text("import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
+    with here.started([sys.executable, "torchrun"]) as job:
         assert isinstance(job, subprocess.Popen) and job.stdout is not None and job.stdout.readline()
         (told,) = diagnosis(job_of([job.pid]))
         assert told == f"the launcher (process {job.pid}) has started no rank; it connects to nobody"
 
 
-def test_a_node_whose_torchrun_was_given_another_address_is_named(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    (tmp_path / "torchrun").write_text(
+def test_a_node_whose_torchrun_was_given_another_address_is_named(here: Place) -> None:
+    (here / "torchrun").write_text(
         "import socket, time\nstore = socket.socket()\nstore.bind(('127.0.0.1', 0))\nstore.listen()\n"
         "print(store.getsockname()[1], flush=True)\ntime.sleep(60)\n"
     )
     words = [sys.executable, "torchrun", "--nnodes=3", "--nproc_per_node", "2", "--node-rank"]
     where = {"PET_MASTER_ADDR": "127.0.0.1"}
-    folder = tmp_path / "left" / "capture_01"
+    folder = here.left / "capture_01"
     folder.mkdir(parents=True)
-    with started([*words, "0"], tmp_path, {**environment, **where}) as first:
+    with here.started([*words, "0"], {**here.environment, **where}) as first:
         assert first.stdout is not None
         port = first.stdout.readline().strip()
         (process,) = job_of([first.pid])
@@ -79,7 +76,7 @@ def test_a_node_whose_torchrun_was_given_another_address_is_named(
         away = (*words, "1", "--master-addr", "127.0.0.9", "--master-port", port)
         leave_meetings(folder, [replace(process, pid=os.getpid(), command=away)])
     assert len(list(folder.iterdir())) == 4
-    report = analyze(tmp_path / "left", world_size=6)
+    report = analyze(here.left, world_size=6)
     verdict = report.verdict
     assert verdict is not None and (verdict.cause, verdict.culprit_ranks) == ("init_hang", (2, 3))
     assert f"127.0.0.9:{port}" in verdict.summary and f"127.0.0.1:{port}" in verdict.summary

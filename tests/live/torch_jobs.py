@@ -7,6 +7,8 @@ import socket
 import sys
 from pathlib import Path
 
+from tests.live.jobs import Place
+
 SCRIPTS = Path(__file__).with_name("scripts")
 
 
@@ -24,10 +26,10 @@ def torchrun(script: str, ranks: int, *, nodes: int = 1, node: int = 0, port: in
     return [*agent, *where, f"--nproc-per-node={ranks}", f"{script}.py"]
 
 
-def job(script: str, folder: Path, environment: dict[str, str]) -> dict[str, str]:
+def job(script: str, here: Place) -> dict[str, str]:
     """Put a script into a folder, and return the environment of its job: gloo, and evidence after 3 s of standstill."""
-    shutil.copy(SCRIPTS / f"{script}.py", folder)
-    quiet = {k: v for k, v in environment.items() if not k.startswith(("TORCH", "NCCL", "MASTER"))}
+    shutil.copy(SCRIPTS / f"{script}.py", here)
+    quiet = {k: v for k, v in here.environment.items() if not k.startswith(("TORCH", "NCCL", "MASTER"))}
     return {**quiet, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "HANGSCOPE_STALL": "3"}
 
 

@@ -9,15 +9,15 @@ import html
 import re
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 from hangscope.api import Report
 from hangscope.model.incident import ROOTED_OPS
-from hangscope.report.html.measure import text_width
+from hangscope.report.html.drawings import text_width
 from hangscope.report.html.page import Page
+from hangscope.report.pictures.wait_edges import steps_to
 from hangscope.report.reasons import deciding_facts, names
 from hangscope.report.schema.document import Document
 from hangscope.report.schema.pictures import WaitPicture
@@ -37,6 +37,16 @@ _EMPTY_SLOT = re.compile(
 _RAISED = re.compile(r"raised \w+: .*")  # the words of an exception are not ours
 
 
+Rule = Callable[[Document], Iterator[str]]
+DOCUMENT_RULES: list[Rule] = []
+
+
+def rule(check: Rule) -> Rule:
+    """Hold every report to a rule."""
+    DOCUMENT_RULES.append(check)
+    return check
+
+
 def ranks_of(text: str) -> set[int]:
     found: set[int] = set()
     for span in re.finditer(r"(\d+)(?:-(\d+)(?::(\d+))?)?", text):
@@ -45,18 +55,10 @@ def ranks_of(text: str) -> set[int]:
 
 
 def reaching(picture: WaitPicture, roots: set[str]) -> set[str]:
-    back = defaultdict(list)
-    for edge in picture.edges:
-        back[edge.target].append(edge.source)
-    seen, work = set(roots), list(roots)
-    while work:
-        for name in back[work.pop()]:
-            if name not in seen:
-                seen.add(name)
-                work.append(name)
-    return seen
+    return roots | set(steps_to(roots, [(edge.source, edge.target) for edge in picture.edges]))
 
 
+@rule
 def root_is_the_culprit(document: Document) -> Iterator[str]:
     """The root in the wait-for graph is the culprit of the headline, as a node of its own."""
     verdict, picture = document.verdict, document.page.waitfor if document.page else None
@@ -76,6 +78,7 @@ def root_is_the_culprit(document: Document) -> Iterator[str]:
         yield "a node is a culprit, and nobody is named"
 
 
+@rule
 def chains_end_at_the_root(document: Document) -> Iterator[str]:
     """Every chain of waiting ends at the root, or "explains" is smaller."""
     verdict, picture = document.verdict, document.page.waitfor if document.page else None
@@ -93,6 +96,7 @@ def chains_end_at_the_root(document: Document) -> Iterator[str]:
         yield f"ranks {sorted(waiting - led)} do not lead to the root that explains all"
 
 
+@rule
 def why_names_the_culprit(document: Document) -> Iterator[str]:
     """Why names the culprit, in a whole sentence."""
     verdict = document.verdict
@@ -103,6 +107,7 @@ def why_names_the_culprit(document: Document) -> Iterator[str]:
         yield f"Why does not name the culprit: {[f.text for f in facts]}"
 
 
+@rule
 def rows_differ_where_they_part(document: Document) -> Iterator[str]:
     """The rows of the call diff differ where it says that they part, and part where the headline says so."""
     diff = document.page.calls if document.page else None
@@ -129,6 +134,7 @@ def rows_differ_where_they_part(document: Document) -> Iterator[str]:
         yield f"{verdict.cause}: the columns of the call diff are equal"
 
 
+@rule
 def culprit_has_a_column(document: Document) -> Iterator[str]:
     """A named rank is in the call diff, with or without calls."""
     diff, verdict = (document.page.calls if document.page else None), document.verdict
@@ -139,6 +145,7 @@ def culprit_has_a_column(document: Document) -> Iterator[str]:
         yield f"ranks {verdict.culprit_ranks} have no column"
 
 
+@rule
 def nothing_overflows(document: Document) -> Iterator[str]:
     """No text is wider than its box."""
     page = Page(document)
@@ -155,6 +162,7 @@ def nothing_overflows(document: Document) -> Iterator[str]:
             yield f"{cell.place!r} overflows its cell"
 
 
+@rule
 def no_slot_is_empty(document: Document) -> Iterator[str]:
     """No phrase of ours has an empty slot."""
     verdict = document.verdict
@@ -188,6 +196,7 @@ def no_slot_is_empty(document: Document) -> Iterator[str]:
             yield f"an empty slot in {text!r}"
 
 
+@rule
 def nothing_is_cut_without_a_count(document: Document) -> Iterator[str]:
     """What a table or a picture does not list is counted."""
     page = Page(document)
@@ -230,6 +239,7 @@ def _ranks_listed(document: Document, rows: int) -> int:
     return sum(r.count or 1 for r in found[:rows])
 
 
+@rule
 def states_agree(document: Document) -> Iterator[str]:
     """A rank is the same everywhere: in the map, in its panel, in the columns and in the sentence of the verdict."""
     page, verdict = document.page, document.verdict
@@ -249,6 +259,7 @@ def states_agree(document: Document) -> Iterator[str]:
             yield f"rank {wrong[0]} is {column.role} in its column and {roles[wrong[0]]} on the map"
 
 
+@rule
 def nothing_is_told_too_often(document: Document) -> Iterator[str]:
     """No advice stands on the first screen twice, and a job that has ended is given none for a living one."""
     first = Page(document).first
@@ -265,6 +276,7 @@ def nothing_is_told_too_often(document: Document) -> Iterator[str]:
         yield "commands for a living job of one that has ended"
 
 
+@rule
 def the_ledger_agrees(document: Document) -> Iterator[str]:
     """The first explanation that was weighed is the verdict, and what it explains is not said to be unexplained."""
     verdict, weighed = document.verdict, document.hypotheses
@@ -307,6 +319,7 @@ def outputs_agree(report: Report) -> Iterator[str]:
                 yield f"text does not lead with {head!r}"
 
 
+@rule
 def possible_and_excluded_are_apart(document: Document) -> Iterator[str]:
     """Nothing is both possible and ruled out; at high nothing else remains possible, and no rival repeats the verdict."""
     verdict = document.verdict
@@ -330,6 +343,7 @@ def possible_and_excluded_are_apart(document: Document) -> Iterator[str]:
             yield f"{excluded.cause} is ruled out by nothing"
 
 
+@rule
 def lengths_hold(document: Document) -> Iterator[str]:
     """Title, summary and explanation keep to their lengths, in whole words and sentences."""
     verdict = document.verdict
@@ -345,6 +359,7 @@ def lengths_hold(document: Document) -> Iterator[str]:
             yield f"{len(text)} characters of at most {most}: {text!r}"
 
 
+@rule
 def confidence_and_its_reasons_agree(document: Document) -> Iterator[str]:
     """The reasons never claim more than the level, nor a full account beside ranks that would stay blocked."""
     verdict, why = document.verdict, " ".join(document.confidence_why)
@@ -356,6 +371,7 @@ def confidence_and_its_reasons_agree(document: Document) -> Iterator[str]:
         yield f"accounts for all {verdict.explains.of} blocked ranks, and not for some of them"
 
 
+@rule
 def the_timeline_runs_forward(document: Document) -> Iterator[str]:
     """Moments are in order, to within the second that a log counts, and quote messages and not the prefixes of lines."""
     strip = document.page.strip if document.page else None
@@ -367,6 +383,7 @@ def the_timeline_runs_forward(document: Document) -> Iterator[str]:
             yield f"the timeline quotes a prefix: {moment.text!r}"
 
 
+@rule
 def all_ranks_are_claimed_of_a_stated_size(document: Document) -> Iterator[str]:
     """Where no input states the number of ranks, nothing is said of all of them."""
     if "world size unknown" in document.partial.text:
@@ -411,6 +428,7 @@ def _own_texts(document: Document) -> list[str]:
     ]
 
 
+@rule
 def no_listed_phrase_appears(document: Document) -> Iterator[str]:
     """No sentence of ours holds a phrase that no report may hold."""
     for text in _own_texts(document):
@@ -418,30 +436,9 @@ def no_listed_phrase_appears(document: Document) -> Iterator[str]:
             yield f"{found[0]!r} in {text!r}"
 
 
-DOCUMENT_RULES: tuple[Callable[[Document], Iterator[str]], ...] = (
-    root_is_the_culprit,
-    chains_end_at_the_root,
-    why_names_the_culprit,
-    rows_differ_where_they_part,
-    culprit_has_a_column,
-    nothing_overflows,
-    no_slot_is_empty,
-    nothing_is_cut_without_a_count,
-    states_agree,
-    nothing_is_told_too_often,
-    the_ledger_agrees,
-    possible_and_excluded_are_apart,
-    lengths_hold,
-    confidence_and_its_reasons_agree,
-    the_timeline_runs_forward,
-    all_ranks_are_claimed_of_a_stated_size,
-    no_listed_phrase_appears,
-)
-
-
 def contradictions(report: Report) -> list[str]:
     """Return what contradicts itself in a report."""
-    found = [f"{rule.__name__}: {told}" for rule in DOCUMENT_RULES for told in rule(report.document)]
+    found = [f"{each.__name__}: {told}" for each in DOCUMENT_RULES for told in each(report.document)]
     return found + [f"outputs_agree: {told}" for told in outputs_agree(report)]
 
 

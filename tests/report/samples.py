@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -21,7 +22,6 @@ from hangscope.model.incident import (
     RankRecord,
     State,
 )
-from hangscope.report.empty import empty_document
 from hangscope.report.schema.document import Document
 from hangscope.report.view import build_document
 
@@ -114,6 +114,14 @@ def document(name: str) -> Document:
     return _MAKERS[name]()
 
 
+def altered(value: Any, part: str, **new: Any) -> Any:
+    """Return a document with fields of one of its parts replaced: `altered(document, "page.waitfor", edges=())`."""
+    if not part:
+        return replace(value, **new)
+    name, _, rest = part.partition(".")
+    return replace(value, **{name: altered(getattr(value, name), rest, **new)})
+
+
 def _mesh(world: int, culprit: int) -> Document:
     return build_document(analyse(mesh_job(world, culprit)), "0.2.0")
 
@@ -156,28 +164,15 @@ def _unclear() -> Document:
 
 def hostile_document() -> Document:
     """Return a hang with a hostile string in every field that can hold one."""
-    keep = {
-        "status",
-        "role",
-        "state",
-        "stance",
-        "confidence",
-        "id",
-        "source",
-        "target",
-        "mark",
-        "kind",
-        "schema",
-        "states",
-        "cause",
-    }
+    told = ("status", "role", "state", "stance", "confidence", "id", "source", "target", "mark", "kind")
+    kept = {*told, "schema", "states", "cause"}
 
     def spoil(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
             return {name: spoil(item, name) for name, item in value.items()}
         if isinstance(value, list):
             return [spoil(item, key) for item in value]
-        if not isinstance(value, str) or key in keep or value.isdigit():
+        if not isinstance(value, str) or key in kept or value.isdigit():
             return value
         return HOSTILE + value[:40]
 
@@ -196,7 +191,9 @@ _MAKERS = {
     "stacks_1024": _stacks_1024,
     "no_hang": _no_hang,
     "unclear": _unclear,
-    "empty": lambda: empty_document("the analysis did not end within 60 seconds", "raise deadline=", "0.2.0"),
+    "empty": lambda: Document.without_claims(
+        "the analysis did not end within 60 seconds", "raise deadline=", "0.2.0"
+    ),
     "hostile": hostile_document,
 }
 #: the largest one takes 20 seconds and is for slow tests

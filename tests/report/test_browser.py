@@ -15,8 +15,9 @@ import pytest
 from hangscope.report.html.render import render_html
 from hangscope.report.json import report_data
 from hangscope.report.schema.document import SeenBefore
-from tests.report.chromium import PANEL, Browser, search, settled
+from tests.report.chromium import PANEL, search, settled
 from tests.report.samples import SAMPLES, SIZES, document
+from tests.report.shown import Samples
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -89,25 +90,25 @@ EDGES = """
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_console_is_empty_and_nothing_scrolls_sideways(
-    browser: Browser, pages: dict[str, Path], name: str, size: tuple[int, int]
+    browser: Samples, name: str, size: tuple[int, int]
 ) -> None:
-    browser.open(pages[name], width=size[0], height=size[1])
+    browser.show(name, width=size[0], height=size[1])
     edges = browser.evaluate(EDGES)
     assert edges["page"] <= edges["window"] <= size[0]
     assert browser.complaints() == []
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLES if name != "hostile"])
-def test_first_screen_fits(browser: Browser, pages: dict[str, Path], name: str) -> None:
-    browser.open(pages[name], width=DESKTOP[0], height=DESKTOP[1])
+def test_first_screen_fits(browser: Samples, name: str) -> None:
+    browser.show(name, width=DESKTOP[0], height=DESKTOP[1])
     edges = browser.evaluate(EDGES)
     assert edges["first"] <= DESKTOP[1], edges
-    browser.open(pages[name], width=PHONE[0], height=PHONE[1])
+    browser.show(name, width=PHONE[0], height=PHONE[1])
     edges = browser.evaluate(EDGES)
     assert max(edges["h1"], edges["who"], edges["where"], edges["what"]) <= PHONE[1], edges
 
 
-def test_a_page_says_what_was_seen_before_on_the_first_screen(browser: Browser, tmp_path: Path) -> None:
+def test_a_page_says_what_was_seen_before_on_the_first_screen(browser: Samples, tmp_path: Path) -> None:
     seen = SeenBefore(3, "2026-11-12", "2026-11-20", "job-8812", note="<b>fixed</b> by draining gpu07")
     page = tmp_path / "seen.html"
     page.write_text(render_html(replace(document("hang_8"), seen_before=seen)), encoding="utf-8")
@@ -122,10 +123,8 @@ def test_a_page_says_what_was_seen_before_on_the_first_screen(browser: Browser, 
 
 @pytest.mark.parametrize("name", [*SIZES, "hang_16384", "stacks_1024", "no_hang", "empty"])
 @pytest.mark.parametrize("dark", [False, True])
-def test_text_stands_out_in_both_themes(
-    browser: Browser, pages: dict[str, Path], name: str, dark: bool
-) -> None:
-    browser.open(pages[name], dark=dark)
+def test_text_stands_out_in_both_themes(browser: Samples, name: str, dark: bool) -> None:
+    browser.show(name, dark=dark)
     found = browser.evaluate(CONTRAST)
     assert found["seen"] > 30
     assert found["bad"] == []
@@ -133,14 +132,14 @@ def test_text_stands_out_in_both_themes(
     assert (ground == "rgb(255, 255, 255)") is not dark
 
 
-def test_contrast_check_sees_pale_text(browser: Browser, pages: dict[str, Path]) -> None:
-    browser.open(pages["hang_8"])
+def test_contrast_check_sees_pale_text(browser: Samples) -> None:
+    browser.show("hang_8")
     browser.evaluate("document.querySelector('h1').attributeStyleMap.set('color', '#bbbbbb')")
     assert len(browser.evaluate(CONTRAST)["bad"]) == 1
 
 
-def test_policy_stops_what_is_not_ours(browser: Browser, pages: dict[str, Path]) -> None:
-    browser.open(pages["hang_8"])
+def test_policy_stops_what_is_not_ours(browser: Samples) -> None:
+    browser.show("hang_8")
     browser.evaluate(
         "(() => { const s = document.createElement('script'); s.textContent = 'window.ran = 1';"
         " document.body.append(s); const i = new Image(); i.src = 'http://127.0.0.1:9/x'; })()"
@@ -149,8 +148,8 @@ def test_policy_stops_what_is_not_ours(browser: Browser, pages: dict[str, Path])
     assert any("Content Security Policy" in complaint for complaint in browser.complaints())
 
 
-def test_hostile_strings_stay_text(browser: Browser, pages: dict[str, Path]) -> None:
-    browser.open(pages["hostile"])
+def test_hostile_strings_stay_text(browser: Samples) -> None:
+    browser.show("hostile")
     assert browser.evaluate("document.querySelectorAll('img, iframe, script:not([type])').length") == 1
     assert browser.evaluate("document.querySelector('h1').textContent").startswith(
         "</script><script>alert(1)"
@@ -164,9 +163,9 @@ def test_hostile_strings_stay_text(browser: Browser, pages: dict[str, Path]) -> 
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_a_page_opens_within_a_second(browser: Browser, pages: dict[str, Path], name: str) -> None:
-    browser.open(pages[name])  # once, so that the browser itself is warm
-    browser.open(pages[name])
+def test_a_page_opens_within_a_second(browser: Samples, name: str) -> None:
+    browser.show(name)  # once, so that the browser itself is warm
+    browser.show(name)
     took = browser.evaluate(
         "Math.max(performance.getEntriesByType('navigation')[0].loadEventEnd,"
         " ...performance.getEntriesByType('paint').map(p => p.startTime))"
@@ -174,19 +173,15 @@ def test_a_page_opens_within_a_second(browser: Browser, pages: dict[str, Path], 
     assert 0 < took < 1000, took
 
 
-def test_the_stacks_of_a_thousand_ranks_open_the_one_that_stands_alone(
-    browser: Browser, pages: dict[str, Path]
-) -> None:
-    browser.open(pages["stacks_1024"])
+def test_the_stacks_of_a_thousand_ranks_open_the_one_that_stands_alone(browser: Samples) -> None:
+    browser.show("stacks_1024")
     browser.evaluate("document.querySelector('.tree .culprit').click()")
     assert settled(browser, f"({PANEL}).includes('Rank 700') && ({PANEL}).includes('train.py:7 in load')")
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_download_is_the_json_report(
-    browser: Browser, pages: dict[str, Path], tmp_path: Path, name: str
-) -> None:
-    browser.open(pages[name])
+def test_download_is_the_json_report(browser: Samples, tmp_path: Path, name: str) -> None:
+    browser.show(name)
     browser.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
     browser.evaluate("document.querySelector('#download').click()")
     target = tmp_path / "hangscope-report.json"
@@ -198,8 +193,8 @@ def test_download_is_the_json_report(
 
 
 @pytest.mark.parametrize("name", ["hang_8", "hang_512", "stuck"])
-def test_text_of_the_drawings_stays_in_its_boxes(browser: Browser, pages: dict[str, Path], name: str) -> None:
-    browser.open(pages[name])
+def test_text_of_the_drawings_stays_in_its_boxes(browser: Samples, name: str) -> None:
+    browser.show(name)
     spilt = browser.evaluate(
         "[...document.querySelectorAll('.node, .order .box')].flatMap(g => [...g.querySelectorAll('text')]"
         ".filter(t => t.getBoundingClientRect().width > g.querySelector('rect').getBoundingClientRect().width - 2))"
@@ -209,8 +204,8 @@ def test_text_of_the_drawings_stays_in_its_boxes(browser: Browser, pages: dict[s
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_the_call_diff_is_one_column_on_a_phone(browser: Browser, pages: dict[str, Path], name: str) -> None:
-    browser.open(pages[name], width=PHONE[0], height=PHONE[1])
+def test_the_call_diff_is_one_column_on_a_phone(browser: Samples, name: str) -> None:
+    browser.show(name, width=PHONE[0], height=PHONE[1])
     lefts = browser.evaluate(
         "[...new Set([...document.querySelectorAll('.row.diff .c')].filter(c => c.checkVisibility())"
         ".map(c => Math.round(c.getBoundingClientRect().left)))]"
@@ -227,8 +222,8 @@ def test_the_call_diff_is_one_column_on_a_phone(browser: Browser, pages: dict[st
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_page_works_without_scripts(browser: Browser, pages: dict[str, Path], name: str) -> None:
-    browser.open(pages[name], scripts=False)
+def test_page_works_without_scripts(browser: Samples, name: str) -> None:
+    browser.show(name, scripts=False)
     root = browser.call("DOM.getDocument", depth=1)["root"]["nodeId"]
 
     def shown(selector: str) -> bool:
@@ -246,16 +241,16 @@ def test_page_works_without_scripts(browser: Browser, pages: dict[str, Path], na
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_print_shows_what_explains_on_few_sheets(browser: Browser, pages: dict[str, Path], name: str) -> None:
-    browser.open(pages[name])
+def test_print_shows_what_explains_on_few_sheets(browser: Samples, name: str) -> None:
+    browser.show(name)
     pdf = base64.b64decode(browser.call("Page.printToPDF", preferCSSPageSize=True)["data"])
     assert pdf.startswith(b"%PDF-")
     assert 1 <= len(re.findall(rb"/Type\s*/Page\b", pdf)) <= 6
     assert browser.evaluate("document.querySelectorAll('#coverage details[open]').length") == 0
 
 
-def test_pictures_have_titles_and_words_beside_them(browser: Browser, pages: dict[str, Path]) -> None:
-    browser.open(pages["hang_512"])
+def test_pictures_have_titles_and_words_beside_them(browser: Samples) -> None:
+    browser.show("hang_512")
     assert browser.evaluate(
         "[...document.querySelectorAll('figure svg[role=img]')].every(s =>"
         " document.getElementById(s.getAttribute('aria-labelledby')).textContent.length > 10)"
@@ -270,8 +265,8 @@ def test_pictures_have_titles_and_words_beside_them(browser: Browser, pages: dic
 )
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", ["hang_8", "hang_16384", "stuck", "no_hang", "unclear"])
-def test_axe_finds_no_fault(browser: Browser, pages: dict[str, Path], name: str, width: int) -> None:
-    browser.open(pages[name], width=width)
+def test_axe_finds_no_fault(browser: Samples, name: str, width: int) -> None:
+    browser.show(name, width=width)
     browser.call("Runtime.evaluate", expression=AXE.read_text(encoding="utf-8"))
     found = browser.evaluate(
         "axe.run().then(r => [r.passes.length, r.violations.map(v => v.id + ': ' + v.nodes.map(n => n.html.slice(0, 90)).join(' | '))])"

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 
 from hangscope.report.schema.document import GroupRef
-from tests.report.chromium import PANEL, Browser, press, search, settled
+from tests.report.chromium import PANEL, press, search, settled
 from tests.report.consistency import ranks_of
 from tests.report.samples import SIZES, document
+from tests.report.shown import Samples
 
 pytestmark = pytest.mark.browser
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_a_link_to_a_rank_opens_its_panel_at_once(
-    browser: Browser, pages: dict[str, Path], name: str
-) -> None:
-    browser.open(pages[name])
+def test_a_link_to_a_rank_opens_its_panel_at_once(browser: Samples, name: str) -> None:
+    browser.show(name)
     began = time.monotonic()
     verdict = document(name).verdict
     assert verdict is not None
@@ -38,10 +36,8 @@ def test_a_link_to_a_rank_opens_its_panel_at_once(
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_search_finds_hosts_ranks_groups_calls_and_lines(
-    browser: Browser, pages: dict[str, Path], name: str
-) -> None:
-    browser.open(pages[name])
+def test_search_finds_hosts_ranks_groups_calls_and_lines(browser: Samples, name: str) -> None:
+    browser.show(name)
     verdict = document(name).verdict
     assert verdict is not None
     culprit = verdict.culprit_ranks[0]
@@ -57,8 +53,8 @@ def test_search_finds_hosts_ranks_groups_calls_and_lines(
     assert browser.complaints() == []
 
 
-def test_keys_search_select_and_move(browser: Browser, pages: dict[str, Path]) -> None:
-    browser.open(pages["hang_512"])
+def test_keys_search_select_and_move(browser: Samples) -> None:
+    browser.show("hang_512")
     press(browser, "/")
     assert browser.evaluate("document.activeElement.id") == "query"
     for words, wanted in (
@@ -80,8 +76,8 @@ def test_keys_search_select_and_move(browser: Browser, pages: dict[str, Path]) -
     assert settled(browser, "location.hash === '#rank=202'")
 
 
-def test_enter_opens_the_only_hit_and_back_closes_it(browser: Browser, pages: dict[str, Path]) -> None:
-    browser.open(pages["hang_2048"])
+def test_enter_opens_the_only_hit_and_back_closes_it(browser: Samples) -> None:
+    browser.show("hang_2048")
     search(browser, "dp71 tp3")
     assert settled(browser, "document.querySelectorAll('#found button').length === 1")
     browser.evaluate("document.querySelector('#search').requestSubmit()")
@@ -92,11 +88,9 @@ def test_enter_opens_the_only_hit_and_back_closes_it(browser: Browser, pages: di
 
 
 @pytest.mark.parametrize("rank", [40, 1185])
-def test_a_panel_lists_collectives_of_the_ranks_own_groups_alone(
-    browser: Browser, pages: dict[str, Path], rank: int
-) -> None:
+def test_a_panel_lists_collectives_of_the_ranks_own_groups_alone(browser: Samples, rank: int) -> None:
     name = "hang_512" if rank < 512 else "hang_2048"
-    browser.open(pages[name])
+    browser.show(name)
     browser.evaluate(f"location.hash = '#rank={rank}'")
     assert settled(browser, "document.querySelectorAll('#panel table.queue tbody tr').length > 0")
     listed = set(
@@ -115,10 +109,8 @@ def test_a_panel_lists_collectives_of_the_ranks_own_groups_alone(
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_n_and_p_go_from_difference_to_difference(
-    browser: Browser, pages: dict[str, Path], name: str
-) -> None:
-    browser.open(pages[name])
+def test_n_and_p_go_from_difference_to_difference(browser: Samples, name: str) -> None:
+    browser.show(name)
     assert browser.evaluate("document.querySelectorAll('.row[data-diff]').length") > 0
     press(browser, "n")
     assert browser.evaluate("document.querySelector('.row.here').dataset.diff") == "1"
@@ -128,9 +120,9 @@ def test_n_and_p_go_from_difference_to_difference(
 
 @pytest.mark.parametrize(("name", "culprit"), list(zip(SIZES, (3, 201, 1185), strict=True)))
 def test_a_node_and_a_column_can_be_chosen_with_the_keyboard(
-    browser: Browser, pages: dict[str, Path], name: str, culprit: int
+    browser: Samples, name: str, culprit: int
 ) -> None:
-    browser.open(pages[name])
+    browser.show(name)
     for query in (".node.root", ".head.culprit"):
         browser.evaluate(f"document.querySelector({query!r}).focus()")
         press(browser, "Enter")
@@ -138,10 +130,8 @@ def test_a_node_and_a_column_can_be_chosen_with_the_keyboard(
         press(browser, "Escape")
 
 
-def test_a_group_dims_the_calls_of_others_and_has_a_panel_and_a_link(
-    browser: Browser, pages: dict[str, Path]
-) -> None:
-    browser.open(pages["hang_8"])
+def test_a_group_dims_the_calls_of_others_and_has_a_panel_and_a_link(browser: Samples) -> None:
+    browser.show("hang_8")
     label = browser.evaluate("document.querySelector('.chip').dataset.group")
     for dimmed in (True, False):
         browser.evaluate("document.querySelector('.chip').click()")
@@ -156,10 +146,8 @@ def test_a_group_dims_the_calls_of_others_and_has_a_panel_and_a_link(
     assert browser.complaints() == []
 
 
-def test_a_call_has_a_panel_and_a_link_and_arrows_go_to_the_next(
-    browser: Browser, pages: dict[str, Path]
-) -> None:
-    browser.open(pages["hang_8"])
+def test_a_call_has_a_panel_and_a_link_and_arrows_go_to_the_next(browser: Samples) -> None:
+    browser.show("hang_8")
     browser.evaluate("document.querySelector('.row.diff').focus()")
     press(browser, "Enter")
     assert settled(browser, f"({PANEL}).includes('Who issued it')")
@@ -175,10 +163,8 @@ def test_a_call_has_a_panel_and_a_link_and_arrows_go_to_the_next(
 
 
 @pytest.mark.parametrize("name", ["hang_8", "hang_2048"])
-def test_filters_dim_what_does_not_match_and_stand_in_the_link(
-    browser: Browser, pages: dict[str, Path], name: str
-) -> None:
-    browser.open(pages[name])
+def test_filters_dim_what_does_not_match_and_stand_in_the_link(browser: Samples, name: str) -> None:
+    browser.show(name)
     browser.evaluate("document.querySelector('#filter').dispatchEvent(new Event('focusin'))")
     last = document(name).world_size // 8 - 1
     assert settled(
@@ -198,7 +184,7 @@ def test_filters_dim_what_does_not_match_and_stand_in_the_link(
     link = browser.evaluate("location.hash")
     assert f"host=gpu{last:04d}" in link and "state=waiting" in link
     assert browser.evaluate("document.querySelectorAll('.head.culprit.dimmed').length") == 1
-    browser.open(pages[name])
+    browser.show(name)
     browser.evaluate(f"location.hash = {link!r}")
     assert settled(browser, "document.querySelector('#filtered').innerText.includes('8 ranks')")
     browser.evaluate("document.querySelector('.bar nav a').click()")
@@ -208,10 +194,8 @@ def test_filters_dim_what_does_not_match_and_stand_in_the_link(
     assert browser.complaints() == []
 
 
-def test_the_map_folds_by_host_and_by_dimension_without_scripts(
-    browser: Browser, pages: dict[str, Path]
-) -> None:
-    browser.open(pages["hang_8"])
+def test_the_map_folds_by_host_and_by_dimension_without_scripts(browser: Samples) -> None:
+    browser.show("hang_8")
     shown = (
         "[...document.querySelectorAll('.folded-map')].filter(t => t.checkVisibility()).map(t => t.className)"
     )
@@ -224,8 +208,8 @@ def test_the_map_folds_by_host_and_by_dimension_without_scripts(
         assert not browser.evaluate("document.querySelector('#rankmap').checkVisibility()")
 
 
-def test_click_on_the_map_names_the_rank_under_it(browser: Browser, pages: dict[str, Path]) -> None:
-    browser.open(pages["hang_2048"])
+def test_click_on_the_map_names_the_rank_under_it(browser: Samples) -> None:
+    browser.show("hang_2048")
     browser.evaluate("document.querySelector('#rankmap').scrollIntoView({block: 'center'})")
     ring = browser.evaluate(
         "(() => { const box = document.querySelector('#rankmap .ring').getBoundingClientRect();"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,9 +26,10 @@ from tests.report.consistency import (
     why_names_the_culprit,
 )
 from tests.report.corpus_reports import corpus_reports
-from tests.report.samples import document
+from tests.report.samples import altered, document
 from tests.simulator import FAULTS, WAYS, write_incident
 
+Rule = Callable[[Document], Iterator[str]]
 SIMULATED = [
     pytest.param(fault, sorted(WAYS)[i % len(WAYS)], marks=[pytest.mark.slow] if i % 3 else [])
     for i, fault in enumerate(sorted(FAULTS))
@@ -52,86 +54,37 @@ def test_a_set_of_the_corpus_is_told_without_contradiction(name: str) -> None:
     assert found == {}
 
 
-def wrong(name: str = "hang_8") -> Document:
-    return document(name)
+def found_out() -> Iterator[tuple[Rule, Document]]:
+    """Yield each rule with a document that breaks it."""
+    good = document("hang_8")
+    verdict, page = good.verdict, good.page
+    assert verdict is not None and page is not None and page.waitfor and page.calls and page.rankmap
+    other_root = tuple(replace(n, ranks="5") if n.root else n for n in page.waitfor.nodes)
+    yield root_is_the_culprit, altered(good, "page.waitfor", nodes=other_root)
+    yield chains_end_at_the_root, altered(good, "page.waitfor", edges=())
+    equal = replace(next(row for row in page.calls.rows if not row.differs), differs=1)
+    yield rows_differ_where_they_part, altered(good, "page.calls", rows=(equal,))
+    for text in ("rank 3 waits at seq on group .", "in call None", "rank 3 (), which waits"):
+        yield no_slot_is_empty, replace(good, headline=text)
+    yield nothing_is_cut_without_a_count, altered(good, "page.calls", left_out=())
+    fold = page.rankmap.folds[0]
+    short = (replace(fold, rows=fold.rows[:-1]),)
+    yield nothing_is_cut_without_a_count, altered(good, "page.rankmap", folds=short)
+    idle = tuple(replace(row, state="idle") for row in page.detail.ranks)
+    yield states_agree, altered(good, "page.detail", ranks=idle)
+    yield nothing_is_told_too_often, altered(good, "verdict", advice=verdict.advice * 2)
+    late = ("Take a stack of rank 3 now (py-spy dump --pid PID).",)
+    ended = altered(good, "page.strip", life="ended")
+    yield nothing_is_told_too_often, altered(ended, "verdict", advice=late)
+    yield the_ledger_agrees, replace(good, hypotheses=(replace(good.hypotheses[0], cause="unknown"),))
+    yield the_ledger_agrees, altered(good, "verdict", explains=Explains(15, 15))
 
 
-def test_a_graph_whose_root_is_another_rank_is_found_out() -> None:
-    good = wrong()
-    assert good.page is not None and good.page.waitfor is not None and good.verdict is not None
-    nodes = tuple(replace(n, ranks="5") if n.root else n for n in good.page.waitfor.nodes)
-    bad = replace(good, page=replace(good.page, waitfor=replace(good.page.waitfor, nodes=nodes)))
-    assert list(root_is_the_culprit(good)) == [] and list(root_is_the_culprit(bad))
-
-
-def test_a_chain_that_ends_elsewhere_is_found_out() -> None:
-    good = wrong()
-    assert good.page is not None and good.page.waitfor is not None
-    bad = replace(good, page=replace(good.page, waitfor=replace(good.page.waitfor, edges=())))
-    assert list(chains_end_at_the_root(good)) == [] and list(chains_end_at_the_root(bad))
-
-
-def test_equal_cells_under_a_difference_are_found_out() -> None:
-    good = wrong()
-    assert good.page is not None and good.page.calls is not None
-    row = next(row for row in good.page.calls.rows if not row.differs)
-    bad = replace(
-        good, page=replace(good.page, calls=replace(good.page.calls, rows=(replace(row, differs=1),)))
-    )
-    assert list(rows_differ_where_they_part(good)) == [] and list(rows_differ_where_they_part(bad))
+def test_a_contradiction_is_found_out() -> None:
+    for rule, bad in found_out():
+        assert list(rule(document("hang_8"))) == [] and list(rule(bad)), rule.__name__
 
 
 def test_a_reason_always_names_the_culprit_even_where_no_evidence_does() -> None:
-    good = wrong()
-    assert good.verdict is not None
-    silent = replace(good.verdict, evidence=(), deciding=())
-    assert list(why_names_the_culprit(replace(good, verdict=silent))) == []
-
-
-def test_an_empty_slot_is_found_out() -> None:
-    good = wrong()
-    for text in ("rank 3 waits at seq on group .", "in call None", "rank 3 (), which waits"):
-        assert list(no_slot_is_empty(replace(good, headline=text))), text
-
-
-def test_what_is_left_out_without_a_count_is_found_out() -> None:
-    good = wrong()
-    assert good.page is not None and good.page.calls is not None and good.page.rankmap is not None
-    calls = replace(good.page.calls, left_out=())
-    fold = good.page.rankmap.folds[0]
-    folds = (replace(fold, rows=fold.rows[:-1]),)
-    assert list(nothing_is_cut_without_a_count(good)) == []
-    for page in (
-        replace(good.page, calls=calls),
-        replace(good.page, rankmap=replace(good.page.rankmap, folds=folds)),
-    ):
-        assert list(nothing_is_cut_without_a_count(replace(good, page=page)))
-
-
-def test_a_rank_in_two_states_is_found_out() -> None:
-    good = wrong()
-    assert good.page is not None
-    rows = tuple(replace(row, state="idle") for row in good.page.detail.ranks)
-    detail = replace(good.page.detail, ranks=rows)
-    assert list(states_agree(good)) == []
-    assert list(states_agree(replace(good, page=replace(good.page, detail=detail))))
-
-
-def test_advice_that_is_told_twice_or_too_late_is_found_out() -> None:
-    good = wrong()
-    assert good.page is not None and good.page.strip is not None and good.verdict is not None
-    late = ("Take a stack of rank 3 now (py-spy dump --pid PID).",)
-    ended = replace(good.page, strip=replace(good.page.strip, life="ended"))
-    assert list(nothing_is_told_too_often(good)) == []
-    for advice, page in ((good.verdict.advice * 2, good.page), (late, ended)):
-        bad = replace(good, verdict=replace(good.verdict, advice=advice), page=page)
-        assert list(nothing_is_told_too_often(bad))
-
-
-def test_a_ledger_that_speaks_against_the_verdict_is_found_out() -> None:
-    good = wrong()
-    assert good.verdict is not None
-    other = replace(good, hypotheses=(replace(good.hypotheses[0], cause="unknown"),))
-    whole = replace(good.verdict, explains=Explains(15, 15))
-    assert list(the_ledger_agrees(good)) == []
-    assert list(the_ledger_agrees(other)) and list(the_ledger_agrees(replace(good, verdict=whole)))
+    silent = altered(document("hang_8"), "verdict", evidence=(), deciding=())
+    assert list(why_names_the_culprit(silent)) == []

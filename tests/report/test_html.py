@@ -16,14 +16,13 @@ from typing import Any
 
 import pytest
 
+from hangscope.report.html.drawings import fitted, text_width
 from hangscope.report.html.map_svg import RankMap, indexed_png
-from hangscope.report.html.measure import fitted, text_width
 from hangscope.report.html.render import render_html
 from hangscope.report.html.waits_svg import WaitFor, way_to_root
-from hangscope.report.json import report_data
+from hangscope.report.json import report_data, without_spans
 from hangscope.report.schema.document import Document, InputPart, Partial
 from hangscope.report.schema.pictures import RankMapData, WaitEdge, WaitNode, WaitPicture
-from hangscope.report.spans import without_spans
 from tests.report.samples import HOSTILE, MARKDOWN, SAMPLES, SIZES, document
 
 LARGEST = {"hang_8": 135_000, "hang_512": 250_000, "hang_2048": 250_000, "hang_16384": 250_000}

@@ -10,8 +10,8 @@ from typing import TypeVar
 import pytest
 
 from hangscope.api import Report
+from hangscope.report.html.drawings import draw_timeline
 from hangscope.report.html.page import Page
-from hangscope.report.html.time_svg import draw_timeline
 from hangscope.report.schema.document import Document
 from hangscope.report.schema.page import PageData
 from hangscope.report.schema.pictures import CallDiff, Moment, RankMapData, StripData

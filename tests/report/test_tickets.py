@@ -57,8 +57,7 @@ def test_nothing_quoted_becomes_markup(dialect: str) -> None:
     text = render_markdown(with_evidence(NASTY), dialect)
     if dialect in ("markdown", "gitlab"):
         assert not re.search(
-            r"(?<!\\)[<@*_\[]\w",
-            re.sub(r"`[^`\n]*`|\*\*[A-Z][\w ,]*:? ?\*\*", "", text.split("\n| | |")[0]),
+            r"(?<!\\)[<@*_\[]\w", re.sub(r"`[^`\n]*`|\*\*[A-Z][\w ,]*:? ?\*\*", "", text.split("\n| | |")[0])
         )
     elif dialect == "jira":
         assert (

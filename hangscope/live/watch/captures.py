@@ -19,12 +19,7 @@ class Captures:
     """The captures of one run on one node. `hurry` ends all waiting."""
 
     def __init__(
-        self,
-        folder: RunFolder,
-        job: Job,
-        patience: Patience,
-        reporting: Reporting,
-        hurry: Callable[[], bool],
+        self, folder: RunFolder, job: Job, patience: Patience, reporting: Reporting, hurry: Callable[[], bool]
     ) -> None:
         self._folder, self._job, self._patience = folder, job, patience
         self._reporting, self._hurry = reporting, hurry

@@ -1,4 +1,4 @@
-"""The messages between `hangscope run`, which starts the command and passes signals on, and its watcher.
+"""What `hangscope run`, which starts the command and passes signals on, and its watcher tell each other, and what the user asked of them.
 
 They share a pair of sockets. A message is a JSON object; a single byte is the number of a signal that the watcher
 received itself, written by Python's signal handler (`signal.set_wakeup_fd`) whatever the watcher is doing.
@@ -11,6 +11,8 @@ import select
 import socket
 from contextlib import suppress
 from typing import Any
+
+from hangscope.model.dataclass import dataclass
 
 _LONGEST = 1 << 20
 
@@ -60,3 +62,16 @@ class Link:
         except OSError:
             self.closed = True
             return None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Timeouts are in seconds; `hang_timeout` None is off. `on_hang` is report, kill or continue."""
+
+    directory: str | None = None
+    hang_timeout: float | None = None
+    init_timeout: float = 900.0
+    on_hang: str = "report"
+    summary: str | None = None
+    quiet: bool = False
+    store: str | None = None

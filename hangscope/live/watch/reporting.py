@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from hangscope.errors import Note
-from hangscope.ingest.files.run_evidence import ELSEWHERE
+from hangscope.ingest.files.run_evidence import ELSEWHERE, NAME, SCHEMA, is_unfinished
 from hangscope.live.folder import RunFolder, leave
 from hangscope.live.look.processes import Process
-from hangscope.live.watch.evidence import write_evidence
 from hangscope.live.watch.nodes import Nodes
 from hangscope.model.rankset import ranks_phrase
 
@@ -95,13 +95,7 @@ class Reporting:
         try:
             notes = [*self._ranks_elsewhere(), *(Note("not_watched", text) for text in self.problems)]
             write_evidence(
-                self.folder.path,
-                chosen,
-                self.world_size,
-                notes,
-                self.torch,
-                self.began,
-                self.nodes.ranks(),
+                self.folder.path, chosen, self.world_size, notes, self.torch, self.began, self.nodes.ranks()
             )
         except OSError as error:
             self.say(f"the list of the evidence cannot be written: {error.strerror or error}")
@@ -157,3 +151,32 @@ class Reporting:
                 " next time give all nodes one --dir on a shared disk",
             )
         ]
+
+
+def write_evidence(
+    folder: Path,
+    chosen: Iterable[Path],
+    world_size: int,
+    notes: Sequence[Note] = (),
+    torch: str = "",
+    began: float = 0.0,
+    hosts: Mapping[str, Sequence[int]] | None = None,
+) -> None:
+    """List the files at or below `chosen` as they are now, and what the run noted. Raises OSError."""
+    files: dict[str, tuple[int, float]] = {}
+    for top in chosen:
+        for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
+            info = os.lstat(path)
+            name = path.relative_to(folder).as_posix()
+            if stat.S_ISREG(info.st_mode) and name != NAME and not is_unfinished(path.name):
+                files[name] = (info.st_size, info.st_mtime)
+    data = {
+        "schema": SCHEMA,
+        "world_size": world_size or None,
+        "files": files,
+        "notes": [[note.code, note.message, note.hint] for note in notes],
+        "torch": torch,
+        "began": began,
+        "hosts": hosts or {},
+    }
+    leave(folder / NAME, json.dumps(data).encode())

@@ -24,9 +24,8 @@ from dataclasses import asdict
 from typing import Any
 
 from hangscope import isolated
-from hangscope.live.options import Options
 from hangscope.live.watch import command
-from hangscope.live.watch.link import Link
+from hangscope.live.watch.link import Link, Options
 
 #: Signals that end a job, those that announce an end (Slurm's `--signal`), and those that are only passed on.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)

@@ -17,13 +17,11 @@ from contextlib import suppress
 from typing import Any
 
 from hangscope.live.folder import RunFolder, make_anywhere
-from hangscope.live.options import Options
-from hangscope.live.settings import additions
-from hangscope.live.torch_version import torch_version
+from hangscope.live.settings import additions, torch_version
 from hangscope.live.watch.captures import Captures
 from hangscope.live.watch.ending import Ending
 from hangscope.live.watch.job import Job
-from hangscope.live.watch.link import Link
+from hangscope.live.watch.link import Link, Options
 from hangscope.live.watch.nodes import Nodes
 from hangscope.live.watch.progress import OWN_TIME, Mark, Patience, mark_of
 from hangscope.live.watch.reporting import Reporting

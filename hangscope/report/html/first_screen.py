@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.model.rankset import counted, ranks_phrase
-from hangscope.report.html.time_svg import draw_timeline
+from hangscope.report.html.drawings import draw_timeline
 from hangscope.report.reasons import commands, culprit_call, deciding_facts, read_words
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.schema.page import PageData
@@ -36,15 +36,13 @@ class FirstScreen:
     def __init__(self, document: Document, data: PageData) -> None:
         verdict, undecided = document.verdict, document.status == "inconclusive"
         steps = next_steps(document)
-        self.headline = cut(
-            f"Inconclusive: {document.title}" if verdict is not None and undecided else document.title,
-            _HEADLINE,
-        )
+        lead = "Inconclusive: " if verdict is not None and undecided else ""
+        self.headline = self.title = cut(lead + document.title, _HEADLINE)
         self.is_long = len(self.headline) > _LONG
-        self.title = (
-            self.headline if verdict is None else f"{STATUS_WORDS[document.status]}: {document.title}"
-        )
-        self.explanation = below_title(document.title, verdict.explanation) if verdict is not None else ""
+        self.explanation = ""
+        if verdict is not None:
+            self.title = f"{STATUS_WORDS[document.status]}: {document.title}"
+            self.explanation = below_title(document.title, verdict.explanation)
         self.partial = cut(document.partial.text, _FACT) if document.partial.is_partial else ""
         self.who = _who(document)
         self.waiting = _waiting(document)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from hangscope.report.html import tables
-from hangscope.report.html.diff_rows import diff_list
+from hangscope.report.html.drawings import OrderDrawing
 from hangscope.report.html.first_screen import FirstScreen, next_steps
 from hangscope.report.html.map_svg import RANK_LIMIT, RankMap
-from hangscope.report.html.order_svg import OrderDrawing
-from hangscope.report.html.stack_rows import stack_rows
+from hangscope.report.html.rows import diff_list, stack_rows
 from hangscope.report.html.waits_svg import WaitFor, way_to_root
 from hangscope.report.reasons import outlier_lines
 from hangscope.report.schema.document import Document
@@ -35,16 +34,12 @@ class Page:
         self.waitfor = WaitFor(data.waitfor) if data.waitfor is not None else None
         way = way_to_root(data.waitfor) if data.waitfor is not None else None
         self.way_to_root = WaitFor(way) if way is not None else None
-        orders = [
-            part for part in (data.story.parts if data.story is not None else ()) if isinstance(part, Orders)
-        ]
-        self.order = OrderDrawing(orders[0]) if orders else None
+        parts = data.story.parts if data.story is not None else ()
+        self.order = next((OrderDrawing(part) for part in parts if isinstance(part, Orders)), None)
         self.stacks = stack_rows(document)
         # What is missing and is among the steps is not listed again.
-        listed = {*document.missing, *(verdict.advice if verdict is not None else ())} & set(
-            next_steps(document)
-        )
-        facts = [f for f in (verdict.evidence if verdict is not None else ()) if f.text not in listed]
+        steps = next_steps(document)
+        facts = [f for f in (verdict.evidence if verdict is not None else ()) if f.text not in steps]
         by_stance = [(stance, title, [f for f in facts if f.stance == stance]) for stance, title in _STANCES]
         self.evidence = [row for row in by_stance if row[2]]
         self.outliers = outlier_lines(document)

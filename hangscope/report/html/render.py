@@ -18,15 +18,14 @@ from markupsafe import Markup
 
 from hangscope.model.codec import to_plain
 from hangscope.model.rankset import compress
-from hangscope.report.html.fold_rows import bar, stalled, states
-from hangscope.report.html.glossary import causes, glossary, words
 from hangscope.report.html.page import Page
+from hangscope.report.html.rows import bar, stalled, states
+from hangscope.report.html.tables import causes, glossary, words
 from hangscope.report.html.templates import page_environment
-from hangscope.report.json import report_data
+from hangscope.report.json import report_data, with_spans
 from hangscope.report.reasons import accounts
 from hangscope.report.schema.document import Document
 from hangscope.report.schema.page import DetailData
-from hangscope.report.spans import with_spans
 from hangscope.report.words import STATE_WORDS, rank_words, some_ranks
 
 #: Above this many ranks the embedded JSON is compressed.

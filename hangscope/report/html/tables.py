@@ -1,11 +1,15 @@
-"""The tables below the pictures: inputs, windows, groups, ranks. Nothing is cut without a count."""
+"""The tables below the pictures: inputs, windows, groups, ranks; and the words that a reader may not know. Nothing is cut without a count."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 
+from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.rankset import compress, counted
+from hangscope.model.tables import tomllib
 from hangscope.report.schema.document import Document, FrontierRow, GroupPart, InputPart, RankPart
 from hangscope.report.schema.stories import Row, Table
 from hangscope.report.words import cut, cut_path, grouped
@@ -18,17 +22,16 @@ def inputs(document: Document) -> Table:
     """Return what became of the inputs: those that were not used one by one, the others by kind and status."""
     dropped = [i for i in document.inputs if i.status != "used"]
     rows = [_input(i) for i in dropped[:ROWS]]
-    more = len(dropped) - len(rows)
     used = [i for i in document.inputs if i.status == "used"]
     if len(used) <= ROWS - len(rows):
         rows += [_input(i) for i in used]
     else:
         for kind, items in sorted(grouped((item.kind, item) for item in used).items()):
             ranks = compress(i.rank for i in items if i.rank is not None)
-            files = sum(i.count or 1 for i in items)
-            name = f"{files:,} files, {cut_path(items[0].file, 80)} and others"
+            name = f"{sum(i.count or 1 for i in items):,} files, {cut_path(items[0].file, 80)} and others"
             rows.append(Row((name, kind, cut(ranks, 80) if ranks != "none" else "", "used", "")))
-    left_out = f"{more:,} more files were not used; the JSON report lists them." if more > 0 else ""
+    more = max(0, len(dropped) - ROWS)
+    left_out = f"{more:,} more files were not used; the JSON report lists them." if more else ""
     return Table("Input files", ("File", "Kind", "Rank", "Status", "Reason"), tuple(rows), (0, 2), left_out)
 
 
@@ -43,7 +46,7 @@ def windows(document: Document) -> Table:
     found = document.coverage.windows
     rows = tuple(Row((cut(w.ranks, 80), w.group, str(w.from_seq), str(w.to_seq))) for w in found[:ROWS])
     more = len(found) - len(rows) + (document.coverage.windows_left_out or 0)
-    left_out = f"{more:,} more windows; the JSON report lists them." if more > 0 else ""
+    left_out = f"{more:,} more windows; the JSON report lists them." if more else ""
     return Table(
         "Retained collectives", ("Ranks", "Group", "From seq", "To seq"), rows, (0, 1, 2, 3), left_out
     )
@@ -51,24 +54,20 @@ def windows(document: Document) -> Table:
 
 def groups(document: Document) -> Table:
     """Return the process groups, that of the verdict first; alike ones beyond the table's end are counted by role."""
-    named = document.verdict.group if document.verdict is not None else None
-    ordered = sorted(
-        document.groups, key=lambda g: not (named and (g.name, g.desc) == (named.name, named.desc))
-    )
-    rows = tuple(_group(g) for g in ordered[:ROWS])
-    rest = Counter(g.role or g.desc or "other" for g in ordered[ROWS:])
-    states = ", ".join(f"{count:,} {role}" for role, count in sorted(rest.items()))
-    left_out = (
-        f"{counted(sum(rest.values()), 'more group')} ({states}); the JSON report lists them." if rest else ""
-    )
+    verdict = document.verdict
+    named = (verdict.group.name, verdict.group.desc) if verdict is not None and verdict.group else None
+    ordered = sorted(document.groups, key=lambda group: (group.name, group.desc) != named)
+    rest = Counter(group.role or group.desc or "other" for group in ordered[ROWS:])
+    roles = ", ".join(f"{count:,} {role}" for role, count in sorted(rest.items()))
+    more = counted(sum(rest.values()), "more group")
+    left_out = f"{more} ({roles}); the JSON report lists them." if rest else ""
     head = ("Name", "Description", "Role", "Ranks", "Enqueued and completed")
-    return Table("Process groups", head, rows, (0, 3, 4), left_out)
+    return Table("Process groups", head, tuple(map(_group, ordered[:ROWS])), (0, 3, 4), left_out)
 
 
 def _group(group: GroupPart) -> Row:
     ranks = group.ranks if isinstance(group.ranks, str) else compress(group.ranks)
-    known = "" if group.members_known else " at least"
-    members = cut(ranks, 80) + known
+    members = cut(ranks, 80) + ("" if group.members_known else " at least")
     return Row((group.name or "(unnamed)", group.desc, group.role or "", members, _frontier(group.frontier)))
 
 
@@ -84,17 +83,15 @@ def _frontier(rows: Sequence[FrontierRow]) -> str:
 def ranks(document: Document) -> Table:
     """Return one row per rank, or per class of ranks of a large job, those of culprits first."""
     found = sorted(document.ranks, key=lambda r: r.state != "culprit")
-    rows = tuple(_rank(r) for r in found[:ROWS])
     more = sum(r.count or 1 for r in found[ROWS:])
     left_out = f"{counted(more, 'more rank')}; the search above shows each of them." if more else ""
     head = ("Rank", "Host", "State", "Not seen because", "Last call on any group", "Files")
-    return Table("All ranks", head, rows, (0, 1, 4, 5), left_out)
+    return Table("All ranks", head, tuple(map(_rank, found[:ROWS])), (0, 1, 4, 5), left_out)
 
 
 def _rank(rank: RankPart) -> Row:
     files = ", ".join(cut_path(f, 60) for f in rank.files[:_FILES])
-    if len(rank.files) > _FILES:
-        files += f" and {len(rank.files) - _FILES} more"
+    files += f" and {len(rank.files) - _FILES} more" if len(rank.files) > _FILES else ""
     name, last = cut(rank.ranks or str(rank.rank), 80), cut(rank.last_call or "", 140)
     return Row((name, rank.host or "", rank.state, rank.absence or "", last, files))
 
@@ -104,3 +101,29 @@ def coverage(document: Document) -> str:
     c = document.coverage
     parts = ((c.used, "used"), (c.set_aside, "set aside"), (c.ignored, "ignored"))
     return ", ".join((counted(c.files, "file"), *(f"{number:,} {word}" for number, word in parts)))
+
+
+@cache
+def words() -> dict[str, str]:
+    """Return all words and what they mean."""
+    return {**_table()["words"], **_table()["stall"]}
+
+
+def glossary(document: Document) -> dict[str, str]:
+    """Return the words that a page uses; where nothing is stuck, those of a stall are not among them."""
+    used = words() if document.status != "no_hang" else _table()["words"]
+    return dict(sorted(used.items(), key=lambda item: item[0].lower()))
+
+
+@cache
+def _table() -> dict[str, dict[str, str]]:
+    return tomllib.loads(Path(__file__).with_name("glossary.toml").read_text("utf-8"))
+
+
+def causes(document: Document) -> tuple[tuple[str, str], ...]:
+    """Return the causes that a page names, each with what it means."""
+    verdict = document.verdict
+    named = [verdict.cause] if verdict is not None else []
+    named += [h.cause for h in document.hypotheses]
+    named += [a.cause for a in verdict.alternatives] if verdict is not None else []
+    return tuple((cause, CATALOG[cause].means) for cause in dict.fromkeys(named) if cause in CATALOG)

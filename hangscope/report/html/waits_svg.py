@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import counted
-from hangscope.report.html.measure import fitted, text_width
+from hangscope.report.html.drawings import fitted, text_width
 from hangscope.report.pictures.wait_edges import steps_to
 from hangscope.report.schema.pictures import WaitNode, WaitPicture
 from hangscope.report.words import cut, grouped

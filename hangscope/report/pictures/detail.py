@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hangscope.align.waitgraph import Host
 from hangscope.model.rankset import compress
@@ -40,14 +39,19 @@ def detail(
     for ranks, number, behaviour in parts:
         known = number < len(queues)
         groups = folding.own_groups(behaviour, ranks) if known else ()
-        label = mesh.label(ranks[0]) if mesh is not None and len(ranks) == 1 else ""
-        row = _rank(subject, steps, ranks, label)
-        rows.append(replace(row, queue=number if known else None, groups=groups))
+        rows.append(_rank(subject, steps, mesh, ranks, number if known else None, groups))
     hosts = map_of.hosts if map_of is not None else ()
     return DetailData(tuple(rows), queues, hosts, map_of.per_host if map_of is not None and hosts else 0)
 
 
-def _rank(subject: Subject, steps: dict[Drawn, Drawn], ranks: Sequence[int], label: str) -> RankDetail:
+def _rank(
+    subject: Subject,
+    steps: dict[Drawn, Drawn],
+    mesh: Mesh | None,
+    ranks: Sequence[int],
+    queue: int | None,
+    groups: tuple[str, ...],
+) -> RankDetail:
     """Return what is known of one rank, or what all ranks of a class have in common."""
     rank, alone = ranks[0], len(ranks) == 1
     example = () if alone else (f"for example rank {rank}, one of {len(ranks):,}:",)
@@ -55,15 +59,16 @@ def _rank(subject: Subject, steps: dict[Drawn, Drawn], ranks: Sequence[int], lab
     return RankDetail(
         ranks=compress(ranks),
         host=record.host if alone else None,
-        label=label,
+        label=mesh.label(rank) if mesh is not None and alone else "",
         state=subject.role(rank),
         absence=record.absence.value if record.absence is not None else None,
         waits=(*example, *_way(subject, steps, rank)),
-        queue=None,
+        queue=queue,
         stack=tuple(f"{f.file}:{f.line} in {f.name}" for f in subject.stack(rank)[:_FRAMES]),
         events=tuple(f"{t.text}  [{t.source}]" for t in quotes.last_words(subject, rank)),
-        log=tuple(line for file, lines in record.log_tails[-_LOGS:] for line in (f"[{file}]", *lines)),
         files=tuple(record.files[:_FILES]) if alone else (),
+        log=tuple(line for file, lines in record.log_tails[-_LOGS:] for line in (f"[{file}]", *lines)),
+        groups=groups,
     )
 
 

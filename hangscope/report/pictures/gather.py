@@ -5,8 +5,7 @@ from __future__ import annotations
 from hangscope.report.pictures.call_diff.behaviour import Folding
 from hangscope.report.pictures.call_diff.diff import call_diff
 from hangscope.report.pictures.detail import detail
-from hangscope.report.pictures.folds import folds, steps_from_root
-from hangscope.report.pictures.ranks import rank_map
+from hangscope.report.pictures.rank_map import folds, rank_map, steps_from_root
 from hangscope.report.pictures.stacks import sides
 from hangscope.report.pictures.strip import strip
 from hangscope.report.pictures.topology import mesh_of, topology

@@ -69,13 +69,9 @@ def _stall(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
 def _logged(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
     """Yield the first line of each kind that has a time, or can be placed after the stall; a culprit's first."""
     new_year = quotes.new_year(subject, stalls[0] / _SECOND) if stalls else None
-    outside = quotes.terminations(subject)
-    for kind, found in (
-        ("watchdog", quotes.watchdogs(subject)),
-        ("dump", quotes.dump_signals(subject)),
-        ("end", [end for end in quotes.ends(subject) if end not in outside]),
-        ("termination", outside),
-    ):
+    logged = {kind: quotes.of_kind(subject, kind) for kind in ("watchdog", "dump", "termination")}
+    logged["end"] = [end for end in quotes.ends(subject) if end not in logged["termination"]]
+    for kind, found in logged.items():
         timed = [
             (at, quote.rank not in subject.culprits, quote.source, quote)
             for quote in found

@@ -1,4 +1,4 @@
-"""The wait-for graph as it is drawn: hosts and calls fold where they wait for the same and are waited for alike, whatever group it is."""
+"""The wait-for graph as it is drawn, and as sentences: hosts and calls fold where they wait for the same and are waited for alike, whatever group it is."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hangscope.align.p2p import PairInstance
 from hangscope.align.roots import components
 from hangscope.align.waitgraph import Called, Host, Instance, Unnamed, Untold
 from hangscope.model.conclusion import CallRef
-from hangscope.model.rankset import compress, counted
+from hangscope.model.rankset import compress, counted, ranks_phrase
 from hangscope.report.pictures.wait_edges import Drawn, Edges, VerdictCall
-from hangscope.report.pictures.wait_words import sentences
 from hangscope.report.schema.pictures import WaitEdge, WaitNode, WaitPicture
 from hangscope.report.subject import Subject
-from hangscope.report.words import call_words, some_ranks
+from hangscope.report.words import call_words, cut, rank_words, some_ranks
+from hangscope.verdict.claims import accounts_for, are_in
 
 NODES = 30
 
@@ -146,3 +146,34 @@ def _awaited(edges: Edges, classes: dict[Drawn, int], names: dict[int, str]) -> 
         if not isinstance(node, Host) and classes[node] in names:
             found[names[classes[node]]].update(t.rank for t in targets if isinstance(t, Host))
     return {name: sorted(ranks) for name, ranks in found.items()}
+
+
+_LINES = 16
+
+
+def sentences(
+    subject: Subject, nodes: tuple[WaitNode, ...], edges: tuple[WaitEdge, ...], awaited: dict[str, list[int]]
+) -> tuple[str, ...]:
+    """Return the picture as sentences, from the victims to the root."""
+    by_name = {node.id: node for node in nodes}
+    lines = []
+    for node in sorted((n for n in nodes if n.kind == "call"), key=lambda n: -n.count):
+        targets = [by_name[e.target] for e in edges if e.source == node.id]
+        ranks = awaited.get(node.id, ())
+        missing = [f"waits for {rank_words(some_ranks(ranks))}"] if ranks else []
+        earlier = [f"{t.label} on {t.group}" if t.group else t.label for t in targets if t.kind == "call"]
+        tail = " and ".join([*missing, *(["is queued after " + ", ".join(earlier)] if earlier else [])])
+        where = f" on {node.group}" if node.group else ""
+        call = f"{node.label}{where}"
+        if node.ranks:
+            call = are_in(cut(node.ranks, 80), node.count, node.label, where)
+        lines.append(
+            f"{call}, which {tail}." if tail else f"{call}; no member is known that has not issued it."
+        )
+    left_out = len(lines) - _LINES
+    lines = lines[:_LINES] + ([f"{counted(left_out, 'more collective')}."] if left_out > 0 else [])
+    verdict = subject.verdict
+    if verdict is not None and verdict.culprit_ranks and verdict.explained:
+        explained = accounts_for(verdict.explained, len(verdict.waiting_ranks))
+        lines.append(f"Root cause: {ranks_phrase(verdict.culprit_ranks)}, which accounts for {explained}.")
+    return tuple(lines)

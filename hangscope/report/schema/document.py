@@ -273,6 +273,22 @@ class Document:
     report_path: str | None = field(default=None, metadata=OMITTED)
     page: PageData | None = field(default=None, metadata=OMITTED)
 
+    @classmethod
+    def without_claims(cls, message: str, hint: str, tool_version: str) -> Document:
+        """Return the document of an analysis that could not be done: inconclusive, with the reason as its one warning."""
+        return cls(
+            schema=SCHEMA,
+            status="inconclusive",
+            headline=f"Inconclusive: {message}.",
+            world_size=0,
+            partial=Partial(True, "nothing could be analysed"),
+            verdict=None,
+            missing=(hint,) if hint else (),
+            sources={"dump": 0, "log": 0, "stack": 0},
+            warnings=(WarningPart("not_analysed", None, None, message, hint),),
+            tool_version=tool_version,
+        )
+
     @property
     def title(self) -> str:
         """Return what a ticket is called: the verdict's title, else the headline."""

@@ -22,7 +22,7 @@ def known(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return what is known where no cause is."""
     pending = _pending(subject)
     lines = pending or _apart(subject)
-    for found in (quotes.transport(subject), quotes.ends(subject)):
+    for found in (quotes.of_kind(subject, "transport"), quotes.ends(subject)):
         alike = grouped((masked(quote.text), quote) for quote in found)
         for same in list(alike.values())[:LINES]:
             more = f", and {len(same) - 1} alike" if len(same) > 1 else ""
@@ -72,18 +72,16 @@ def _apart(subject: Subject) -> list[str]:
 
 def last_lines(subject: Subject) -> tuple[LastLine, ...]:
     """Return what ranks printed last, those of culprits first, equal words of several ranks once."""
-    found: dict[tuple[str, str], list[int]] = {}
-    texts: dict[tuple[str, str], tuple[str, str]] = {}
+    found: dict[tuple[str, str], tuple[list[int], str, str]] = {}
     for rank in sorted(subject.incident.ranks, key=lambda r: (r not in subject.culprits, r)):
         words = quotes.last_words(subject, rank, 1)
         tails = subject.incident.ranks[rank].log_tails
         said = [(w.text, w.source) for w in words] or [(lines[-1], file) for file, lines in tails if lines]
         if said:
-            text, source = cut(said[-1][0], WIDTH), said[-1][1]
-            key = (subject.role(rank), masked(text))
-            found.setdefault(key, []).append(rank)
-            texts.setdefault(key, (text, source))
-    return tuple(LastLine(compress(ranks), key[0], *texts[key]) for key, ranks in found.items())
+            text = cut(said[-1][0], WIDTH)
+            first: tuple[list[int], str, str] = ([], text, said[-1][1])
+            found.setdefault((subject.role(rank), masked(text)), first)[0].append(rank)
+    return tuple(LastLine(compress(ranks), role, *said) for (role, _), (ranks, *said) in found.items())
 
 
 def masked(text: str) -> str:

@@ -60,7 +60,7 @@ def device(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
 def join(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return who joined and who did not."""
     verdict = subject.verdict
-    lines = quotes.joins(subject)
+    lines = quotes.of_kind(subject, "join")
     if verdict is None or not (lines or verdict.culprit_ranks):
         return None
     blocked = verdict.waiting_ranks
@@ -92,24 +92,24 @@ def stack(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     return None
 
 
+_MISMATCHES = (
+    "shape_mismatch",
+    "dtype_mismatch",
+    "collective_mismatch",
+    "gradient_sync_mismatch",
+    "model_mismatch",
+)
 STORIES: dict[str, tuple[Teller, ...]] = {
     "rank_conditional_collective": (),
     "uneven_loader": (loop,),
     "crashed_rank": (end,),
     "early_exit": (end, loop),
-    "stuck_rank": (stack, loop),
-    "slow_rank": (stack, loop),
-    "shape_mismatch": (mismatch,),
-    "dtype_mismatch": (mismatch,),
-    "collective_mismatch": (mismatch,),
-    "gradient_sync_mismatch": (mismatch,),
-    "model_mismatch": (mismatch,),
+    **dict.fromkeys(("stuck_rank", "slow_rank"), (stack, loop)),
+    **dict.fromkeys(_MISMATCHES, (mismatch,)),
     "collective_order_mismatch": (order,),
     "p2p_mismatch": (pair,),
-    "gpu_stall": (device,),
-    "network_stall": (device,),
+    **dict.fromkeys(("gpu_stall", "network_stall"), (device,)),
     "init_hang": (join,),
-    "unknown": (known,),
 }
 
 

@@ -83,7 +83,9 @@ def test_f5_a_fault_behind_wrapped_rings_is_found(tmp_path: Path) -> None:
         recorders[rank].reopen(-2)
     report = analyze(write_all(recorders, tmp_path))
     assert culprits(report) == (6,)
-    assert report.verdict is not None and report.verdict.explained == len(report.verdict.waiting_ranks) == 7
+    assert (
+        report.verdict is not None and report.verdict.explains.ranks == len(report.verdict.waiting_ranks) == 7
+    )
 
 
 def test_f6_a_dump_taken_early_is_not_blamed(tmp_path: Path) -> None:

@@ -12,9 +12,8 @@ from hangscope.history.store import open_store
 from hangscope.ingest.files.run_evidence import NAME, read_evidence
 from hangscope.ingest.files.sources import find_files
 from hangscope.live.folder import RunFolder
-from hangscope.live.watch.evidence import write_evidence
 from hangscope.live.watch.nodes import Nodes
-from hangscope.live.watch.reporting import Reporting
+from hangscope.live.watch.reporting import Reporting, write_evidence
 from tests.conftest import FIXTURES, analyze
 
 FIXTURE = FIXTURES / "rank_conditional_barrier" / "dumps"

@@ -1,15 +1,18 @@
-"""`hangscope env`: what to set before a job, for which torch, and what it costs."""
+"""`hangscope env`, `hook`, `explain` and `doctor`: what to set, to install, to know and to collect."""
 
 from __future__ import annotations
 
 import json
 import sys
+import textwrap
 
 import click
 
+from hangscope import hooks
+from hangscope.commands.options import shared
 from hangscope.errors import UsageError
-from hangscope.live.settings import settings
-from hangscope.live.torch_version import parsed, torch_version
+from hangscope.live.doctor import examine
+from hangscope.live.settings import parsed, settings, torch_version
 
 _SHELL = '# %s; DIR is one folder per job, on a disk that all nodes see\nmkdir -p "$DIR/dumps"'
 _BATCH = f"DIR=$SLURM_SUBMIT_DIR/hangscope-$SLURM_JOB_ID\n{_SHELL}"
@@ -50,3 +53,52 @@ def env(form: str, version: str | None) -> None:
         words = {"name": row.name, "value": row.value, "quoted": json.dumps(row.value)}
         click.echo(line.format(note=f"# {row.gives}; costs {row.costs}", **words))
     click.echo(tail, nl=False)
+
+
+@click.command(short_help="Print a hook for a launcher or framework.")
+@click.argument("kind", type=click.Choice(list(hooks.HOOKS)), required=False, metavar="[KIND]")
+def hook(kind: str | None) -> None:
+    """Print a hook for a launcher or framework (docs/hooks.md). Without KIND, list the hooks."""
+    if kind is None:
+        for name, (_, what) in hooks.HOOKS.items():
+            click.echo(f"{name:11} {what}")
+        return
+    click.echo(hooks.text(kind), nl=False)
+
+
+@click.command(short_help="Explain a cause.")
+@click.argument("cause", required=False)
+def explain(cause: str | None) -> None:
+    """Explain CAUSE: what a verdict establishes, what it does not, and how to fix it.
+
+    Without CAUSE, list all causes.
+    """
+    from hangscope.knowledge.catalog import CATALOG
+
+    if cause is None:
+        for entry in CATALOG.values():
+            click.echo(f"{entry.cause:30} {entry.title}")
+        return
+    found = CATALOG.get(cause)
+    if found is None:
+        import difflib
+
+        near = difflib.get_close_matches(cause, CATALOG, n=1, cutoff=0.4)
+        raise UsageError(
+            f"there are no notes on {cause!r}",
+            f"did you mean {near[0]}?" if near else "`hangscope explain` lists all causes",
+        )
+    click.echo(found.explained())
+
+
+@click.command(short_help="Check what data is missing and how to collect it.")
+@shared("paths", "store")
+def doctor(paths: tuple[str, ...], store: str | None) -> None:
+    """Check what data is missing from PATH and how to collect it next time."""
+    from hangscope import analyze
+
+    for finding in examine(analyze(list(paths), store=store).document):
+        click.echo(f"{'ok     ' if finding.enough else 'MISSING'} {finding.subject}: {finding.there}")
+        if finding.advice:
+            first, further = "          next time: ", "            "
+            click.echo(textwrap.fill(finding.advice, 100, initial_indent=first, subsequent_indent=further))

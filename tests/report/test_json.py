@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hangscope.report.spans import MARK, with_spans, without_spans
+from hangscope.report.json import MARK, with_spans, without_spans
 
 _DATA: Any = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.characters(min_codepoint=32)),

@@ -1,4 +1,4 @@
-"""The rank map folded: one row per host, or per coordinate of a dimension of the mesh, and how the stall spread over them.
+"""The rank map's data: one state per rank, and the map folded to a row per host, or per coordinate of a dimension of the mesh.
 
 Times are those at which each rank entered the collective that it never left, in ms after the first rank of the job.
 """
@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 from hangscope.align.waitgraph import Host
 from hangscope.model.rankset import compress
 from hangscope.report.pictures.topology import Mesh
 from hangscope.report.pictures.wait_edges import Drawn
-from hangscope.report.schema.pictures import FoldRow, MapFold
+from hangscope.report.schema.pictures import FoldRow, MapFold, RankMapData, StateRow
 from hangscope.report.subject import Subject
-from hangscope.report.words import ROLES, some_ranks
+from hangscope.report.words import ROLE_WORDS, ROLES, grouped, some_ranks
 
 ROWS = 24  # above it, alike rows are one
 
@@ -43,18 +44,16 @@ def folds(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> tupl
     """Return the map folded by host, where more than one is known, and by each dimension of the mesh."""
     since = _since(subject)
     found = []
-    by_host: dict[str, list[int]] = defaultdict(list)
-    for rank, record in sorted(subject.incident.ranks.items()):
-        by_host[record.host or "host not known"].append(rank)
+    records = sorted(subject.incident.ranks.items())
+    by_host = grouped((record.host or "host not known", rank) for rank, record in records)
     if len(by_host) > 1:
         found.append(MapFold("host", _rows(subject, by_host, steps, since)))
     if mesh is None:
         return tuple(found)
     for dimension in mesh.dimensions:
         places = mesh.places[dimension.name]
-        by_place: dict[str, list[int]] = defaultdict(list)
-        for rank in sorted(places, key=lambda r: (places[r], r)):
-            by_place[f"{dimension.name}{places[rank]}"].append(rank)
+        ordered = sorted(places, key=lambda r: (places[r], r))
+        by_place = grouped((f"{dimension.name}{places[rank]}", rank) for rank in ordered)
         found.append(MapFold(dimension.name, _rows(subject, by_place, steps, since)))
     return tuple(found)
 
@@ -100,3 +99,31 @@ def _rows(
             )
         )
     return tuple(rows)
+
+
+def rank_map(subject: Subject, folded: tuple[MapFold, ...]) -> RankMapData | None:
+    """Return the state of every rank and the map's folds, or None of a job without ranks."""
+    size, records = subject.incident.world_size, sorted(subject.incident.ranks.items())
+    if not size:
+        return None
+    roles = [subject.role(rank) for rank in range(size)]
+    by_role = grouped((role, rank) for rank, role in enumerate(roles))
+    labels = {**ROLE_WORDS, "waiting": "waited"} if subject.over else ROLE_WORDS
+    by_host = grouped((record.host, rank) for rank, record in records if record.host)
+    per_host = max(map(len, by_host.values()), default=0)
+    is_even = [rank for ranks in by_host.values() for rank in ranks] == list(range(size)) and all(
+        len(ranks) == per_host for ranks in by_host.values()
+    )
+    return RankMapData(
+        world_size=size,
+        per_host=per_host if is_even else min(8, size),
+        hosts=tuple(by_host) if is_even else (),
+        states=tuple((ROLES.index(role), len(list(run))) for role, run in groupby(roles)),
+        legend=tuple(
+            StateRow(role, labels[role], len(ranks), some_ranks(ranks, 120))
+            for role in ROLES
+            if (ranks := by_role.get(role))
+        ),
+        culprits=tuple(sorted(subject.culprits)),
+        folds=folded,
+    )

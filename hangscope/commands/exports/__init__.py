@@ -1,1 +1,0 @@
-"""The commands that write an analysis as something other than its report."""

@@ -1,0 +1,173 @@
+"""What the page lists row by row: the call diff, the merged stacks, and the folded rank map. Runs of alike rows are one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from hangscope.knowledge.callsite import is_user
+from hangscope.model.dataclass import dataclass
+from hangscope.model.frames import Frame
+from hangscope.model.rankset import spans
+from hangscope.report.schema.document import BranchPart, Document
+from hangscope.report.schema.pictures import CallDiff, DiffGroup, DiffRow, FoldRow
+from hangscope.report.words import ROLE_WORDS, ROLES, duration
+
+BRANCHES = 60
+DEEPEST = 8  # further indents would leave no room for text
+
+
+@dataclass(frozen=True, slots=True)
+class BranchRow:
+    """One branch with its lines, each with whether it is user code. `role` is culprit where all its ranks are named."""
+
+    branch: BranchPart
+    indent: int
+    role: str
+    lines: tuple[tuple[str, bool], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StackRows:
+    """All of it; `left_out` branches are not listed."""
+
+    rows: tuple[BranchRow, ...]
+    ranks: int
+    left_out: int
+
+
+def stack_rows(document: Document) -> StackRows | None:
+    """Return the tree of the ranks' stacks; None where fewer than two ranks left one."""
+    branches = document.stacks
+    ranks = sum(branch.count for branch in branches if branch.depth == 0)
+    if ranks < 2:
+        return None
+    named = frozenset(document.verdict.culprit_ranks if document.verdict is not None else ())
+    rows = []
+    depths = [*(branch.depth for branch in branches[1:]), 0]
+    for branch, next_depth in zip(branches[:BRANCHES], depths, strict=False):
+        is_named = all(rank in named for span in spans(branch.ranks) for rank in span)
+        lines = tuple(_lines(branch.frames, is_leaf=next_depth <= branch.depth))
+        rows.append(BranchRow(branch, min(branch.depth, DEEPEST), "culprit" if is_named else "", lines))
+    return StackRows(tuple(rows), ranks, len(branches) - len(rows) + (document.stacks_left_out or 0))
+
+
+def _lines(frames: tuple[Frame, ...], *, is_leaf: bool) -> Iterator[tuple[str, bool]]:
+    """Yield the frames of user code, and of a leaf the innermost frame, where it is."""
+    last = frames[-1:] if is_leaf else ()
+    for user, run in groupby(frames[: len(frames) - len(last)], is_user):
+        alike = list(run)
+        if user or len(alike) == 1:
+            yield from ((str(frame), user) for frame in alike)
+        else:
+            yield f"… {len(alike)} frames of libraries", False
+    yield from ((str(frame), is_user(frame)) for frame in last)
+
+
+_WIDTH = 160
+
+
+def bar(row: FoldRow) -> list[tuple[str, float, float]]:
+    """Return the parts of the bar: the role, where it begins and its width in pixels."""
+    parts, x = [], 0.0
+    for role, number in zip(ROLES, row.states, strict=False):
+        if number:
+            width = round(_WIDTH * number / max(1, row.count), 1)
+            parts.append((role, round(x, 1), width))
+            x += width
+    return parts
+
+
+def states(row: FoldRow) -> str:
+    """Return how many ranks are in each state."""
+    words = {**ROLE_WORDS, "waiting": "waiting"}
+    return ", ".join(f"{n:,} {words[role]}" for role, n in zip(ROLES, row.states, strict=False) if n)
+
+
+def stalled(row: FoldRow) -> str:
+    """Return when the ranks of a row stalled, after the first rank of the job; empty where that is not known."""
+    ends = dict.fromkeys(_after(ms) for ms in (row.first_ms, row.last_ms) if ms is not None)
+    return " to ".join(ends)
+
+
+def _after(ms: float) -> str:
+    return "first" if ms <= 0 else f"+{duration(ms / 1e3)}"
+
+
+CONTEXT = 2
+AHEAD = 3  # of a long run that only one side made, so many at its ends are shown
+MIN_FOLD = 4
+MANY, FEW_ROWS = 12, 60  # sides that part so often play different parts: where they stand now is at the end
+ROWS = 400  # a diff with more differing rows than a page can hold is cut, and says so
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows that are shown, or folded into one line that says how many there are."""
+
+    rows: tuple[DiffRow, ...]
+    folded: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DiffList:
+    """A call diff with its rows in runs. `cut` rows before them, with `cut_differences`, are not listed.
+
+    `silent`: the ranks of columns without any known collective.
+    """
+
+    diff: CallDiff
+    runs: tuple[Run, ...]
+    labels: dict[int, DiffGroup]
+    cut: int
+    cut_differences: int
+    silent: tuple[str, ...]
+
+
+def diff_list(diff: CallDiff) -> DiffList:
+    """Return the diff with identical rows folded, except some around each difference."""
+    rows = diff.rows[-(ROWS if diff.differences <= MANY else FEW_ROWS) :]
+    matters = [bool(row.differs) or row.is_open for row in rows]
+    near = [any(matters[max(0, i - CONTEXT) : i + CONTEXT + 1]) for i in range(len(rows))]
+    if not any(matters):
+        near = [i >= len(rows) - MIN_FOLD for i in range(len(rows))]
+    for start, end in _ahead(rows):
+        near[start + AHEAD : end - AHEAD] = [False] * max(0, end - start - 2 * AHEAD)
+    runs: list[Run] = []
+    start = 0
+    while start < len(rows):
+        end = start
+        while end < len(rows) and near[end] == near[start]:
+            end += 1
+        words = ""
+        if not near[start] and end - start >= MIN_FOLD:
+            are_alone = any(row.differs for row in rows[start:end])
+            words = "collectives that were not reached" if are_alone else "identical collectives"
+        runs.append(Run(tuple(rows[start:end]), words))
+        start = end
+    labels = {group.gid: group for group in diff.groups}
+    numbers = {row.differs for row in diff.rows if row.differs} - {row.differs for row in rows}
+    silent = tuple(
+        c.ranks
+        for i, c in enumerate(diff.classes)
+        if diff.rows and all(row.cells[i].mark in ("unseen", "no_part") for row in diff.rows)
+    )
+    return DiffList(diff, tuple(runs), labels, len(diff.rows) - len(rows), len(numbers), silent)
+
+
+def _ahead(rows: Sequence[DiffRow]) -> Iterator[tuple[int, int]]:
+    """Yield the runs of completed collectives that only the first column issued: how far it continued alone."""
+    start = None
+    for i, row in enumerate([*rows, None]):
+        alone = (
+            row is not None
+            and row.differs is not None
+            and row.cells[0].state == "done"
+            and all(cell.mark in ("not_reached", "unseen", "no_part") for cell in row.cells[1:])
+        )
+        if alone and start is None:
+            start = i
+        elif not alone and start is not None:
+            if i - start > 2 * AHEAD + MIN_FOLD:
+                yield start, i
+            start = None
