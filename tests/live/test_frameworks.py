@@ -16,9 +16,9 @@ import hangscope as library
 from hangscope import hooks
 from tests.live.jobs import hangscope, started, until
 from tests.live.torch_jobs import free_port
+from tests.needs import needs
 
-pytestmark = pytest.mark.real
-pytest.importorskip("torch")
+pytestmark = [pytest.mark.real, needs("torch")]
 
 ACCELERATE = """
 import time, torch
