@@ -13,15 +13,23 @@ import pytest
 from hangscope.agents.mcp import Allowed, _bounded, server
 from hangscope.errors import UsageError
 from tests.conftest import FIXTURES, Run
+from tests.needs import needs
 
-mcp = pytest.importorskip("mcp")
-pytest.importorskip("mcp.server.mcpserver", reason="the SDK before version 2")
+pytestmark = needs("mcp")
 
 INCIDENT = FIXTURES / "rank_conditional_barrier"
 
 
+def sdk() -> Any:
+    """Return the SDK. It takes seconds to import: no test module does it when it is imported."""
+    pytest.importorskip("mcp.server.mcpserver", reason="the SDK before version 2")
+    return pytest.importorskip("mcp")
+
+
 def call(root: Path, tool: str, **arguments: Any) -> tuple[bool, str]:
     """Call a tool; return whether it failed, and its text."""
+
+    mcp = sdk()
 
     async def talk() -> tuple[bool, str]:
         async with mcp.Client(server(Allowed.of([str(root)]))) as client:
@@ -32,6 +40,8 @@ def call(root: Path, tool: str, **arguments: Any) -> tuple[bool, str]:
 
 
 def test_all_tools_only_read() -> None:
+    mcp = sdk()
+
     async def listed() -> list[Any]:
         async with mcp.Client(server(Allowed.of([str(INCIDENT)]))) as client:
             return list((await client.list_tools()).tools)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import hangscope
+from tests.needs import needs
 
 pytestmark = pytest.mark.slow
 
@@ -24,9 +25,9 @@ def test_shell_snippets_parse(code: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@needs("torch")
 @pytest.mark.parametrize("code", PYTHON, ids=lambda code: code.split("\n")[0][:30])
 def test_python_snippets_can_be_pasted(code: str, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     code = code.replace("/shared/job-17", str(tmp_path))
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
@@ -34,8 +35,8 @@ def test_python_snippets_can_be_pasted(code: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@needs("torch")
 def test_every_recorder_of_this_torch_is_dumped(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     (code,) = [code for code in PYTHON if "def dump_all_recorders" in code]
     use = (
         "import torch, torch.distributed as dist\n"

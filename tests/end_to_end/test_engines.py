@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 import hangscope
+from tests.needs import needs
 
 from .test_readme import ROOT, block
 
@@ -39,11 +39,6 @@ def expected(job: Path) -> str:
     report = hangscope.analyze(job, jobs=2)
     assert report.verdict is not None and report.verdict.culprit_ranks == (5,)
     return report.to_json()
-
-
-def needs(*modules: str) -> pytest.MarkDecorator:
-    missing = [name for name in modules if importlib.util.find_spec(name) is None]
-    return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}: pip install '.[engines]'")
 
 
 def run(
@@ -89,7 +84,7 @@ def test_dask(job: Path, expected: str, dask: Any, tmp_path: Path, environment: 
     assert run("dask.distributed", replaced, tmp_path, environment) == expected
 
 
-@needs("mpi4py")
+@needs("mpi4py", extra="engines")
 def test_mpi(job: Path, expected: str, tmp_path: Path, environment: dict[str, str]) -> None:
     beside = os.pathsep.join((str(Path(sys.executable).parent), environment["PATH"]))
     mpiexec = shutil.which("mpiexec", path=beside)
@@ -99,7 +94,7 @@ def test_mpi(job: Path, expected: str, tmp_path: Path, environment: dict[str, st
     assert run("mpi4py.futures", {"/shared/job-17": str(job)}, tmp_path, environment, start) == expected
 
 
-@needs("ray")
+@needs("ray", extra="engines")
 def test_ray(job: Path, expected: str, tmp_path: Path, environment: dict[str, str]) -> None:
     replaced = {"/shared/job-17": str(job), 'address="auto"': "num_cpus=2, include_dashboard=False"}
     assert run("class RayExecutor", replaced, tmp_path, environment) == expected

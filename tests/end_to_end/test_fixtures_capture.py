@@ -13,6 +13,7 @@ import pytest
 
 from hangscope.demo import DemoError, freeze, run_job, runner, scenarios
 from hangscope.demo.runner import Job
+from tests.needs import needs
 
 pytestmark = pytest.mark.slow
 
@@ -72,8 +73,8 @@ def test_dumps_keep_shared_objects_and_types() -> None:
     assert first["process_group"] == ("0", "x")
 
 
+@needs("torch")
 def test_freeze_leaves_an_incident(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     out = freeze("rank_conditional", tmp_path / "job", timeout=60)
     dumps = sorted(path.name for path in (out / "dumps" / "recorder").iterdir())
     assert dumps == [f"comm_lib_trace_rank_{rank}" for rank in range(4)]

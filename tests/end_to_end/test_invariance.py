@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangscope.api import Report
-from tests.conftest import FIXTURES, analyze
+from tests.conftest import analyze
 from tests.dump_writer import Recorder, job, stuck, world
+from tests.properties.incidents import essence, inside
 
 pytestmark = pytest.mark.slow
 
@@ -52,31 +53,6 @@ def core(report: Report) -> Core:
         v.waiting_ranks,
         v.location,
     )
-
-
-def essence(report: Report) -> Core:
-    """Return what must stay even where a victim's dump is lost."""
-    v = report.verdict
-    return (report.status,) if v is None else (report.status, v.cause, v.culprit_ranks, v.op, v.seq)
-
-
-def without_cause(report: Report) -> Core:
-    """Return the same but for the cause."""
-    status, *rest = essence(report)
-    return (status, *rest[1:])
-
-
-def inside(report: Report) -> set[int]:
-    """Return the seen ranks that wait in the very call that the verdict names."""
-    v = report.verdict
-    if v is None or v.group is None or v.seq is None:
-        return set()
-    rows = report.table[
-        (report.table["gid"] == v.group.gid)
-        & (report.table["seq"] == v.seq)
-        & (report.table["state"] != "done")
-    ]
-    return set(map(int, rows["rank"])) - set(v.culprit_ranks)
 
 
 @contextmanager
@@ -209,21 +185,3 @@ def test_a_lost_dump_of_a_victim_changes_no_blame(name: str) -> None:
             if rank != CULPRIT[name] and len(inside(whole) - {rank}) >= 2:
                 rest = [p for p in paths.values() if p != path]
                 assert essence(analyze(rest, world_size=len(recorders))) == essence(whole), rank
-
-
-CAPTURED = sorted(p.parent for p in FIXTURES.glob("*/truth.json"))
-
-
-@pytest.mark.parametrize("incident", CAPTURED, ids=lambda p: p.name)
-def test_a_lost_dump_of_a_victim_changes_no_blame_in_a_real_incident(incident: Path) -> None:
-    whole = analyze(incident / "dumps")
-    if whole.verdict is None or not whole.verdict.culprit_ranks:
-        pytest.skip("nobody is to blame")
-    files = sorted(p for p in (incident / "dumps").rglob("*") if p.is_file())
-    dumped = {int(p.name.rpartition("_")[2]): p for p in (incident / "dumps" / "recorder").iterdir()}
-    for rank, path in sorted(dumped.items()):
-        if rank in whole.verdict.culprit_ranks or len(inside(whole) - {rank}) < 2:
-            continue
-        less = analyze([p for p in files if p != path], world_size=whole.to_dict()["world_size"])
-        # An extra call at the end of a loop leaves the same record as a loop that is over: either may be the cause.
-        assert without_cause(less) == without_cause(whole), rank

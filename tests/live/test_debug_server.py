@@ -11,9 +11,14 @@ import pytest
 from hangscope import hooks
 from tests.live.jobs import Place, hangscope, until
 from tests.live.torch_jobs import free_port, job, line_of, torchrun
+from tests.needs import needs
 
-pytestmark = pytest.mark.real
-pytest.importorskip("torch.distributed.debug", reason="torch before 2.13 has no debug server")
+pytestmark = [pytest.mark.real, needs("torch")]
+
+
+@pytest.fixture(autouse=True)
+def debug_server() -> None:
+    pytest.importorskip("torch.distributed.debug", reason="torch before 2.13 has no debug server")
 
 
 TRAIN = """

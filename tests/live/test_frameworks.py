@@ -15,9 +15,9 @@ import hangscope as library
 from hangscope import hooks
 from tests.live.jobs import Place, hangscope, until, watched
 from tests.live.torch_jobs import free_port
+from tests.needs import needs
 
-pytestmark = pytest.mark.real
-pytest.importorskip("torch")
+pytestmark = [pytest.mark.real, needs("torch")]
 
 ACCELERATE = """
 import time, torch

@@ -15,9 +15,9 @@ import pytest
 
 from tests.live.jobs import Place, left_in, watched
 from tests.live.torch_jobs import free_port, job, line_of
+from tests.needs import needs
 
-pytest.importorskip("torch")
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, needs("torch")]
 
 BESIDE = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 #: What MPI calls a rank becomes torch's inside the process: from outside only MPI's own variables are seen.

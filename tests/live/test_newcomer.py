@@ -14,9 +14,9 @@ import pytest
 
 from tests.live.jobs import Place, left_in, until
 from tests.live.torch_jobs import SCRIPTS, free_port, job, line_of
+from tests.needs import needs
 
-pytest.importorskip("torch")
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, needs("torch")]
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -12,10 +12,11 @@ import pytest
 
 from tests.live.jobs import Place, hangscope, left_in, until
 from tests.live.torch_jobs import free_port, job, line_of, torchrun
+from tests.needs import needs
 
-pytest.importorskip("torch")
 pytestmark = [
     pytest.mark.real,
+    needs("torch"),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give each node a name of its own"),
 ]
 

@@ -22,8 +22,9 @@ from hangscope.history.store import open_store
 from tests.conftest import analyze
 from tests.live.jobs import Place, left_in, until, watched
 from tests.live.torch_jobs import free_port, job, line_of, torchrun
+from tests.needs import needs
 
-pytest.importorskip("torch")
+pytestmark = needs("torch")
 End = Callable[["subprocess.Popen[str]", Path], object]
 
 

@@ -19,9 +19,9 @@ from tests.conftest import analyze
 from tests.live import slurm
 from tests.live.jobs import left_in, until
 from tests.live.torch_jobs import SCRIPTS, free_port, line_of
+from tests.needs import needs
 
-pytestmark = pytest.mark.real
-pytest.importorskip("torch")
+pytestmark = [pytest.mark.real, needs("torch")]
 
 
 @pytest.fixture(scope="module")

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
+import random
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+from hangscope.api import Report
 from hangscope.errors import NoInputError
-from tests.conftest import FIXTURES, INCIDENTS, analyze
-from tests.simulator import FAULTS, Remains, collect, least_size, simulate
+from tests.conftest import analyze
+from tests.properties.renaming import rename
 
-SIMULATED = [(fault, 7000) for fault in FAULTS]
-CAPTURED = sorted(path.parent for path in FIXTURES.glob("*/truth.json"))
-FRAMEWORKS = sorted(path.parent for path in INCIDENTS.glob("frameworks/*/truth.json"))
+#: how many files are taken away of each incident, one at a time
+FILES = 2
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,11 @@ class Said:
     seq: int | None = None
     cause: str | None = None
     confidence: str | None = None
+
+    @property
+    def core(self) -> Said:
+        """Return the same but for the confidence."""
+        return replace(self, confidence=None)
 
 
 @dataclass(frozen=True)
@@ -46,44 +52,82 @@ class Right:
         return any(all(rank not in answer for answer in self.answers) for rank in said.ranks)
 
 
-def said_of(path: Path) -> Said:
-    """Analyze a folder."""
+def said_of(*paths: Path) -> Said:
+    """Analyze some folders together."""
     try:
-        report = analyze(str(path))
+        return said_in(analyze([str(path) for path in paths]))
     except NoInputError:
         return Said("nothing to read")
+
+
+def said_in(report: Report) -> Said:
+    """Return the verdict of a report in short."""
     v = report.verdict
     if v is None:
         return Said(report.status)
     return Said(report.status, tuple(sorted(v.culprit_ranks)), v.op, v.seq, v.cause, v.confidence)
 
 
-def right_of(truth: Path) -> Right:
-    """Read a truth.json."""
-    told = json.loads(truth.read_text())
-    return Right(tuple(frozenset(answer) for answer in told.get("answers") or [told["culprits"]]))
+@dataclass(frozen=True)
+class Pair:
+    """What is said with a file and without it."""
+
+    file: str
+    whole: Said
+    without: Said
+
+    def spoils(self, right: Right) -> bool:
+        """Return whether either turns the other's right name into a wrong one, and says so with some certainty."""
+        return any(
+            right.names(one) and right.denies(other) and other.confidence in ("high", "medium")
+            for one, other in ((self.whole, self.without), (self.without, self.whole))
+        )
+
+
+def pairs_of(incident: str, folder: Path, whole: Said) -> Iterator[Pair]:
+    """Yield a pair for some of the files of an incident, each taken away and put back."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
+    aside = folder.with_name(folder.name + ".aside")
+    for path in random.Random(incident).sample(files, min(FILES, len(files))):
+        path.rename(aside)
+        try:
+            yield Pair(str(path.relative_to(folder)), whole, said_of(folder))
+        finally:
+            aside.rename(path)
 
 
 @contextmanager
-def captured(incident: Path, *folders: str) -> Iterator[Path]:
-    """Yield a copy of what a captured job left."""
+def copied(incident: Path, *folders: str) -> Iterator[Path]:
+    """Yield a copy of an incident, or of some of its folders."""
     with TemporaryDirectory() as scratch:
-        for folder in folders or ("dumps",):
-            shutil.copytree(incident / folder, Path(scratch) / "incident" / folder)
-        yield Path(scratch) / "incident"
+        copy = Path(scratch) / "incident"
+        for name in folders or (".",):
+            shutil.copytree(incident / name, copy / name, dirs_exist_ok=True)
+        yield copy
 
 
 @contextmanager
-def simulated(fault: str, seed: int, way: str = "full") -> Iterator[tuple[Path, Right]]:
-    """Yield what a simulated job left and somebody collected."""
-    left = Remains(simulate(fault, seed, world_size=least_size(fault)))
-    kept = collect(left, way)
-    truth = left.truth(kept)
-    with TemporaryDirectory() as scratch:
-        left.write(Path(scratch), kept)
-        yield Path(scratch), Right(tuple(map(frozenset, truth.answers or [truth.culprits])))
+def renamed(incident: Path, words: tuple[str, ...], *folders: str) -> Iterator[Path]:
+    """Yield such a copy in which the user's frames have other names."""
+    with copied(incident, *folders) as copy:
+        rename(copy, words)
+        yield copy
 
 
-def files_of(folder: Path) -> list[Path]:
-    """Return the files of a folder that hold anything."""
-    return sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
+def essence(report: Report) -> tuple[Any, ...]:
+    """Return what must stay even where a victim's dump is lost."""
+    v = report.verdict
+    return (report.status,) if v is None else (report.status, v.cause, v.culprit_ranks, v.op, v.seq)
+
+
+def inside(report: Report) -> set[int]:
+    """Return the seen ranks that wait in the very call that the verdict names."""
+    v = report.verdict
+    if v is None or v.group is None or v.seq is None:
+        return set()
+    rows = report.table[
+        (report.table["gid"] == v.group.gid)
+        & (report.table["seq"] == v.seq)
+        & (report.table["state"] != "done")
+    ]
+    return set(map(int, rows["rank"])) - set(v.culprit_ranks)
