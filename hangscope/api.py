@@ -69,7 +69,7 @@ def analyze(
     from hangscope.ingest.files.run_evidence import read_evidence
     from hangscope.ingest.files.sources import find_files
     from hangscope.ingest.recorder.members import Interner
-    from hangscope.ingest.workers.children import read_files
+    from hangscope.ingest.workers.pool import read_files
     from hangscope.knowledge.site import knowledge_with
 
     wanted = _as_list(paths)
@@ -239,7 +239,7 @@ def _is_evidence(reading: Reading) -> bool:
     if reading.status != "used":
         return False
     log = reading.log
-    found = (reading.recordings, reading.events, reading.threads, reading.nccl_recordings)
+    found = (reading.recordings, reading.events, reading.stacks, reading.nccl_recordings)
     if any(found) or reading.communicators:
         return True
     return log is not None and bool(log.events or log.recordings or log.of_a_job or _shows_a_job(log))

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.errors import Note
-from hangscope.ingest.detail_checks import detail_helpers, with_pending_checks
 from hangscope.ingest.evidence import snapshots, text_evidence
 from hangscope.ingest.evidence.attempts import drop_copies
 from hangscope.ingest.evidence.claim import Claim
-from hangscope.ingest.evidence.pages import last_pages
+from hangscope.ingest.evidence.snapshots import last_pages
 from hangscope.ingest.evidence.text_evidence import TextEvidence
 from hangscope.ingest.evidence.world_size import largest_world, left_out, size_in_content
 from hangscope.ingest.files.naming import attempt_of, rank_of_dump
-from hangscope.ingest.groups import GroupIndex, roles
+from hangscope.ingest.groups import GroupIndex, detail_helpers, roles, with_pending_checks
 from hangscope.ingest.queues import QueueBuilder
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.workers.reading import Reading

@@ -6,7 +6,7 @@ from hangscope.ingest.job_logs.endings import Exit, ExitOk, ExternalEnd
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.good_ends import WorkersEnded
 from hangscope.ingest.job_logs.printed import Printed
-from hangscope.ingest.nccl.unmade import UnmadeCommunicator
+from hangscope.ingest.nccl.comm import UnmadeCommunicator
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogTimeout

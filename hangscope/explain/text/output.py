@@ -15,8 +15,8 @@ from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.partitions import last_call
 from hangscope.ingest.job_logs.faults import NoProgress
+from hangscope.ingest.job_logs.messages import HcclTimeout
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.nccl.hccl import HcclTimeout
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout

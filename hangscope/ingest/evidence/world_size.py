@@ -15,7 +15,7 @@ from dataclasses import replace
 from hangscope.errors import Note
 from hangscope.ingest.files.naming import bare_number
 from hangscope.ingest.nccl.comm import NcclInit
-from hangscope.ingest.nccl.ras.snapshot import NcclRas
+from hangscope.ingest.nccl.ras_json import NcclRas
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.store import StoreTimeout
 from hangscope.ingest.torch_logs.store_barrier import StoreBarrier

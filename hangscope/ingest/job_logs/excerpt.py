@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hangscope.ingest.job_logs.line_groups import LineGroup, line_groups, tells_of_trouble
-from hangscope.ingest.job_logs.text.pace import broken, counted, form_of, moves, pace, spread, steady
-from hangscope.ingest.job_logs.text.sections import Side, sides
-from hangscope.ingest.job_logs.text.vocabulary import Stage, complains, of_people, stage_of_line, words
+from hangscope.ingest.job_logs.pace import broken, counted, form_of, moves, pace, spread, steady
+from hangscope.ingest.job_logs.sections import Side, sides
+from hangscope.ingest.job_logs.vocabulary import Stage, complains, of_people, stage_of_line, words
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.lines.rank_words import Named, named_processes

@@ -11,7 +11,7 @@ job hangs saw what no line shows: next to such words these lines do not count.
 
 from __future__ import annotations
 
-from hangscope.ingest.job_logs.text.vocabulary import complains, words
+from hangscope.ingest.job_logs.vocabulary import complains, words
 from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line

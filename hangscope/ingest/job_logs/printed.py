@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
-from hangscope.ingest.job_logs.text.vocabulary import words
+from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rank_words import by_itself

@@ -15,12 +15,11 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from hangscope.errors import Note
-from hangscope.ingest.lines.broken_lines import LIMIT, repair
 from hangscope.ingest.lines.forms import BulkParser, LineParser
 from hangscope.ingest.lines.literals import finder_of
-from hangscope.ingest.lines.prefixes import Line, strip_prefix
+from hangscope.ingest.lines.pasted import LIMIT, repair
+from hangscope.ingest.lines.prefixes import Line, pieces, strip_prefix
 from hangscope.ingest.lines.records import unwrapped
-from hangscope.ingest.lines.split import pieces
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 

@@ -33,7 +33,7 @@ from hangscope.ingest.files.sniff import PACK
 from hangscope.ingest.recorder import safe_pickle
 from hangscope.ingest.recorder.recording import COLUMNS
 
-VERSION = b"3"
+VERSION = b"4"
 SHARED = ("group", "seq", "kind", "state", "order")
 LARGEST = 2**30  # bytes of one message
 _LENGTH = struct.Struct("<Q")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import marshal
 from sys import intern
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from hangscope.model.incident import State
 from hangscope.model.regex import regex
@@ -15,6 +15,8 @@ from hangscope.model.regex import regex
 _P2P_NAME = regex(r"^(send|recv|isend|irecv)\s+(\d{1,9}|\?)\s*(->|<-)\s*(\d{1,9}|\?)$")
 LIMIT = 2**62  # numbers of a dump are smaller
 _T = TypeVar("_T")
+#: record_id, collective_seq_id, p2p_seq_id and time_created_ns of an entry
+Numbers: TypeAlias = tuple[int, int, int, int]
 TENSORS_PER_CALL = 65_536  # an all_to_all has one of each rank
 DIMS_PER_TENSOR = 64  # torch allows no more
 TYPE_LENGTH = 100

@@ -21,7 +21,7 @@ from dataclasses import field
 from hangscope.ingest.lines.blocks import Found, block
 from hangscope.ingest.lines.forms import says
 from hangscope.ingest.recorder.values import user_op
-from hangscope.ingest.torch_logs.c10d_names import GroupEvent, ranks_in
+from hangscope.ingest.torch_logs.c10d import GroupEvent, ranks_in
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.frames import Frame, Stack

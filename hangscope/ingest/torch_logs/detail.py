@@ -26,7 +26,7 @@ from hangscope.ingest.torch_logs.call_lines import (
     most_kept,
     without_calls,
 )
-from hangscope.ingest.torch_logs.fingerprint import RANDOM_START, fingerprints
+from hangscope.ingest.torch_logs.wrapper import RANDOM_START, fingerprints
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.incident import State

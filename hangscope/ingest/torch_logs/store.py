@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from hangscope.ingest.lines.forms import any_of, says
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+from hangscope.ingest.torch_logs.c10d import GroupEvent
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex

@@ -5,31 +5,15 @@ from __future__ import annotations
 from dataclasses import field, replace
 
 from hangscope.errors import Note
-from hangscope.ingest.nccl import warn  # noqa: F401 - its kinds of events come back from children
 from hangscope.ingest.nccl.comm import Communicator
-from hangscope.ingest.nccl.ras import snapshot  # noqa: F401
 from hangscope.ingest.recorder.members import Interner
 from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.stacks.dumps import ProcessStacks
 from hangscope.ingest.workers.answer import Wire
 from hangscope.ingest.workers.log_reading import LogReading
 from hangscope.model.codec import ShapeError, from_row
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
-from hangscope.model.frames import Stack
-
-
-@dataclass(slots=True)
-class Thread:
-    """One thread of a stack dump; frames innermost first. `process` counts those of the file; the rest is told of it, as far as it is."""
-
-    name: str
-    stack: Stack
-    is_main: bool
-    rank: int | None = None
-    pid: int | None = None
-    local_rank: int | None = None
-    task: int | None = None
-    process: int = 0
 
 
 @dataclass(slots=True)
@@ -42,11 +26,9 @@ class Reading:
     reason: str
     recordings: list[Recording] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    threads: list[Thread] = field(default_factory=list)
+    stacks: list[ProcessStacks] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     log: LogReading | None = None
-    nccl_recordings: list[Recording] = field(default_factory=list)
-    communicators: list[Communicator] = field(default_factory=list)
     written: float | None = None  # when the file was last written (s since the epoch), as far as that is told
 
     @property
@@ -54,10 +36,19 @@ class Reading:
         """Return all that its lines say."""
         return [*self.events, *(self.log.events if self.log is not None else ())]
 
+    @property
+    def communicators(self) -> list[Communicator]:
+        """Return NCCL's communicators, as its log states them."""
+        return self.log.communicators if self.log is not None else []
+
+    @property
+    def nccl_recordings(self) -> list[Recording]:
+        """Return the calls of each of NCCL's processes."""
+        return self.log.nccl if self.log is not None else []
+
     @classmethod
     def from_wire(cls, file: str, wire: Wire, interner: Interner | None = None) -> Reading:
         """Return the reading of `file` from what `reader.read_file` answered."""
-        nccl = wire["nccl"] or {"recordings": (), "communicators": ()}
         log = from_row(LogReading, wire["log"]) if wire["log"] else None
         notes = [replace(note, file=file) for note in from_row(list[Note], wire["notes"])]
         return cls(
@@ -67,11 +58,9 @@ class Reading:
             reason=wire["reason"],
             recordings=[Recording.from_wire(r, interner) for r in wire["recordings"]],
             events=from_row(list[Event], wire["events"]),
-            threads=from_row(list[Thread], wire["threads"]),
+            stacks=from_row(list[ProcessStacks], wire["stacks"]),
             notes=notes + (log.notes if log else []),
             log=log,
-            nccl_recordings=[Recording.from_wire(r, interner) for r in nccl["recordings"]],
-            communicators=from_row(list[Communicator], nccl["communicators"]),
         )
 
 

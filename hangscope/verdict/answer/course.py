@@ -9,7 +9,7 @@ from hangscope.ingest.job_logs.good_ends import Served
 from hangscope.ingest.job_logs.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.messages import Notice
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.job_logs.text.vocabulary import Stage, of_people, stages
+from hangscope.ingest.job_logs.vocabulary import Stage, of_people, stages
 from hangscope.model.conclusion import Collect
 from hangscope.model.rankset import ranks_phrase
 from hangscope.model.regex import regex

@@ -45,12 +45,11 @@ def test_the_size_that_the_content_tells_is_the_limit() -> None:
 
 
 def test_stacks_named_by_a_job_number_are_of_no_rank() -> None:
-    from hangscope.ingest.workers.reading import Thread
+    from hangscope.ingest.stacks.dumps import ProcessStacks
     from hangscope.model.incident import Frame
 
-    stacks = Reading(
-        "out.98765", "stacks", "used", "", threads=[Thread("MainThread", (Frame("f", "a.py", 1),), True)]
-    )
+    process = ProcessStacks(threads=[("MainThread", (Frame("f", "a.py", 1),), True)])
+    stacks = Reading("out.98765", "stacks", "used", "", stacks=[process])
     incident = assemble([stacks, reading("rank1.log")])
     assert incident.world_size == 2 and [n.code for n in incident.notes] == ["stacks_of_no_rank"]
 

@@ -12,8 +12,8 @@ from hangscope.ingest.job_logs.progress import progress_events
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.ingest.lines.rank_words import Named, by_itself, named_processes, ranks_titled
-from hangscope.ingest.stacks.command_lines import ranks_of_commands
 from hangscope.ingest.stacks.dumps import read_processes
+from hangscope.ingest.stacks.threads import ranks_of_commands
 from tests.text_lines import judged, short, timeout, told
 
 

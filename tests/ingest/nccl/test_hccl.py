@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from hangscope.ingest.nccl.hccl import HcclTimeout
+from hangscope.ingest.job_logs.messages import HcclTimeout
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.workers.log_reading import read_log

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from hangscope.ingest.torch_logs.fingerprint import fingerprints, garbled_peer
+from hangscope.ingest.torch_logs.wrapper import fingerprints, garbled_peer
 from hangscope.ingest.workers.log_reading import read_log
 from hangscope.model.incident import Event
 

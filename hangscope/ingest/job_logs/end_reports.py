@@ -23,9 +23,11 @@ from datetime import datetime, timezone
 
 from hangscope.errors import Note
 from hangscope.ingest.job_logs.endings import Exit, WorkersSwept
+from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.lines.blocks import Found, block
-from hangscope.ingest.lines.forms import any_of, says
+from hangscope.ingest.lines.forms import any_of, integer, says
 from hangscope.ingest.lines.prefixes import Line, quote
+from hangscope.ingest.recorder.values import short_number
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
@@ -136,3 +138,73 @@ def _time(text: str) -> float | None:
         return datetime.strptime(text[:19], "%Y-%m-%d_%H:%M:%S").replace(tzinfo=timezone.utc).timestamp()
     except ValueError:
         return None
+
+
+def _end(found: Found) -> Iterator[Event]:
+    """Yield the end of the process; a scheduler without an exit code is a worker that failed."""
+    code, number = integer(found.last("code")), integer(found.last("number"))
+    of_mpi = "scheduler is dead" not in found.first.text
+    if code is not None or number:
+        yield Exit.of(
+            found.first, code=-number if number else code, via="mpirun" if of_mpi else "engine",
+            task=integer(found.last("task")), pid=integer(found.last("pid")), host=found.last("host"),
+        )  # fmt: skip
+    elif not of_mpi:
+        yield found.first.event(WorkersSwept, failed="a scheduler")
+
+
+END = block(
+    says(r"^\s*Process name: \[\[\w{1,20},\d{1,10}\],(?P<task>\d{1,7})\]\s*$"),
+    says(r"\bRank \d{1,7} scheduler is dead\."),
+    says(
+        r"^= {1,6}(?:RANK (?P<task>\d{1,7}) )?PID (?P<pid>\d{1,9}) RUNNING AT (?P<host>\S{1,253})",
+        literal="RUNNING AT ",
+    ),
+    ends=regex(
+        r"^\W*(?:\S{1,40} )?E(?:xit|XIT) (?:code|CODE): {1,6}(?P<code>-?\d{1,4})\s*$|^= {1,6}KILLED BY SIGNAL: (?P<number>\d{1,3})\b"
+    ),
+    lines=4,
+    made=_end,
+)
+
+
+_ENDED = ("Reason", "Exit Code")  # the fields that state how
+
+
+def _pod(found: Found) -> Iterator[Event]:
+    """Yield the ends of the containers that failed."""
+    pod, state = found.last("pod"), ""
+    containers: list[dict[str, tuple[Line, str]]] = [{}]
+    for line, match in found.parts:
+        caught = match.groupdict()
+        if "container" in caught:
+            containers.append({})
+        elif "name" in caught:
+            state = caught["name"] if caught["name"].endswith("State") else state
+            if state != "Last State" or caught["name"] not in _ENDED:
+                containers[-1].setdefault(caught["name"], (line, caught["value"] or ""))
+    for fields in containers:
+        number = {name: short_number(fields[name][1]) for name in fields}
+        if number.get("Exit Code") and fields.get("State", (None, ""))[1].startswith("Terminated"):
+            where = min((fields[name][0] for name in _ENDED if name in fields), key=lambda line: line.number)
+            alone = (number.get("nvidia.com/gpu", 1) or 1) == 1
+            where = replace(where, rank=number.get("RANK") if alone else None, host=pod)
+            if fields.get("Reason", (None, ""))[1] == "OOMKilled":
+                yield where.event(OomHost)
+            else:
+                yield Exit.of(where, code=number["Exit Code"], via="kubernetes", host=pod)
+
+
+POD = block(
+    says(r"^Name: {2,}(?P<pod>[\w.-]{1,253})$", literal="Name:  "),
+    says(
+        r"\bkubectl (?:\S{1,60} ){0,6}?describe (?:\S{1,60} ){0,6}?(?:pods?[ /])(?P<pod>[\w.-]{1,253})",
+        literal=" describe ",
+    ),
+    says(r"^ {0,8}(?P<name>State): {2,}(?P<value>Terminated)$", literal="State:  "),
+    regex(r"^  (?P<container>[\w.-]{1,253}):$"),
+    regex(r"^ {0,8}(?!Name:)(?P<name>\w[\w./ -]{0,60}?) *:(?: {1,40}(?P<value>\S.{0,200}))?$"),
+    ends=regex(r"^(?:Events|Conditions|Volumes):"),
+    lines=400,
+    made=_pod,
+)

@@ -4,15 +4,134 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 from typing import Any
 
 from hangscope.errors import Note
-from hangscope.ingest.nccl.calls import user_op
-from hangscope.ingest.nccl.ras.snapshot import MAX_LISTED, NcclRas, comm_hash, part, text_of, whole_number
+from hangscope.ingest.lines.prefixes import quote
+from hangscope.ingest.nccl.line import user_op
+from hangscope.model.codec import is_number
 from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
 from hangscope.model.regex import regex
+
+#: Ranks that get an event each, per communicator and operation; the rest are counted in a last one.
+MAX_LISTED = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NcclRas(Event, size_field="nranks"):
+    """A rank that RAS lists, or what the Inspector saw complete.
+
+    `what`: missing, dead, behind, ahead, initializing, error, status or completed. `comm_rank` is group-local, `count` the
+    number of launches (completions), `most` the largest of the communicator, `ranks` how many ranks a line without numbers
+    is about; `snapshot` is when, as printed, or which one of several in a file.
+    """
+
+    what: str
+    comm: str | None = None
+    comm_rank: int | None = None
+    nranks: int | None = None
+    count: int | None = None
+    most: int | None = None
+    ranks: int | None = None
+    op: str | None = None
+    peer_host: str | None = None
+    status: str | None = None
+    result: int | str | None = None
+    snapshot: str | None = None
+
+    @classmethod
+    def at(cls, file: str, line: int, text: str, **fields: Any) -> NcclRas:
+        """Return an event that quotes a text; its rank in the communicator is its rank in the group."""
+        return cls(file, line, quote(text), group_rank=fields.get("comm_rank"), **fields)
+
+    def least_sizes(self) -> Iterator[int]:
+        """Yield the size of the communicator, and what a rank that is gone proves; without a process it is what 2.27 found in memory."""
+        yield self.nranks or 0
+        if self.what in ("missing", "dead") and self.comm_rank is not None and self.pid:
+            yield self.comm_rank + 1
+
+
+def comm_hash(text: str) -> str:
+    """Return a communicator's hash as NCCL's INIT lines print it from 2.26 on: 0x and no leading zeros."""
+    try:
+        return f"0x{int(text, 16):x}"
+    except ValueError:
+        return text
+
+
+def part(value: Any, name: str) -> dict[str, Any]:
+    """Return an object within a JSON object; empty where there is none."""
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def text_of(value: Any) -> str | None:
+    """Return a text cut for quoting, or None for anything else."""
+    return quote(value, 255) if isinstance(value, str) else None
+
+
+def whole_number(value: Any) -> int | None:
+    """Return an int of at most 64 bits, or None for anything else, True and False included."""
+    return value if is_number(value) else None
+
+
+_MAX_KEYS = 100_000
+_MAX_LINE = 1 << 16
+
+
+def read_inspector_lines(lines: Iterable[bytes], file: str) -> tuple[list[NcclRas], list[Note]]:
+    """Return the last completed call per communicator, operation and rank, sorted, and notes.
+
+    P2P ops are left out: their numbers do not compare across ranks. Never raises. Lines are streamed; memory
+    grows with the number of such keys only.
+    """
+    last: dict[tuple[str, str, int], NcclRas] = {}
+    bad = first_bad = 0
+    for number, raw in enumerate(lines, start=1):
+        if not raw.strip():
+            continue
+        try:
+            event = _completed(raw, file, number)
+        except (ValueError, RecursionError):
+            bad += 1
+            first_bad = first_bad or number
+            continue
+        if event is not None:
+            key = (event.comm or "", event.op or "", event.comm_rank or 0)
+            before = last.get(key)
+            if (before is None and len(last) < _MAX_KEYS) or (
+                before and (event.count or 0) >= (before.count or 0)
+            ):
+                last[key] = event
+    notes = []
+    if bad:
+        text, hint = (
+            f"{bad} lines are no complete Inspector records",
+            "the last line of a killed process is often cut",
+        )
+        notes.append(Note("truncated", text, file, first_bad, hint))
+    return [event for _, event in sorted(last.items())], notes
+
+
+def _completed(raw: bytes, file: str, line: int) -> NcclRas | None:
+    """Return the completion of a collective, None for that of a P2P op; raise ValueError for what is no record."""
+    value = json.loads(raw) if len(raw) <= _MAX_LINE else None
+    header, where, perf = part(value, "header"), part(value, "metadata"), part(value, "coll_perf")
+    if not perf and header and part(value, "p2p_perf"):
+        return None
+    comm, op = text_of(header.get("id")), text_of(perf.get("coll"))
+    rank, count = whole_number(header.get("rank")), whole_number(perf.get("coll_sn"))
+    if comm is None or op is None or rank is None or count is None:
+        raise ValueError
+    op = user_op(op[:40])
+    text = f"rank {rank} of {comm} completed {op} {count}"
+    who = {"host": text_of(where.get("hostname")), "pid": whole_number(where.get("pid")), "comm_rank": rank}
+    size = whole_number(header.get("n_ranks"))
+    return NcclRas.at(file, line, text, what="completed", comm=comm, op=op, count=count, nranks=size, **who)
+
 
 # 2.28.7 to 2.28.9 leave out a comma between the members of a missing rank.
 _MISSING_COMMA = regex(r'("nvml_dev": -?\d{1,9})(\s{0,200}"status")')
