@@ -1,4 +1,11 @@
-"""Which recording is used for a rank: the latest of its snapshots, of the attempt that is analysed, and not a stale one."""
+"""Which recording is used for a rank: the latest of its snapshots, of the attempt that is analysed, and not a stale one.
+
+Files that a job writes again and again, each about all ranks: only the last one of a series shows where the ranks are now.
+
+    stacks_20261122_084650.txt  stacks_20261122_084658.txt  pyspy_dump_20261122_084658.txt
+
+(torch.distributed.debug.) A rank that no longer answers is in an older page as it was then.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Local ranks become global ones, repeats of one message across files become one event, the last attempt is kept, and the
 collectives that logs recorded (DETAIL's running collectives, NCCL's COLL lines) replace dumps of ranks that have none.
+
+Two lines may say the same: torch, `what()`, Python and the launcher each repeat one failure.
 """
 
 from __future__ import annotations

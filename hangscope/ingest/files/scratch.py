@@ -2,6 +2,8 @@
 
 A folder is locked for as long as its process lives. What a killed process left is not locked any more, and is removed by the next one
 that makes a folder in the same place.
+
+Standard input is copied to one of them: `pbpaste | hangscope analyze -`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""torchrun's table of failed workers.
+"""Reports of several lines on how processes ended: by torchrun, mpirun and mpiexec, SGLang and Kubernetes.
+
+torchrun's table of failed workers.
 
     torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
     Root Cause (first observed failure):
@@ -12,6 +14,44 @@
 
 (torch/distributed/elastic/multiprocessing/errors/__init__.py; 1.9 wrote `msg` for `traceback`, and the other failures in a second
 table after the root cause.) Ranks here are global. The failures count from 1, and the root cause is number 0.
+
+Processes that ended badly, as mpirun and mpiexec report them over several lines; SGLang reports its schedulers in the same way.
+
+    mpirun detected that one or more processes exited with non-zero status, thus causing
+    the job to be terminated. The first process to do so was:
+
+      Process name: [[12345,1],3]
+      Exit code:    137
+
+    =   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+    =   RANK 2 PID 51774 RUNNING AT cn-b14
+    =   KILLED BY SIGNAL: 9 (Killed)
+
+    [2026-01-14 05:02:11] Rank 3 scheduler is dead. Please check if there are relevant logs.
+    [2026-01-14 05:02:12] Exit code: -9
+
+(Open MPI 3 to 5, help-prun.txt and help-orterun.txt, whose last number is the rank in MPI_COMM_WORLD; MPICH and Intel MPI,
+src/pm/hydra/tools, where older versions print `PID 51774 RUNNING AT cn-b14` alone and `EXIT CODE: 9`; sglang/srt/entrypoints/engine.py.)
+MPICH reports processes after the first that the launcher itself ended. SGLang checks its schedulers in order and names the first one
+that is gone, not the one that died first.
+
+How a pod's container ended, as `kubectl describe pod` prints it, with the rank that its environment states.
+
+    Name:             run-7c9-worker-2
+    Containers:
+      pytorch:
+        State:          Terminated
+          Reason:       OOMKilled
+          Exit Code:    137
+        Limits:
+          nvidia.com/gpu:  1
+        Environment:
+          WORLD_SIZE:   4
+          RANK:         3
+
+(kubernetes/kubectl, pkg/describe/describe.go.) RANK is the process's own where the container has at most one device; with more it is
+usually the node's number. `Last State` is how the container ended before a restart. People often quote only the part about the end:
+then the command above it names the pod, or nothing does.
 """
 
 from __future__ import annotations

@@ -5,6 +5,16 @@
     Memory cgroup out of memory: Killed process 1234 (python) ...
 
 (c10/cuda/CUDAException.cpp, torch/utils/data/_utils, the NVIDIA driver, Linux mm/oom_kill.c.)
+
+Devices that the kernel lost: a GPU that fell off its bus, as the driver says it over several lines, and the link of a network card.
+
+    [ 1843.30] NVRM: The NVIDIA GPU 0000:b3:00.0
+               NVRM: (PCI ID: 10de:2330) installed in this system has
+               NVRM: fallen off the bus and is not responding to commands.
+    [Mon Aug  3 17:20:44 2026] mlx5_core 0000:2a:00.0 ens6np0: Link down
+
+(The NVIDIA driver's nvidia_open; drivers/net/ethernet and infiniband/hw.) A port without a cable reports a link that is down when the
+host starts, and a link that comes back carries on: neither is a fault.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One line of a log without its prefixes: who printed it, when, and the bare message.
+r"""One line of a log without its prefixes: who printed it, when, and the bare message.
 
 A line of a multi-node job can carry five layers, outermost first, for example
 
@@ -7,6 +7,8 @@ A line of a multi-node job can carry five layers, outermost first, for example
 a log shipper's stamp, srun's task number, torchrun's *local* rank, torch's global rank and the header of
 c10's logger (`c10/util/Logging.cpp`, `torch/_logging/_internal.py`,
 `torch/distributed/elastic/multiprocessing/tail_log.py`).
+
+A line of a file may hold several lines of a job: glued because line feeds were lost, or quoted with `\n` in a string.
 """
 
 from __future__ import annotations

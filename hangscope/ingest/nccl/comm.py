@@ -8,6 +8,11 @@ parent, color and key for splits; splitCount from 2.24.3, called childCount from
 
 So no release prints a name of every communicator: `commId` names all from 2.16 to 2.22 and from 2.23 on only those that were not
 split; for splits there are the parent, a counter (2.24.3 on) and a color; up to 2.15 nothing at all.
+
+Communicators whose creation did not complete, from the life lines of all processes put together.
+
+One process's line states only that it began. Up to 2.22 START follows bootstrap, which waits for every member, so that those
+who wait print no more than the one who never came; from 2.23 START comes first and shows who is absent (src/init.cc).
 """
 
 from __future__ import annotations

@@ -12,6 +12,18 @@ over time::
 The host may be empty, numeric, or equal in different containers. Standard output through a pipe is neither
 locked nor flushed since 2.13.4, so one line can begin inside another (torn): both parts are then marked
 truncated.
+
+COLL lines of NCCL and RCCL as a recorder: one Recording per process, a communicator per use of a pointer.
+
+`NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL` makes `ncclEnqueueCheck` (src/enqueue.cc) print one line per call,
+the same from 2.3 to 2.30 (RCCL adds ` task N globalrank N`)::
+
+    AllReduce: opCount 1f sendbuff 0x.. recvbuff 0x.. count 1024 datatype 7 op 0 root 0 comm 0x..
+        [nranks=16] stream 0x..                                        (one line)
+
+The line is printed when the CPU issues the call, before the launch, and never when it completes, so every state is
+UNKNOWN. A call's number is its position among the COLL lines of its communicator in its process: `opCount`
+counts kernel launches or groups, stays 0 on one node since 2.27, and differs between the ranks of one call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,12 @@
-"""One entry of a recorder's dump in two parts: what it has in common with other entries, and its own numbers."""
+"""One entry of a recorder's dump in two parts: what it has in common with other entries, and its own numbers.
+
+Coalesced calls in a recorder's dump: which entries are members of one batch, and which entry ends it.
+
+The end entry (`nccl:coalesced`, `nccl:ALLGATHER_coalesced`) carries the state; its members keep "scheduled" for ever. Before
+version 2.7 only the end is an entry.
+
+The kinds of a dump's calls: op, sizes, element types and stack, as rows of its Recording.
+"""
 
 from __future__ import annotations
 

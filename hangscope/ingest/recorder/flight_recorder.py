@@ -9,6 +9,18 @@ torch/distributed/flight_recorder/components/ for the older shapes. Seen and han
 - gloo: `state` is always "scheduled" and completion is `retired`, which also becomes true on errors and timeouts, so the
   completion of a rank's *last* call is UNKNOWN; `pg_config` is one nameless group;
 - members of a coalesced call keep "scheduled" for ever: the end entry with the same sequence number carries their state.
+
+Dumps of torchcomms' FlightRecorderHook, put into the form of torch's own recorder.
+
+    {"version": "2.10", "pg_config": {"world": {"name": "world", "desc": "ncclx", "ranks": "0,1,2,3"}}, "pg_status": {}, ...}
+
+(meta-pytorch/torchcomms, comms/torchcomms/hooks/FlightRecorder.cpp, 2026; JSON of `dump_json` and of the debug server, a pickle
+where a communicator is aborted.) What it writes under the same keys means something else:
+
+- `ranks` are the places 0 to n - 1 in the communicator, without brackets, so only a communicator of all ranks tells members;
+- `state` is always "scheduled", and completion is `retired`;
+- `collective_seq_id` counts the calls of all communicators together, from 0, sends and receives included, and those do not say
+  between whom they go.
 """
 
 from __future__ import annotations

@@ -4,6 +4,11 @@ A recording is made where a file is read, often in a child process or on another
 *wire* form of plain builtins (`dict`, `list`, `tuple`, `str`, `int`, `bytes`), which the reader loads without looking
 up any global. A call costs 33 bytes there; what calls have in common (op, sizes, stack) is stored once per recording,
 and what recordings have in common once per job (`members.py`).
+
+Sizes in which the members of one collective may legally differ, such as the splits of an all_to_all.
+
+A mixture-of-experts job issues thousands of such collectives on every rank, no two with equal sizes. If sizes were a part of their
+kind, each would have its own. So the sizes are columns of numbers, and are put together only when those of one call are needed.
 """
 
 from __future__ import annotations

@@ -10,8 +10,11 @@
     # Thread 139999273790336                                         Ray Train without py-spy; these print the outermost frame first
     === Rank 3: http://gpu07:25999 ===                               torch/distributed/debug/_debug_handlers.py, one file for all ranks
 
-All others print the innermost frame first. A line above a stack may state whose it is (lines/titles.py, command_lines.py). Of several
+All others print the innermost frame first. A line above a stack may state whose it is (lines/rank_words.py, threads.py). Of several
 dumps in one file the last one of each thread counts.
+
+Stacks within a log come long after its start: faulthandler dumps them at an abort or when a timer of the job runs out; an inference
+engine's watchdog has py-spy print those of every worker.
 """
 
 from __future__ import annotations

@@ -1,4 +1,17 @@
-"""The threads of one process: as `py-spy dump --json` writes them, or as a dump is read, with the main thread and the dumper found."""
+"""The threads of one process: as `py-spy dump --json` writes them, or as a dump is read, with the main thread and the dumper found.
+
+The thread of a rank that runs its training: the main thread, or one that a framework started for it, as Ray Train does.
+
+Whose process it is by its command line, or by the name that it gave itself, in a stack dump.
+
+    Process 880: python fit.py --rank 2          py-spy's first line of a process; `# RANK=2`, `[rank 2]`
+    Process 4411: VLLM::Worker_DP0_TP1_EP1
+    Process 8102: sglang::scheduler_PP1_TP0
+
+A command line may also state the rank of a matrix (`--lora-rank 8`, `--rank 8`): then all processes state the same one. The names of an
+engine's workers (vllm/v1/executor/multiproc_executor.py, sglang/srt/managers/scheduler.py) hold coordinates and no sizes, so a place
+in several stages is a rank only where the dump contains the complete grid.
+"""
 
 from __future__ import annotations
 

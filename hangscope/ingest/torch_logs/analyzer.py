@@ -1,4 +1,6 @@
-"""The output of torch's own analyzer of Flight Recorder dumps, where somebody pasted that instead of the dumps.
+"""What torch's own tools print about the dumps of all ranks, where that was pasted or collected instead of the dumps.
+
+The output of torch's own analyzer of Flight Recorder dumps, where somebody pasted that instead of the dumps.
 
     Not all ranks joining collective, sequence number: 4
     internal record id: 3
@@ -8,6 +10,17 @@
 
 (torch/distributed/flight_recorder/components/types.py and utils.py; before 2.9 tools/flight_recorder. Up to 2.12 the first
 line has a colon for the comma.) Which ranks it blames depends on the order of its inputs, so they are a hint.
+
+The pages that torch.distributed.debug writes about all ranks every minute, one file each: `start_debug_server(dump_dir=...)`.
+
+    PARTIAL DATA: 3/4 workers responded
+      Rank 2: TimeoutError:
+    --- Collectives ---
+      id    group_id  pass_check      collective_seq_id    p2p_seq_id    record_id  pg_desc       collective_name ...
+       3           0  True                            4             0            3  0:default_pg  nccl:all_reduce    [[1024]] ... {2}
+
+(torch/distributed/debug/_frontend.py and _debug_handlers.py of torch 2.15; the tables are those of torch's own analyzer. Their
+stacks, `=== Rank 3: http://gpu07:25999/... ===`, are read with all other stacks.)
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ is local to its group, and on `WorkNCCL` lines it is even that of the first grou
 is of torch 2.15's second NCCL backend, which `nccl` means by default (TORCH_DIST_USE_NCCL2=0 brings the first one back;
 c10d/nccl2/Logging.hpp, ProcessGroupNCCLUtils.cpp and WorkNCCL.cpp, read in the 2.15.0 wheel). No line of it names the collective
 that timed out: the dump does.
+
+Groups are named as in `[PG ID 2 PG GUID 9(tp) Rank 4]`; `GroupEvent` is the base of all events that name one.
 """
 
 from __future__ import annotations

@@ -7,6 +7,15 @@
 (torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp, ProcessGroupGloo.cpp; gloo/transport/tcp.) All ranks are
 local to their group. Of a mismatch only a rank's *own* call is taken as fact. gloo's timeouts and closed
 connections are symptoms.
+
+How TORCH_DISTRIBUTED_DEBUG=DETAIL prints a call, and the decoding of a garbled peer.
+
+    CollectiveFingerPrint(SequenceNumber=8, OpType=ALLREDUCE, TensorShape=[58], TensorDtypes=Float, TensorDeviceTypes=TensorOptions(...))
+    CollectiveFingerPrint(SequenceNumber=8OpType=BARRIER)
+
+(torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp; without SequenceNumber before 2.0.) When two
+fingerprints have different lengths, the wrapper prints as the peer's *operation* what is the *length* of the
+peer's fingerprint.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The child processes that read files: started when there is work, watched, replaced when they die, ended together.
+"""Read many files, each in a child process with limits, so that no file can cost another.
 
+Children are started with `subprocess` when there is work, so a caller's script needs no main guard, and none outlives `read_files`.
 A child has one file in flight. When it dies or overruns its deadline, that file is tried once more in a fresh child, and
 only a file that fails twice is set aside, with what is known of how its readers ended.
 """
