@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hangscope.ingest.job_logs.endings import Exit, ExitOk, ExternalEnd
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
-from hangscope.ingest.job_logs.good_ends import WorkersEnded
-from hangscope.ingest.job_logs.printed import Printed
+from hangscope.ingest.job_logs.last_lines import Printed
+from hangscope.ingest.job_logs.progress import WorkersEnded
 from hangscope.ingest.nccl.comm import UnmadeCommunicator
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate

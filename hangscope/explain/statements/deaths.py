@@ -11,7 +11,7 @@ from hangscope.explain.statements.exits import ABORTS, CLEANUPS, Exits
 from hangscope.explain.statements.statements import INTERRUPTS, WAITED, AnyEvent, Death, Statements
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied
 from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
-from hangscope.ingest.job_logs.printed import Printed
+from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate

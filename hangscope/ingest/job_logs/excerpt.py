@@ -78,7 +78,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     """Return what a text of `size` bytes is as a whole; None of one that is empty or long."""
     if not 0 < size <= _MOST:
         return None
-    lines = [(number, text[:_CUT]) for number, text in kept.texts()][::-1]
+    lines = [(number, text[:_CUT]) for number, text in kept.texts]
     if not lines:
         return None
     texts = [text for _, text in lines]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field, replace
-from itertools import islice, pairwise
+from itertools import pairwise
 from typing import BinaryIO
 
 from hangscope.errors import Note
@@ -19,15 +19,14 @@ from hangscope.ingest.job_logs import (
     end_reports,
     endings,
     faults,
-    good_ends,
     library_reports,
     messages,
+    progress,
     starts,
 )
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.excerpt import Excerpt, excerpt
-from hangscope.ingest.job_logs.printed import printed
-from hangscope.ingest.job_logs.progress import progress_events
+from hangscope.ingest.job_logs.last_lines import last_lines
 from hangscope.ingest.lines.blocks import parsers_of
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import cut
@@ -106,14 +105,14 @@ def read_log(stream: BinaryIO, file: str) -> LogReading:
     """
     detail, nccl, late = DetailParser(file), NcclParser(), LateStackParser()
     forms = parsers_of(
-        c10d, wrapper, store, endings, faults, abort, starts, analyzer, desync, end_reports, library_reports, good_ends, activity, warn,
+        c10d, wrapper, store, endings, faults, abort, starts, analyzer, desync, end_reports, library_reports, progress, activity, warn,
     )  # fmt: skip
     others = (messages.MessageParser(), TracebackParser(), StoreBarrierParser(), faults.LinkParser())
     found = scan(stream, file, [*forms, *others, detail, nccl, late])
     rank, local_rank = rank_of_log(file)
     own = (rank, local_rank) != (None, None)
     kept, recordings = KeptText(found.windows, file), detail.recordings(owned=own)
-    events = [*found.events, *progress_events(kept), *good_ends.good_ends(kept), *printed(kept, own)]
+    events = [*found.events, *last_lines(kept, own)]
     signs = (data for _, data in found.windows if any(sign in data for sign in _SIGNS))
     return LogReading(
         file,
@@ -124,10 +123,10 @@ def read_log(stream: BinaryIO, file: str) -> LogReading:
         rank,
         local_rank,
         attempt_of(file),
-        tail=tuple(cut(t, _WIDTH) for _, t in islice(kept.texts(), _SHOWN))[::-1] if own else (),
+        tail=tuple(cut(text, _WIDTH) for _, text in kept.texts[-_SHOWN:]) if own else (),
         of_a_job=any(map(_OF_A_JOB.search, signs)),
         excerpt=None if is_of_the_watcher(file) else excerpt(kept, found.size),
-        stated=None if own else states_itself(text for _, text in kept.texts()),
+        stated=None if own else states_itself(text for _, text in kept.texts),
         stacks=late.processes(),
         nccl=nccl.recordings(),
         communicators=nccl.communicators(),

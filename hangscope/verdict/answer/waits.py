@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import others_of, size_by_elements, world_size
-from hangscope.ingest.job_logs.printed import Printed
+from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout, is_default_group
 from hangscope.model.conclusion import Collect
 from hangscope.model.dataclass import dataclass
