@@ -108,10 +108,11 @@ def last_lines(kept: KeptText, own: bool) -> list[Event]:
         if places[-1] >= kept.end and (end := good_end_of(line)) is not None:
             ends.setdefault(end.kind, end)
         line = by_itself(line)
-        if (step := progress_of(line)) is not None:
-            if (key := (f"{line.origin}|{line.host}", sort_of(step))) not in progress:
-                before = by_itself(kept.line(places[-2])) if len(places) > 1 else None
-                progress[key] = paced(step, before)
+        step = progress_of(line)
+        key = (f"{line.origin}|{line.host}", sort_of(step))
+        if step is not None and key not in progress:
+            before = by_itself(kept.line(places[-2])) if len(places) > 1 else None
+            progress[key] = paced(step, before)
         if number < _MOST:
             printed.add(line, places)
     last = (kept.line(places[-1]) for places in groups if places[-1] >= kept.end)

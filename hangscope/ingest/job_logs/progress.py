@@ -68,9 +68,9 @@ class LoopLength(Event, calm=True):
     total: int
 
 
-def sort_of(event: Progress | LoopLength) -> str:
+def sort_of(event: Progress | LoopLength | None) -> str:
     """Return what a line says: of the lines of one writer that say the same, the last one counts."""
-    if isinstance(event, LoopLength):
+    if not isinstance(event, Progress):
         return "length"
     counts = event.step is not None or event.epoch is not None or not event.over
     return "leaving" if event.leaving else "done" if event.done else "" if counts else "over"

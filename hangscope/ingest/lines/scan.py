@@ -15,7 +15,8 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from hangscope.errors import Note
-from hangscope.ingest.lines.forms import BulkParser, LineParser
+from hangscope.ingest.lines.call_lines import CallParser
+from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.literals import finder_of
 from hangscope.ingest.lines.pasted import LIMIT, repair
 from hangscope.ingest.lines.prefixes import Line, pieces, strip_prefix
@@ -100,7 +101,7 @@ class _Run:
         self.finder = finder_of(
             tuple((literal, 1 << i) for i, p in enumerate(parsers) for literal in p.literals)
         )
-        self.in_bulk = {bit: parser for bit, parser in self.by_bit if isinstance(parser, BulkParser)}
+        self.in_bulk = {bit: parser for bit, parser in self.by_bit if isinstance(parser, CallParser)}
         self.fed: dict[int, LineParser] = dict(self.in_bulk)  # those that have seen a line, or may have
         self.notes: list[Note] = []
         self.kept = EventStore()

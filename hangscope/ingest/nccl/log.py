@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from hangscope.errors import Note
+from hangscope.ingest.lines.call_lines import MOST_REMEMBERED, CallParser
 from hangscope.ingest.lines.prefixes import AnyEvent, Line
 from hangscope.ingest.nccl import warn
 from hangscope.ingest.nccl.comm import Communicator, NcclInit, parse_life
@@ -29,7 +30,6 @@ from hangscope.ingest.nccl.line import (
 from hangscope.ingest.nccl.process import Process, Processes
 from hangscope.ingest.nccl.ras_json import NcclRas
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.torch_logs.call_lines import MOST_REMEMBERED, CallParser
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 

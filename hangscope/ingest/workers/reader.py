@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from hangscope.ingest.files import sniff
 from hangscope.ingest.files.opening import CompressionUnavailable, open_plain, read_whole
+from hangscope.ingest.files.remote import local_copy
 from hangscope.ingest.lines.pasted import without_margin
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.fast.templates import Templates
@@ -49,7 +50,7 @@ def read_file(
     """
     kind = "unreadable"
     try:
-        with open_plain(path) as plain:
+        with local_copy(path) as local, open_plain(local) as plain:
             stream = without_margin(plain, _peek(plain))
             kind = sniff.sniff(_peek(stream))
             if kind in _STREAMED:

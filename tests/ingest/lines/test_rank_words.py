@@ -48,7 +48,9 @@ def test_of_each_rank_of_one_log_the_last_lines_are_kept() -> None:
     data = b"".join(b"[rank %d] read shard %d\n" % (rank, step) for step in range(3) for rank in range(2))
     kept = KeptText([(1, data + b"srun: waiting\nsrun: waiting\n")])
     told = [event for event in last_lines(kept, own=False) if isinstance(event, Printed)]
-    assert {t.rank: (t.templates, t.counts) for t in told} == dict.fromkeys(range(2), (("read shard #",), (3,)))
+    assert {t.rank: (t.templates, t.counts) for t in told} == dict.fromkeys(
+        range(2), (("read shard #",), (3,))
+    )
 
 
 def test_who_printed_a_line_of_its_own_while_the_others_timed_out(tmp_path: Path) -> None:
