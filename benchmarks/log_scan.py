@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from hangscope.ingest.workers.log_reading import read_log
+from hangscope.ingest.workers.reading import read_log
 
 STEP = (
     "[default{local}]:2026-11-20 15:{minute:02}:{second:02} | INFO | trainer.py:412 | epoch 3 step {step} "

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from hangscope.ingest.files.run_evidence import RunEvidence
     from hangscope.ingest.files.sources import SourceFile
     from hangscope.ingest.recorder.members import Interner
-    from hangscope.ingest.workers.log_reading import LogReading
-    from hangscope.ingest.workers.reading import Reading
+    from hangscope.ingest.workers.reading import LogReading, Reading
     from hangscope.knowledge.library import Knowledge
     from hangscope.knowledge.site import Rules
     from hangscope.model.incident import Incident

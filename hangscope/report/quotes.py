@@ -13,10 +13,10 @@ from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, Heartbeat
 from hangscope.ingest.torch_logs.store import (
     PortInUse,
     RendezvousTimeout,
+    StoreBarrier,
     StoreTimeout,
     StoreUnreachable,
 )
-from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user

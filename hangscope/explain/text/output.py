@@ -20,8 +20,7 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
-from hangscope.ingest.torch_logs.store import RendezvousTimeout, StoreTimeout, StoreUnreachable
-from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
+from hangscope.ingest.torch_logs.store import RendezvousTimeout, StoreBarrier, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (
     CallFingerprint,

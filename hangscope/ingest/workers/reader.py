@@ -161,31 +161,31 @@ def _read_pack(stream: BinaryIO, shown: str, hand_over: Callable[[Part], None] |
 
 def _read_json(data: bytes, shown: str, completions: bool) -> Wire:
     from hangscope.ingest.stacks.threads import looks_like_spy_json
-    from hangscope.ingest.workers import log_reading
+    from hangscope.ingest.workers import reading
 
     head = data[: sniff.HEAD_BYTES]
     if looks_like_spy_json(head):
-        return log_reading.read_stacks(BytesIO(data), shown)
+        return reading.read_stacks(BytesIO(data), shown)
     dump = bool(_DUMP_SIGN.search(head))
     if not dump and _RAS_SIGN.search(data):
-        return log_reading.read_ras(BytesIO(data), shown)
+        return reading.read_ras(BytesIO(data), shown)
     try:
         value = json.loads(data)
     except RecursionError:
         return failed("json", "hostile", "is nested too deeply to be a dump")
     except ValueError as error:
-        log = None if dump else log_reading.read_log(BytesIO(data), shown)
+        log = None if dump else reading.read_log(BytesIO(data), shown)
         if log is not None and log.shows_a_job:
-            return log_reading.of_log(log)  # a log whose first lines only look like JSON
+            return reading.of_log(log)  # a log whose first lines only look like JSON
         return failed("json", "corrupt", f"is no whole JSON: {error}"[:300], _CUT)
     if flight_recorder.looks_like_dump(value):
         return _recorded(flight_recorder.reduce_dump(value, completions=completions))
     if isinstance(value, dict) and isinstance(value.get(_RAYS_EXCUSE), str):
         why = f"holds no dump: {value[_RAYS_EXCUSE]}"[:300]
         return failed("dump", "no_dump", why, "Ray Train's hang detector got none from this rank")
-    log = log_reading.read_log(BytesIO(data), shown)  # a record of a job's end may quote its last lines
+    log = reading.read_log(BytesIO(data), shown)  # a record of a job's end may quote its last lines
     if log.shows_a_job:
-        return log_reading.of_log(log)
+        return reading.of_log(log)
     return answer("json", "ignored", "a JSON file of no kind that is known here")
 
 
@@ -193,9 +193,9 @@ def _text(name: str) -> Reader:
     """Return a reader of text; its module is loaded with the first file that needs it."""
 
     def read(stream: BinaryIO, shown: str) -> Wire:
-        from hangscope.ingest.workers import log_reading
+        from hangscope.ingest.workers import reading
 
-        reader: Reader = getattr(log_reading, name)
+        reader: Reader = getattr(reading, name)
         return reader(stream, shown)
 
     return read

@@ -8,8 +8,7 @@ from hangscope.errors import Note
 from hangscope.ingest.assemble import assemble
 from hangscope.ingest.evidence.world_size import without_job_numbers
 from hangscope.ingest.files.naming import rank_of_dump
-from hangscope.ingest.workers.log_reading import read_log
-from hangscope.ingest.workers.reading import Reading
+from hangscope.ingest.workers.reading import Reading, read_log
 
 FAILURE = "ValueError: bad sample\n"
 OF_TWO = "[rank0]:[E1120 15:13:24.220687360 x.cpp:1] Timed out after 1801 seconds waiting for clients. 1/4 clients joined.\n"

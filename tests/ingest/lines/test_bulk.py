@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.call_lines import CallParser
+from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.scan import scan
 from hangscope.ingest.nccl.log import NcclParser
 from hangscope.ingest.recorder.recording import Recording

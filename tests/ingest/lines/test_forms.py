@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hangscope.ingest.lines.pasted import repair
-from hangscope.ingest.workers.log_reading import read_log
+from hangscope.ingest.workers.reading import read_log
 from hangscope.model.events import Event
 
 
