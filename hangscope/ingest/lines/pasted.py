@@ -115,6 +115,7 @@ LIMIT = 1 << 18  # bytes; no paste is longer, and what is longer is read as it i
 _WIDTH, _NARROW = 400, 20  # characters of a line that may be broken
 _PARTS = 16  # of one line
 _FULL = 0.75  # of the width that a broken line fills at least, where it is broken between words
+_INDENT = "    "
 _NUMBERED = 3  # lines with numbers, or with a writer's name, that are no accident
 _NUMBERED_PART = 0.8  # of the lines have numbers where a page put them there
 _TERMINAL = 60  # characters, of the narrowest terminal that is recognised by its edge
@@ -125,6 +126,7 @@ _TABLE = regex(r"^\s*[|+│├╭╰└=*#-]|[|+│┤╮╯┘]\s*$")
 _WRITER = regex(
     r" {0,6}(?:\[[^\]\s]{1,100}\]|[\w.-]{1,100}(?::| {1,20}\|)|[\w.-]{1,100} \[std(?:out|err)\])(?= |$)"
 )
+_QUOTE = regex(r"^(?:>[ >]{0,8})(?=\S|$)|^(?:>[ >]{0,8}) ")
 _PROCESSES = regex(r" {0,12}(?:\w{1,8} {1,12})?PID .{0,120}\b(?:CMD|COMMAND)\b")  # the head of what ps prints
 _NUMBER = regex(r"^ {0,6}(\d{1,7})(?:[:|\t] ?| {1,4})")
 #: What a line of a job begins with: such a line is never the rest of another.
@@ -143,7 +145,7 @@ def _forms() -> Sequence[tuple[str, re.Pattern[str]]]:
 def repair(data: bytes) -> tuple[bytes, int]:
     """Return a text as it was printed, with as many line feeds as before, and how many breaks were taken out. Linear in its length."""
     lines = data.decode("utf-8", "surrogateescape").split("\n")
-    lines = _unnumbered([line.rstrip("\r") for line in lines])
+    lines = _undented(_unnumbered([_QUOTE.sub("", line.rstrip("\r"), count=1) for line in lines]))
     writers, joined = _writers(lines), 0
     # where a collector put the writer's name before each line, no line is the rest of another: pdsh's `host: `
     if sum(writers.values()) < max(_NUMBERED, _WRITERS * sum(1 for line in lines if line.strip())):
@@ -209,6 +211,16 @@ def _unnumbered(lines: list[str]) -> list[str]:
     if numbered < max(_NUMBERED, _NUMBERED_PART * written) or 0 in numbers:
         return lines
     return [line[match.end() :] if match else line for match, line in found]
+
+
+def _undented(lines: list[str]) -> list[str]:
+    """Return the lines without the four blanks that Markdown puts before quoted output: a block that begins like a line."""
+    inside = False
+    for n, line in enumerate(lines):
+        begins = line[4:5].strip() and _BEGINS.match(line[4:])
+        inside = line.startswith(_INDENT) and (inside or bool(begins))
+        lines[n] = line[4:] if inside else line
+    return lines
 
 
 def _join_forms(lines: list[str], writers: Container[str]) -> int:

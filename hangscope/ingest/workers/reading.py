@@ -2,6 +2,7 @@
 
 What a process prints last is in one file: the watchdog's lines, what it said when it was aborted, and the stacks that
 faulthandler dumped. So a file that looks like stacks or like RAS is read as a log too, and the answers are put together.
+`Reading` is what any file said, on the side that assembles the incident.
 """
 
 from __future__ import annotations
