@@ -8,8 +8,8 @@ from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import WorkersEnded
 from hangscope.ingest.nccl.comm import UnmadeCommunicator
 from hangscope.ingest.nccl.warn import NcclWarn
-from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogTimeout
+from hangscope.ingest.torch_logs.reports import Terminate
 from hangscope.ingest.torch_logs.store import (
     PortInUse,
     RendezvousTimeout,

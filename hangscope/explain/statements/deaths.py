@@ -14,7 +14,6 @@ from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCud
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
-from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import (
     DumpObserved,
     DumpSignal,
@@ -22,6 +21,7 @@ from hangscope.ingest.torch_logs.c10d import (
     WatchdogStatus,
     WatchdogTimeout,
 )
+from hangscope.ingest.torch_logs.reports import Terminate
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.knowledge.callsite import is_user, user_frame

@@ -18,8 +18,8 @@ from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.messages import HcclTimeout
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
-from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
+from hangscope.ingest.torch_logs.reports import Terminate
 from hangscope.ingest.torch_logs.store import RendezvousTimeout, StoreBarrier, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (

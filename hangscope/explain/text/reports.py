@@ -25,7 +25,7 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras_json import NcclRas
 from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
-from hangscope.ingest.torch_logs.desync import Desync
+from hangscope.ingest.torch_logs.reports import Desync
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier, MonitoredBarrierWitness
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event

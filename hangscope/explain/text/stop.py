@@ -30,7 +30,7 @@ from hangscope.ingest.torch_logs.c10d import (
     WatchdogStatus,
     WatchdogTimeout,
 )
-from hangscope.ingest.torch_logs.desync import Desync
+from hangscope.ingest.torch_logs.reports import Desync
 from hangscope.ingest.torch_logs.store import GatherUnfilled
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (

@@ -9,7 +9,7 @@ from hangscope.errors import Note
 from hangscope.ingest.evidence.processes import Processes, only, tasks_are_ranks
 from hangscope.ingest.stacks.dumps import ProcessStacks
 from hangscope.ingest.stacks.threads import Thread
-from hangscope.ingest.torch_logs.exception_meaning import is_library
+from hangscope.ingest.torch_logs.traceback import is_library
 from hangscope.ingest.workers.reading import Reading
 from hangscope.model.frames import Frame, Stack
 from hangscope.model.regex import regex

@@ -41,7 +41,7 @@ from hangscope.ingest.nccl.ras_text import read_text
 from hangscope.ingest.recorder.members import Interner
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.stacks.dumps import LateStackParser, ProcessStacks, read_processes
-from hangscope.ingest.torch_logs import abort, analyzer, c10d, desync, wrapper
+from hangscope.ingest.torch_logs import analyzer, c10d, reports, wrapper
 from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.torch_logs.store import StoreParser
 from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
@@ -107,7 +107,7 @@ def read_log(stream: BinaryIO, file: str) -> LogReading:
     """
     detail, nccl, late = DetailParser(file), NcclParser(), LateStackParser()
     forms = parsers_of(
-        c10d, wrapper, endings, faults, abort, starts, analyzer, desync, end_reports, library_reports, progress, activity, warn,
+        c10d, wrapper, endings, faults, starts, analyzer, reports, end_reports, library_reports, progress, activity, warn,
     )  # fmt: skip
     others = (messages.MessageParser(), TracebackParser(), StoreParser(), faults.LinkParser())
     found = scan(stream, file, [*forms, *others, detail, nccl, late])
