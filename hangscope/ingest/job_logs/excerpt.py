@@ -51,8 +51,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
-    for numbers that grow, printed at even intervals, up to the line `steady_to`. `endpoint`: where the rendezvous is by the launcher's arguments;
-    `sized`: some words state how many processes, devices or hosts there are, in whatever form.
+    for numbers that grow, printed at even intervals, up to the line `steady_to`. `endpoint`: where the rendezvous is by the launcher's arguments.
     """
 
     stage: str = ""
@@ -71,7 +70,6 @@ class Excerpt(Event, by_launcher=True, calm=True):
     steady: str = ""
     steady_to: int = 0
     endpoint: str = ""
-    sized: bool = False
 
 
 def excerpt(kept: KeptText, size: int) -> Excerpt | None:
@@ -99,7 +97,6 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         stage=stage,
         stage_line=stage_line,
         sizes=sizes,
-        sized=bool(sizes) or any(words("sized").search(text) for text in texts if "imeout" not in text),
         complaint=quote(
             " ".join(t for t, shape in zip(texts, shapes, strict=True) if shape.reported), _SHOWN
         ),
