@@ -1,7 +1,7 @@
 """The pack: what a node's dumps and logs say, as one small file.
 
-Made by `hangscope pack` where files lie on each node's own disk, and read like the files themselves. Layout, version 2: the line
-`hangscope.pack 2` behind a byte that no text has, and then a zlib stream of messages (`isolated.send`): of each input file, by name, a pickle of plain
+Made by `hangscope pack` where files lie on each node's own disk, and read like the files themselves. Layout: the line
+`hangscope.pack 4` behind a byte that no text has, and then a zlib stream of messages (`isolated.send`): of each input file, by name, a pickle of plain
 builtins, and in the end an empty one.
 
 | key | meaning |
