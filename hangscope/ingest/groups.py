@@ -4,10 +4,8 @@ A rank's `pg_id` is its own creation order and means nothing elsewhere; one name
 subgroups of a split); NCCL fills `pg_config` lazily, and gloo writes one nameless group whatever there is: with torch 2.13
 the world's ranks where there is no other group, with 2.15 the places 0 to n - 1 of the group that was made last.
 
-What TORCH_DISTRIBUTED_DEBUG=DETAIL records beside the program's calls on gloo: the checks that come before each of them.
-
-Before a call the wrapper exchanges fingerprints on a helper group of its own (torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp).
-Both groups read ('', '') in a dump, told apart by the local id alone, of which the helper's is the larger one.
+Under TORCH_DISTRIBUTED_DEBUG=DETAIL gloo also records the checks that come before each call: the wrapper exchanges fingerprints on a
+helper group of its own (torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp). Both groups read ('', '') in a dump, told apart by the local id alone, of which the helper's is the larger one.
 """
 
 from __future__ import annotations

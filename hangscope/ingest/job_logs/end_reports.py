@@ -1,7 +1,5 @@
 """Reports of several lines on how processes ended: by torchrun, mpirun and mpiexec, SGLang and Kubernetes.
 
-torchrun's table of failed workers.
-
     torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
     Root Cause (first observed failure):
     [0]:
@@ -15,7 +13,7 @@ torchrun's table of failed workers.
 (torch/distributed/elastic/multiprocessing/errors/__init__.py; 1.9 wrote `msg` for `traceback`, and the other failures in a second
 table after the root cause.) Ranks here are global. The failures count from 1, and the root cause is number 0.
 
-Processes that ended badly, as mpirun and mpiexec report them over several lines; SGLang reports its schedulers in the same way.
+mpirun and mpiexec report a process that ended badly over several lines; SGLang reports its schedulers in the same way.
 
     mpirun detected that one or more processes exited with non-zero status, thus causing
     the job to be terminated. The first process to do so was:

@@ -6,7 +6,7 @@
 
 (c10/cuda/CUDAException.cpp, torch/utils/data/_utils, the NVIDIA driver, Linux mm/oom_kill.c.)
 
-Devices that the kernel lost: a GPU that fell off its bus, as the driver says it over several lines, and the link of a network card.
+The kernel also reports a GPU that fell off its bus, over several lines, and the link of a network card:
 
     [ 1843.30] NVRM: The NVIDIA GPU 0000:b3:00.0
                NVRM: (PCI ID: 10de:2330) installed in this system has

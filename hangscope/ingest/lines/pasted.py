@@ -1,6 +1,6 @@
 """A text that was pasted, put back as it was printed: without the margin, the quotes and the numbers of a page, its broken lines joined.
 
-What precedes every line of a text that was quoted or indented as a whole: taken off before the file is recognised.
+What precedes every line of a text that was quoted or indented as a whole is taken off before the file is recognised:
 
     > Process 700: python train.py          a mail's or Markdown's quotation, of a quotation too (`> > `)
         NCCL version 2.26.2 compiled ...    the blanks of a block of code, alone or below words that have none
@@ -8,8 +8,6 @@ What precedes every line of a text that was quoted or indented as a whole: taken
 
 A stack's own frames are indented too: blanks are a margin where all lines have them, and in a block after an empty line only
 where nothing is recognised with them. A table's rows end in a bar as well.
-
-Lines that a terminal broke, a quote marked or a page numbered, put back as they were printed.
 
 A paste of a terminal of 116 columns holds `NumelIn=112` and on the next line `4, NumelOut=1124`. A line that does not begin
 like one is joined with the one before it only where the join completes a known form (knowledge/lines/broken.toml), or where the lines

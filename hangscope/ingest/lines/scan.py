@@ -62,7 +62,10 @@ def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser]) -> Scan:
     blocks = _blocks(stream, broken)
     first, second = next(blocks, b""), next(blocks, b"")
     if first and not second and len(first) <= LIMIT:
-        first = run.repaired(first)
+        first, joined = repair(first)
+        if joined:
+            text = f"{joined} line breaks in the middle of a line, as a terminal makes them, were taken out"
+            run.notes.append(Note("mended", text, file))
     for block in chain(filter(None, (first, second)), blocks):
         number = run.block(block + _FILLER, number)
     run.notes.extend(Note("truncated", f"the log breaks off: {error}", file, number) for error in broken)
@@ -157,14 +160,6 @@ class _Run:
         self.before = (self.last_number, _tail(block[max(0, end - WINDOW - 1) : end]))
         self.quiet_bytes += end
         return self.last_number
-
-    def repaired(self, block: bytes) -> bytes:
-        """Return a short text with its broken lines joined, and note how many there were."""
-        data, joined = repair(block)
-        if joined:
-            text = f"{joined} line breaks in the middle of a line, as a terminal makes them, were taken out"
-            self.notes.append(Note("mended", text, self.file))
-        return data
 
     def _line(self, data: bytes, number: int, mask: int, block: bytes, start: int) -> None:
         for piece in pieces(data.decode("utf-8", "replace")):

@@ -13,8 +13,6 @@ The host may be empty, numeric, or equal in different containers. Standard outpu
 locked nor flushed since 2.13.4, so one line can begin inside another (torn): both parts are then marked
 truncated.
 
-COLL lines of NCCL and RCCL as a recorder: one Recording per process, a communicator per use of a pointer.
-
 `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=COLL` makes `ncclEnqueueCheck` (src/enqueue.cc) print one line per call,
 the same from 2.3 to 2.30 (RCCL adds ` task N globalrank N`)::
 

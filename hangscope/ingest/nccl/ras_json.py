@@ -1,13 +1,9 @@
 """What NCCL's RAS and its Inspector write as JSON.
 
-RAS's JSON form, 2.28.7 on (src/ras/client_support.cc), and the events of its monitor, 2.29 on.
-
-RAS (`ncclras`, 2.24 on) counts the collectives that each rank *launched* on each communicator, five operations only and none of a
+RAS has a JSON form from 2.28.7 on (src/ras/client_support.cc), and the events of its monitor from 2.29 on. RAS (`ncclras`, 2.24 on) counts the collectives that each rank *launched* on each communicator, five operations only and none of a
 captured CUDA graph. One snapshot with different counts is normal.
 
-The Inspector profiler plugin's files: which collectives each rank *completed* last.
-
-NCCL 2.28.3 on, ext-profiler/inspector (plugins/profiler/inspector from 2.30). One JSON object per line, one
+The files of the Inspector profiler plugin state which collectives each rank *completed* last. NCCL 2.28.3 on, ext-profiler/inspector (plugins/profiler/inspector from 2.30). One JSON object per line, one
 file per process: `header` {id, rank, n_ranks}, `metadata` {hostname, pid}, `coll_perf` {coll, coll_sn} or
 `p2p_perf`. Only completed calls are written (and from 2.30 none below 8,192 bytes unless asked), so the
 largest number per communicator, operation and rank is the last completion that was dumped, and a rank whose

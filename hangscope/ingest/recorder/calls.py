@@ -1,11 +1,7 @@
-"""One entry of a recorder's dump in two parts: what it has in common with other entries, and its own numbers.
+"""The calls of a recorder's dump: what several entries have in common, their own numbers, batches of coalesced calls, and kinds.
 
-Coalesced calls in a recorder's dump: which entries are members of one batch, and which entry ends it.
-
-The end entry (`nccl:coalesced`, `nccl:ALLGATHER_coalesced`) carries the state; its members keep "scheduled" for ever. Before
-version 2.7 only the end is an entry.
-
-The kinds of a dump's calls: op, sizes, element types and stack, as rows of its Recording.
+The end entry of a batch (`nccl:coalesced`, `nccl:ALLGATHER_coalesced`) carries the state; its members keep "scheduled" for ever.
+Before version 2.7 only the end is an entry.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ torch/distributed/flight_recorder/components/ for the older shapes. Seen and han
   completion of a rank's *last* call is UNKNOWN; `pg_config` is one nameless group;
 - members of a coalesced call keep "scheduled" for ever: the end entry with the same sequence number carries their state.
 
-Dumps of torchcomms' FlightRecorderHook, put into the form of torch's own recorder.
+Dumps of torchcomms' FlightRecorderHook are put into the form of torch's own recorder:
 
     {"version": "2.10", "pg_config": {"world": {"name": "world", "desc": "ncclx", "ranks": "0,1,2,3"}}, "pg_status": {}, ...}
 

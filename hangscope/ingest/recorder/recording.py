@@ -5,9 +5,7 @@ A recording is made where a file is read, often in a child process or on another
 up any global. A call costs 33 bytes there; what calls have in common (op, sizes, stack) is stored once per recording,
 and what recordings have in common once per job (`members.py`).
 
-Sizes in which the members of one collective may legally differ, such as the splits of an all_to_all.
-
-A mixture-of-experts job issues thousands of such collectives on every rank, no two with equal sizes. If sizes were a part of their
+The members of a collective may legally differ in some sizes, such as the splits of an all_to_all. A mixture-of-experts job issues thousands of such collectives on every rank, no two with equal sizes. If sizes were a part of their
 kind, each would have its own. So the sizes are columns of numbers, and are put together only when those of one call are needed.
 """
 

@@ -1,8 +1,6 @@
-"""The threads of one process: as `py-spy dump --json` writes them, or as a dump is read, with the main thread and the dumper found.
+"""The threads of one process: which is the main one, which runs the training (as Ray Train starts one), and whose process it is.
 
-The thread of a rank that runs its training: the main thread, or one that a framework started for it, as Ray Train does.
-
-Whose process it is by its command line, or by the name that it gave itself, in a stack dump.
+A process has a rank by its command line, or by the name that it gave itself:
 
     Process 880: python fit.py --rank 2          py-spy's first line of a process; `# RANK=2`, `[rank 2]`
     Process 4411: VLLM::Worker_DP0_TP1_EP1

@@ -1,7 +1,5 @@
 """What torch's own tools print about the dumps of all ranks, where that was pasted or collected instead of the dumps.
 
-The output of torch's own analyzer of Flight Recorder dumps, where somebody pasted that instead of the dumps.
-
     Not all ranks joining collective, sequence number: 4
     internal record id: 3
     group info: 0:default_pg
@@ -11,7 +9,7 @@ The output of torch's own analyzer of Flight Recorder dumps, where somebody past
 (torch/distributed/flight_recorder/components/types.py and utils.py; before 2.9 tools/flight_recorder. Up to 2.12 the first
 line has a colon for the comma.) Which ranks it blames depends on the order of its inputs, so they are a hint.
 
-The pages that torch.distributed.debug writes about all ranks every minute, one file each: `start_debug_server(dump_dir=...)`.
+torch.distributed.debug writes such tables into pages about all ranks every minute, one file each (`start_debug_server(dump_dir=...)`):
 
     PARTIAL DATA: 3/4 workers responded
       Rank 2: TimeoutError:

@@ -8,7 +8,7 @@
 local to their group. Of a mismatch only a rank's *own* call is taken as fact. gloo's timeouts and closed
 connections are symptoms.
 
-How TORCH_DISTRIBUTED_DEBUG=DETAIL prints a call, and the decoding of a garbled peer.
+TORCH_DISTRIBUTED_DEBUG=DETAIL prints a call as a fingerprint:
 
     CollectiveFingerPrint(SequenceNumber=8, OpType=ALLREDUCE, TensorShape=[58], TensorDtypes=Float, TensorDeviceTypes=TensorOptions(...))
     CollectiveFingerPrint(SequenceNumber=8OpType=BARRIER)
