@@ -5,7 +5,7 @@ subgroups of a split); NCCL fills `pg_config` lazily, and gloo writes one namele
 the world's ranks where there is no other group, with 2.15 the places 0 to n - 1 of the group that was made last.
 
 Under TORCH_DISTRIBUTED_DEBUG=DETAIL gloo also records the checks that come before each call: the wrapper exchanges fingerprints on a
-helper group of its own (torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp). Both groups read ('', '') in a dump, told apart by the local id alone, of which the helper's is the larger one.
+helper group of its own (torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp). Both groups read ('', '') in a dump, distinguished by the local id alone, of which the helper's is the larger one.
 """
 
 from __future__ import annotations
@@ -210,8 +210,8 @@ def _nameless_members(claims: Mapping[int, Claim]) -> Members | None:
     All dumps must list the same and every rank that left one must be among them: places in some smaller group, which is
     what they are where there are more groups, start from 0 on every rank.
     """
-    told = {members for claim in claims.values() if (members := _nameless(claim.recording))}
-    members = next(iter(told)) if len(told) == 1 else ()
+    listed = {members for claim in claims.values() if (members := _nameless(claim.recording))}
+    members = next(iter(listed)) if len(listed) == 1 else ()
     return members if members and all(rank in members for rank in claims) else None
 
 
@@ -262,7 +262,7 @@ _ROLE_WORDS = (
 
 
 def roles(groups: Iterable[Group], world_size: int) -> list[Group]:
-    """Return the groups with their role (`Group.role`); None where neither name nor layout tells it."""
+    """Return the groups with their role (`Group.role`); None where neither name nor layout shows it."""
     named = [replace(g, role=_by_name(g, world_size)) for g in groups]
     bare = {g.gid: stride for g in named if g.role is None and (stride := _stride(g)) is not None}
     ordered = sorted(set(bare.values()))

@@ -180,7 +180,7 @@ class QueueBuilder:
             record.absence = Absence.PENDING_ONLY
 
     def _split(self, recording: Recording, gids: list[int | None]) -> _Split:
-        # Local groups that are one group are told by the pattern of their gids, which ranks of a role share; gids they do not.
+        # Local groups that are one group are found by the pattern of their gids, which ranks of a role have in common; their gids differ.
         pattern = tuple(-1 if gid is None else gids.index(gid) for gid in gids)
         columns = recording.columns
         key = (

@@ -35,14 +35,14 @@ from hangscope.model.events import Event
 from hangscope.model.frames import Stack
 from hangscope.model.incident import Group, RankRecord
 
-#: Where an event stands, and when and on which host it was told: all from one line.
+#: Where an event was printed, when and on which host: all from one line.
 _OF_THE_LINE = frozenset({"file", "line", "text", "host", "time", "stamp", "attempt"})
 
 
 def identity(event: Event) -> tuple[Any, ...] | None:
-    """Return a key that is equal for two events which tell the same thing, or None where each counts for itself.
+    """Return a key that is equal for two events that state the same thing, or None where each counts for itself.
 
-    Valid within a log and across logs: file, line and text have no part in it. An exit is told by process id;
+    Valid within a log and across logs: file, line and text have no part in it. An exit is identified by its process id;
     everything else by who says it (rank, else local rank, task, host) and by what it says.
     """
     attempt = event.attempt or 0  # a log without restarts is the first attempt
@@ -76,13 +76,13 @@ def merge_repeats(events: Iterable[Event]) -> list[Event]:
 
 
 def merge(first: Event, second: Event) -> Event:
-    """Return the first event with what only the second one knows; of two ends of a process the launcher's table tells more."""
-    told = first
+    """Return the first event with what only the second one knows; of two ends of a process the launcher's table states more."""
+    source = first
     if isinstance(first, Exit) and isinstance(second, Exit) and second.via == "table":
-        first, told = replace(first, via="table"), second
+        first, source = replace(first, via="table"), second
     known: dict[str, Any] = {}
     for name in (one.name for one in fields(first)):
-        value = getattr(told if name in _OF_THE_LINE else first, name)
+        value = getattr(source if name in _OF_THE_LINE else first, name)
         known[name] = value if value not in (None, (), False) else getattr(second, name)
     return replace(first, **known)
 

@@ -72,7 +72,7 @@ def _sweep(place: str) -> None:
                         os.close(lock)
 
 
-STANDARD_INPUT = "-"  # the path that stands for it
+STANDARD_INPUT = "-"  # the path that means it
 SHOWN = "stdin"
 LIMIT = 1 << 30  # bytes; what is longer is no paste, and is better named as a file
 _BLOCK = 1 << 20

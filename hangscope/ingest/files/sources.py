@@ -28,7 +28,7 @@ MAX_DEPTH = 4  # archives inside archives
 class SourceFile:
     """One file to read: where it lies (a local path or a URL), how it is shown, its size in bytes, and when it was last written.
 
-    That time is in seconds since the epoch, None where it is not told. Copies are younger than what they are of, and never older.
+    That time is in seconds since the epoch, None where it is not known. Copies are younger than what they are of, and never older.
     """
 
     path: str
@@ -58,7 +58,7 @@ def find_files(
                     seen.add(place)
                     files.append(file)
             per_path.append((path, files))
-        yield sorted(_told_apart(per_path), key=lambda f: f.shown)
+        yield sorted(_distinguished(per_path), key=lambda f: f.shown)
 
 
 class _Search:
@@ -221,7 +221,7 @@ def _holds(folder: str, other: str) -> bool:
     return os.path.commonpath([folder, other]) == folder
 
 
-def _told_apart(per_path: list[tuple[str, list[SourceFile]]]) -> list[SourceFile]:
+def _distinguished(per_path: list[tuple[str, list[SourceFile]]]) -> list[SourceFile]:
     """Return the files of all paths; where paths have a file's name in common, their own last parts go before it."""
     count = Counter(shown for _, files in per_path for shown in {file.shown for file in files})
     clashing = [

@@ -17,10 +17,10 @@ Dumps of torchcomms' FlightRecorderHook are put into the form of torch's own rec
 (meta-pytorch/torchcomms, comms/torchcomms/hooks/FlightRecorder.cpp, 2026; JSON of `dump_json` and of the debug server, a pickle
 where a communicator is aborted.) What it writes under the same keys means something else:
 
-- `ranks` are the places 0 to n - 1 in the communicator, without brackets, so only a communicator of all ranks tells members;
+- `ranks` are the places 0 to n - 1 in the communicator, without brackets, so only a communicator of all ranks states members;
 - `state` is always "scheduled", and completion is `retired`;
 - `collective_seq_id` counts the calls of all communicators together, from 0, sends and receives included, and those do not say
-  between whom they go.
+  between which ranks they go.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def as_torchs(top: dict[str, Any]) -> tuple[dict[str, Any], list[Note]]:
     """Return the dump as torch would have written it, and notes on what was left out of it.
 
     The calls of the largest communicator stay, numbered as calls of one group; which ranks the smaller ones join is not
-    recorded, and calls of several groups of one name cannot be told apart.
+    recorded, and calls of several groups of one name cannot be distinguished.
     """
     sizes = {str(name): str(row["ranks"]).count(",") + 1 for name, row in top["pg_config"].items()}
     most = max(sizes.values())

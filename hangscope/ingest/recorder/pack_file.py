@@ -118,9 +118,9 @@ def read_pack(stream: BinaryIO) -> Iterator[Entry]:
 
 def read_rows(stream: BinaryIO) -> Iterator[dict[str, Any]]:
     """Yield the rows of a pack. Raises as `read_pack` does."""
-    told = stream.readline(len(PACK) + 20)
-    version = told[len(PACK) :].rstrip(b"\n")
-    if not told.endswith(b"\n"):
+    first = stream.readline(len(PACK) + 20)
+    version = first[len(PACK) :].rstrip(b"\n")
+    if not first.endswith(b"\n"):
         raise EOFError("it ends before its end")
     if version != VERSION:
         shown = version.decode(errors="replace")

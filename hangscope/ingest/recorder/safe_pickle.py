@@ -17,7 +17,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, NoReturn, cast
 
-_BELOW = secrets.token_hex(8)  # stands below the opcodes of a part; no file can contain it
+_BELOW = secrets.token_hex(8)  # is below the opcodes of a part; no file can contain it
 
 
 class HostilePickle(Exception):

@@ -52,7 +52,7 @@ from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
 _SHOWN, _WIDTH = 8, 200  # lines of a log's end, and characters of each, that a report shows
-#: what only a job of this kind prints: text that holds it tells of one, if of nothing that went wrong
+#: what only a job of this kind prints: text that contains it is of one, if of nothing that went wrong
 _OF_A_JOB = regex(
     rb"NCCL (?:INFO|WARN) |\[rank\d{1,7}\]:|ProcessGroup[A-Z]\w{2,10}|process_group_\w{2,20}\.cpp|torch[./]distributed|TCPStore"
     rb"|\b(?:(?:TORCH_)?NCCL|TORCH_(?:FR|DISTRIBUTED))_[A-Z]|\b[Hh]orovod|[a-z]: opCount \d|distributed init \(rank|shm_broadcast|\b(?:world_size|nranks)\b"
@@ -211,7 +211,9 @@ class Reading:
     stacks: list[ProcessStacks] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     log: LogReading | None = None
-    written: float | None = None  # when the file was last written (s since the epoch), as far as that is told
+    written: float | None = (
+        None  # when the file was last written (s since the epoch), as far as that is known
+    )
 
     @property
     def all_events(self) -> list[Event]:
