@@ -21,7 +21,7 @@ import atheris  # type: ignore[import-not-found,unused-ignore]
 
 with atheris.instrument_imports(include=["hangscope.ingest"]):
     from hangscope.ingest.recorder.members import Interner
-    from hangscope.ingest.workers.text_files import read_log, read_ras, read_stacks
+    from hangscope.ingest.workers.reading import read_log, read_ras, read_stacks
     from hangscope.ingest.workers.wire_check import check_wire
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -14,8 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from hangscope.ingest.nccl.log import NcclParser
-from hangscope.ingest.workers.log_reading import read_log
+from hangscope.ingest.workers.reading import read_log
 
 STEP = (
     "[default{local}]:2026-11-20 15:{minute:02}:{second:02} | INFO | trainer.py:412 | epoch 3 step {step} "
@@ -84,11 +83,10 @@ def measure(name: str, path: Path) -> None:
     size = path.stat().st_size
     wall, cpu = time.perf_counter(), time.process_time()
     with path.open("rb") as stream:
-        nccl = NcclParser()
-        reading = read_log(stream, path.name, (nccl,))
+        reading = read_log(stream, path.name)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    calls = sum(len(recording) for recording in (*reading.recordings, *nccl.recordings()))
+    calls = sum(len(recording) for recording in (*reading.recordings, *reading.nccl))
     print(
         f"| {name} | {size / 1e6:,.0f} MB | {reading.lines:,} | {len(reading.events)} | {calls:,} "
         f"| {size / 1e6 / cpu:,.0f} MB/s | {size / 1e6 / wall:,.0f} MB/s | {peak:,.0f} MiB |",
@@ -110,7 +108,7 @@ def main() -> None:
         path = Path(folder) / "sparse.log"
         sparse_log(path, 50)
         with path.open("rb") as stream:
-            read_log(stream, path.name, (NcclParser(),))  # the first pass pays for what is made once
+            read_log(stream, path.name)  # the first pass pays for what is made once
         sparse_log(path, megabytes)
         measure("few lines that match", path)
         dense_log(path, max(1, megabytes // 20))

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from hangscope.ingest.files.run_evidence import RunEvidence
     from hangscope.ingest.files.sources import SourceFile
     from hangscope.ingest.recorder.members import Interner
-    from hangscope.ingest.workers.log_reading import LogReading
-    from hangscope.ingest.workers.reading import Reading
+    from hangscope.ingest.workers.reading import LogReading, Reading
     from hangscope.knowledge.library import Knowledge
     from hangscope.knowledge.site import Rules
     from hangscope.model.incident import Incident
@@ -69,7 +68,7 @@ def analyze(
     from hangscope.ingest.files.run_evidence import read_evidence
     from hangscope.ingest.files.sources import find_files
     from hangscope.ingest.recorder.members import Interner
-    from hangscope.ingest.workers.children import read_files
+    from hangscope.ingest.workers.pool import read_files
     from hangscope.knowledge.site import knowledge_with
 
     wanted = _as_list(paths)
@@ -239,7 +238,7 @@ def _is_evidence(reading: Reading) -> bool:
     if reading.status != "used":
         return False
     log = reading.log
-    found = (reading.recordings, reading.events, reading.threads, reading.nccl_recordings)
+    found = (reading.recordings, reading.events, reading.stacks, reading.nccl_recordings)
     if any(found) or reading.communicators:
         return True
     return log is not None and bool(log.events or log.recordings or log.of_a_job or _shows_a_job(log))

@@ -9,9 +9,8 @@ from typing import Any
 
 from hangscope.api import Report
 from hangscope.ingest.evidence.processes import Processes
-from hangscope.ingest.workers.identity import merge_repeats
-from hangscope.ingest.workers.log_reading import LogReading, read_log
-from hangscope.ingest.workers.reading import Reading
+from hangscope.ingest.evidence.text_evidence import merge_repeats
+from hangscope.ingest.workers.reading import LogReading, Reading, read_log
 from hangscope.model.conclusion import Verdict
 from hangscope.model.events import Event
 from tests.conftest import analyze

@@ -13,10 +13,15 @@ from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.files.run_evidence import ELSEWHERE
 from hangscope.ingest.job_logs.activity import StoreAccess
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.nccl.unmade import UnmadeCommunicator
+from hangscope.ingest.nccl.comm import UnmadeCommunicator
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
-from hangscope.ingest.torch_logs.store import PortInUse, RendezvousTimeout, StoreTimeout, StoreUnreachable
-from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
+from hangscope.ingest.torch_logs.store import (
+    PortInUse,
+    RendezvousTimeout,
+    StoreBarrier,
+    StoreTimeout,
+    StoreUnreachable,
+)
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import forms_a_group

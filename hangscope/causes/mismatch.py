@@ -11,7 +11,7 @@ from hangscope.causes.difference import Difference
 from hangscope.explain.finding import Nothing, Unseen
 from hangscope.explain.statements.gloo_sizes import AbortedPair, aborted_pairs, has_fewer_rows
 from hangscope.explain.statements.outlier_lines import OutlierLine
-from hangscope.ingest.job_logs.printed import Printed
+from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch
 from hangscope.knowledge.callsite import of_equal_sizes, user_frames
 from hangscope.model.conclusion import Evidence

@@ -44,7 +44,7 @@ def pack(
     is not given, OSError where it cannot be written.
     """
     from hangscope.ingest.files.sources import find_files
-    from hangscope.ingest.workers.children import read_files
+    from hangscope.ingest.workers.pool import read_files
 
     target = Path(output)
     outputs.check(target, _is_pack, KIND, force=force)

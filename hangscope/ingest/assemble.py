@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.errors import Note
-from hangscope.ingest.detail_checks import detail_helpers, with_pending_checks
 from hangscope.ingest.evidence import snapshots, text_evidence
 from hangscope.ingest.evidence.attempts import drop_copies
 from hangscope.ingest.evidence.claim import Claim
-from hangscope.ingest.evidence.pages import last_pages
+from hangscope.ingest.evidence.snapshots import last_pages
 from hangscope.ingest.evidence.text_evidence import TextEvidence
 from hangscope.ingest.evidence.world_size import largest_world, left_out, size_in_content
 from hangscope.ingest.files.naming import attempt_of, rank_of_dump
-from hangscope.ingest.groups import GroupIndex, roles
+from hangscope.ingest.groups import GroupIndex, detail_helpers, roles, with_pending_checks
 from hangscope.ingest.queues import QueueBuilder
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.workers.reading import Reading
@@ -52,7 +51,7 @@ def assemble(
     index.complete(size)
     queues = QueueBuilder(index, [chosen[rank].recording for rank in sorted(chosen)])
     ranks = _records(size, chosen, unchanged, queues)
-    _tell_absence(ranks, stale, readings)
+    _set_absence(ranks, stale, readings)
     kinds = queues.kinds.kinds()
     text.attach(ranks, index.groups, [kind.stack for kind in kinds])
     return Incident(
@@ -104,10 +103,10 @@ def _dumps(readings: Sequence[Reading], notes: list[Note]) -> list[Claim]:
 
 
 def _libraries(readings: Sequence[Reading]) -> tuple[str, ...]:
-    """Return the versions of NCCL that dumps and NCCL's own lines tell."""
-    told = {recording.library for reading in readings for recording in reading.recordings}
-    told |= {recording.version for reading in readings for recording in reading.nccl_recordings}
-    return tuple(f"NCCL {version}" for version in sorted(told) if version and version[0].isdigit())
+    """Return the versions of NCCL that dumps and NCCL's own lines state."""
+    stated = {recording.library for reading in readings for recording in reading.recordings}
+    stated |= {recording.version for reading in readings for recording in reading.nccl_recordings}
+    return tuple(f"NCCL {version}" for version in sorted(stated) if version and version[0].isdigit())
 
 
 def _records(
@@ -130,7 +129,7 @@ def _records(
     return ranks
 
 
-def _tell_absence(ranks: dict[int, RankRecord], stale: Sequence[Claim], readings: Sequence[Reading]) -> None:
+def _set_absence(ranks: dict[int, RankRecord], stale: Sequence[Claim], readings: Sequence[Reading]) -> None:
     """Say of ranks without a dump whether theirs was too old, or could not be read."""
     for claim in stale:
         if claim.rank in ranks:
@@ -170,8 +169,8 @@ def _of_attempt(
 def _no_such_attempt(wanted: int | str | None, known: set[int]) -> list[Note]:
     if wanted in (None, "all") or int(wanted) in known:
         return []
-    told = f"there are {', '.join(map(str, sorted(known)))}" if known else "none tells of any"
-    text = f"no input is of restart attempt {wanted}: {told}"
+    others = f"there are {', '.join(map(str, sorted(known)))}" if known else "no input states any"
+    text = f"no input is of restart attempt {wanted}: {others}"
     return [Note("no_such_attempt", text, hint="leave --attempt out for the last one")]
 
 

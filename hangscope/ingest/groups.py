@@ -3,20 +3,69 @@
 A rank's `pg_id` is its own creation order and means nothing elsewhere; one name can stand for several groups (the
 subgroups of a split); NCCL fills `pg_config` lazily, and gloo writes one nameless group whatever there is: with torch 2.13
 the world's ranks where there is no other group, with 2.15 the places 0 to n - 1 of the group that was made last.
+
+Under TORCH_DISTRIBUTED_DEBUG=DETAIL gloo also records the checks that come before each call: the wrapper exchanges fingerprints on a
+helper group of its own (torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp). Both groups read ('', '') in a dump, distinguished by the local id alone, of which the helper's is the larger one.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from hangscope.ingest.detail_checks import detail_helpers
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.recorder.members import MAX_RANKS
-from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.recorder.recording import COLUMNS, Recording
 from hangscope.ingest.recorder.values import short_number
-from hangscope.model.incident import Group
+from hangscope.model.incident import Group, State
+
+
+def detail_helpers(recording: Recording) -> set[str]:
+    """Return the local ids of the helper groups."""
+    nameless = _nameless_ids(recording)
+    return set(nameless[1:]) if len(nameless) > 1 else set()
+
+
+def with_pending_checks(recording: Recording) -> Recording:
+    """Return the recording with a call behind those of the one group that has a helper, where the last check is behind them.
+
+    A rank in such a check has come to its next call and waits for the others there; one that is through with it found that the
+    calls do not fit. Nothing but its line is known of the call itself. Columns of the recording stay as they are, for other
+    ranks may share them.
+    """
+    nameless = _nameless_ids(recording)
+    columns = recording.columns
+    if len(nameless) != 2 or not len(recording):
+        return recording
+    own, helper = (
+        {place for place, (local_id, _, _) in enumerate(recording.groups) if local_id == wanted}
+        for wanted in nameless
+    )
+    last = {of: row for row, of in enumerate(columns["group"])}
+    check = max((last[place] for place in helper if place in last), default=-1)
+    calls = [row for row, place in enumerate(columns["group"]) if place in own]
+    if check < 0 or not calls or calls[-1] > check or recording.own_sizes is not None:
+        return recording
+    longer = replace(
+        recording,
+        kinds=list(recording.kinds),
+        columns={name: array(column.typecode, column) for name, column in columns.items() if name in COLUMNS},
+        _kind_index={},
+    )
+    stack = recording.kinds[columns["kind"][check]][8]
+    longer.add(
+        group=min(own), seq=max(columns["seq"][row] for row in calls) + 1, kind=longer.kind(("", "gloo", (), (), (), (), None, None, stack, None)),
+        state=State.PENDING, created=columns["created"][check], order=columns["order"][check],
+    )  # fmt: skip
+    return longer
+
+
+def _nameless_ids(recording: Recording) -> list[str]:
+    ids = {local_id for local_id, name, _ in recording.groups if not name}
+    return sorted(ids, key=lambda local_id: (len(local_id), local_id))
+
 
 _FEW = 8  # at most this part of the ranks that left dumps may have made no call on a dimension yet
 Members = tuple[int, ...]
@@ -161,8 +210,8 @@ def _nameless_members(claims: Mapping[int, Claim]) -> Members | None:
     All dumps must list the same and every rank that left one must be among them: places in some smaller group, which is
     what they are where there are more groups, start from 0 on every rank.
     """
-    told = {members for claim in claims.values() if (members := _nameless(claim.recording))}
-    members = next(iter(told)) if len(told) == 1 else ()
+    listed = {members for claim in claims.values() if (members := _nameless(claim.recording))}
+    members = next(iter(listed)) if len(listed) == 1 else ()
     return members if members and all(rank in members for rank in claims) else None
 
 
@@ -213,7 +262,7 @@ _ROLE_WORDS = (
 
 
 def roles(groups: Iterable[Group], world_size: int) -> list[Group]:
-    """Return the groups with their role (`Group.role`); None where neither name nor layout tells it."""
+    """Return the groups with their role (`Group.role`); None where neither name nor layout shows it."""
     named = [replace(g, role=_by_name(g, world_size)) for g in groups]
     bare = {g.gid: stride for g in named if g.role is None and (stride := _stride(g)) is not None}
     ordered = sorted(set(bare.values()))

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from hangscope.ingest.job_logs.endings import Exit, ExitOk, ExternalEnd
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
-from hangscope.ingest.job_logs.good_ends import WorkersEnded
-from hangscope.ingest.job_logs.printed import Printed
-from hangscope.ingest.nccl.unmade import UnmadeCommunicator
+from hangscope.ingest.job_logs.last_lines import Printed
+from hangscope.ingest.job_logs.progress import WorkersEnded
+from hangscope.ingest.nccl.comm import UnmadeCommunicator
 from hangscope.ingest.nccl.warn import NcclWarn
-from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogTimeout
-from hangscope.ingest.torch_logs.store import PortInUse, RendezvousTimeout, StoreTimeout, StoreUnreachable
-from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
+from hangscope.ingest.torch_logs.reports import Terminate
+from hangscope.ingest.torch_logs.store import (
+    PortInUse,
+    RendezvousTimeout,
+    StoreBarrier,
+    StoreTimeout,
+    StoreUnreachable,
+)
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user

@@ -12,7 +12,7 @@ from hangscope.analysis import Analysis
 from hangscope.errors import Note
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs.endings import ExitOk
-from hangscope.ingest.job_logs.good_ends import JobCompleted, WorkersEnded
+from hangscope.ingest.job_logs.progress import JobCompleted, WorkersEnded
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import CallRef, Source, Verdict
 from hangscope.model.incident import Absence, Incident, Input, RankRecord

@@ -12,11 +12,10 @@ from hangscope.explain.finding import Lagging
 from hangscope.explain.text.steps import last_output
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk
 from hangscope.ingest.job_logs.excerpt import Excerpt
-from hangscope.ingest.job_logs.good_ends import JobCompleted, WorkersEnded
-from hangscope.ingest.job_logs.launchers.starts import Spawned
-from hangscope.ingest.job_logs.printed import Printed
-from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.nccl.ras.snapshot import NcclRas
+from hangscope.ingest.job_logs.last_lines import Printed
+from hangscope.ingest.job_logs.progress import JobCompleted, Progress, WorkersEnded
+from hangscope.ingest.job_logs.starts import Spawned
+from hangscope.ingest.nccl.ras_json import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.store import StoreUnreachable
 from hangscope.model.events import Event, since_new_year

@@ -63,7 +63,7 @@ def test_a_forged_event_or_communicator_is_refused(name: str, node: Path) -> Non
     if name in FORGED_EVENTS:
         wire["events"] = [FORGED_EVENTS[name]]
     else:
-        wire["nccl"] = {"recordings": [], "communicators": [FORGED_COMMUNICATORS[name.split()[1]]]}
+        wire["log"] = {"file": "f", "communicators": [FORGED_COMMUNICATORS[name.split()[1]]]}
     with (node / "forged.hangpack").open("wb") as out:
         pack_file.write_pack(out, [("forged.hangpack/rank0.log", 10, wire)])
     report = hangscope.analyze([node], jobs=1)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.ingest.files import standard_input
+from hangscope.ingest.files import scratch
 
 LINE = (
     "[rank{rank}]:[E1014 08:41:55.070415220 ProcessGroupNCCL.cpp:616] [Rank {rank}] Watchdog caught collective operation timeout: "
@@ -54,13 +54,13 @@ def test_what_is_longer_than_a_paste_is_cut_with_a_note(
 
     from hangscope.errors import Note
 
-    monkeypatch.setattr(standard_input, "LIMIT", 10)
+    monkeypatch.setattr(scratch, "LIMIT", 10)
     source = tmp_path / "long.txt"
     source.write_bytes(b"x" * 25)
     notes: list[Note] = []
     with source.open() as stream, ExitStack() as cleanup:
         monkeypatch.setattr(sys, "stdin", stream)
-        copy = Path(standard_input.copy_of_input(cleanup, notes))
+        copy = Path(scratch.copy_of_input(cleanup, notes))
         assert copy.read_bytes() == b"x" * 10
     assert [note.code for note in notes] == ["truncated"]
     assert not copy.exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hangscope.explain.statements.gloo_sizes import AbortedPair, has_fewer_rows, part_of
-from hangscope.ingest.job_logs.printed import Printed
+from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.model.incident import CallKind
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hangscope.explain.statements.outlier_lines import TELLING, OutlierLine, outlier_lines
-from hangscope.ingest.job_logs.printed import Printed, printed
+from hangscope.ingest.job_logs.last_lines import Printed, last_lines
 from hangscope.ingest.lines.kept_text import KeptText
 
 ORDINARY = ["step 1 loss 0.5", "step 2 loss 0.4"]
@@ -18,7 +18,8 @@ def _printed(logs: dict[int, list[str]]) -> list[Printed]:
     found = []
     for rank, lines in logs.items():
         windows = [(1, "".join(f"{line}\n" for line in lines).encode())]
-        found += [replace(e, rank=rank) for e in printed(KeptText(windows, f"rank_{rank}.log"), own=True)]
+        events = last_lines(KeptText(windows, f"rank_{rank}.log"), own=True)
+        found += [replace(event, rank=rank) for event in events if isinstance(event, Printed)]
     return found
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.ingest.detail_checks import with_pending_checks
+from hangscope.ingest.groups import with_pending_checks
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.model.incident import State
 from tests.conftest import analyze

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hangscope import UsageError
-from hangscope.ingest.nccl.calls import parse_coll
 from hangscope.ingest.nccl.comm import Communicator, parse_life
 from hangscope.ingest.nccl.join import join_processes
+from hangscope.ingest.nccl.line import parse_coll
 from hangscope.ingest.recorder.flight_recorder import reduce_dump
 from hangscope.ingest.recorder.members import MAX_RANKS, Members
 from hangscope.ingest.recorder.recording import Recording

@@ -17,7 +17,7 @@ import numpy as np
 from hangscope.explain.statements.logged_calls import InCall, LoggedCalls, stated_queue, with_refused
 from hangscope.explain.statements.logged_groups import Key, LoggedGroups
 from hangscope.explain.statements.statements import WAITED, Statements
-from hangscope.ingest.nccl.unmade import UnmadeCommunicator
+from hangscope.ingest.nccl.comm import UnmadeCommunicator
 from hangscope.ingest.torch_logs.c10d import (
     AsyncError,
     DumpObserved,

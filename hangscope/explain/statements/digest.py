@@ -11,8 +11,8 @@ from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, WAITED, 
 from hangscope.explain.statements.whereabouts import whereabouts
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, ExternalEnd
 from hangscope.ingest.job_logs.faults import OomHost
-from hangscope.ingest.job_logs.printed import Printed
-from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.job_logs.last_lines import Printed
+from hangscope.ingest.torch_logs.reports import Terminate
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (
     GlooClosed,

@@ -13,7 +13,7 @@ from math import inf
 
 from hangscope.explain.statements.statements import CLOCK_SKEW, WAITED, Statements
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd, signal_name
-from hangscope.ingest.job_logs.printed import Printed
+from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import Progress
 
 ABORTS = frozenset({-6, 134})  # by SIGABRT, as a launcher or a shell reports it

@@ -14,7 +14,7 @@ from math import ceil, gcd
 
 from hangscope.align.matching import numel
 from hangscope.explain.statements.statements import Statements
-from hangscope.ingest.job_logs.printed import Printed
+from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import CallKind, Incident

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+from hangscope.ingest.torch_logs.c10d import GroupEvent
 from hangscope.model.events import Event
 from hangscope.model.incident import Group
 

@@ -10,7 +10,7 @@ import numpy as np
 from hangscope.align.matching import numel
 from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
-from hangscope.ingest.torch_logs.desync import FailedStack
+from hangscope.ingest.torch_logs.reports import FailedStack
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 from hangscope.model.incident import CallKind, Frontier, Incident, Queue, Sizes, State
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import log2
 
 from hangscope.explain.statements.torn_lines import Originals, splits_a_word
-from hangscope.ingest.job_logs.printed import Printed
+from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.rankset import ranks_phrase

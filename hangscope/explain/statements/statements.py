@@ -10,8 +10,8 @@ from typing import TypeVar
 from hangscope.explain.statements.group_ranks import GroupRanks
 from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd, WorkerDied
-from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
+from hangscope.ingest.torch_logs.reports import Terminate
 from hangscope.ingest.torch_logs.store import StoreTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangscope.explain.statements.statements import CTRL_C, Statements, Whereabouts
-from hangscope.ingest.torch_logs.desync import FailedStack
+from hangscope.ingest.torch_logs.reports import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import calls_collectives
 from hangscope.knowledge.library import before_signal, own_knowledge

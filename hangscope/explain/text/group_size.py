@@ -6,12 +6,11 @@ from collections.abc import Iterable
 
 from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.job_logs.excerpt import Excerpt
-from hangscope.ingest.job_logs.launchers.starts import Announced
+from hangscope.ingest.job_logs.starts import Announced
 from hangscope.ingest.recorder.members import MAX_RANKS
+from hangscope.ingest.torch_logs.analyzer import NoAnswer
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
-from hangscope.ingest.torch_logs.debug_pages import NoAnswer
-from hangscope.ingest.torch_logs.store import StoreTimeout
-from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
+from hangscope.ingest.torch_logs.store import StoreBarrier, StoreTimeout
 
 _MOST_LISTED = 64  # ranks
 

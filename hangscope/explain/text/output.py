@@ -15,13 +15,12 @@ from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.partitions import last_call
 from hangscope.ingest.job_logs.faults import NoProgress
+from hangscope.ingest.job_logs.messages import HcclTimeout
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.nccl.hccl import HcclTimeout
 from hangscope.ingest.nccl.warn import NcclWarn
-from hangscope.ingest.torch_logs.abort import Terminate
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
-from hangscope.ingest.torch_logs.store import RendezvousTimeout, StoreTimeout, StoreUnreachable
-from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
+from hangscope.ingest.torch_logs.reports import Terminate
+from hangscope.ingest.torch_logs.store import RendezvousTimeout, StoreBarrier, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (
     CallFingerprint,

@@ -22,10 +22,10 @@ from hangscope.explain.text.group_size import others_of, world_size
 from hangscope.explain.text.partitions import different, last_call
 from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.nccl.ras.snapshot import NcclRas
+from hangscope.ingest.nccl.ras_json import NcclRas
 from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
-from hangscope.ingest.torch_logs.desync import Desync
+from hangscope.ingest.torch_logs.reports import Desync
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier, MonitoredBarrierWitness
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event

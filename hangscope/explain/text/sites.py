@@ -18,7 +18,7 @@ from hangscope.explain.text.stop import PROOFS
 from hangscope.ingest.job_logs.endings import ExternalEnd
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout
-from hangscope.ingest.torch_logs.desync import FailedStack
+from hangscope.ingest.torch_logs.reports import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import is_user, user_frames

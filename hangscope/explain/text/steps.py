@@ -7,7 +7,7 @@ from functools import cached_property
 from hangscope.explain.finding import Finding
 from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.explain.statements.statements import Statements
-from hangscope.ingest.job_logs.printed import Printed
+from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import LoopLength, Progress
 from hangscope.model.incident import Incident
 from hangscope.model.regex import regex

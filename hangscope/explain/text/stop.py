@@ -16,9 +16,8 @@ from hangscope.ingest.job_logs.activity import EngineTimeout
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.library_reports import HorovodStall
-from hangscope.ingest.job_logs.messages import Message, table
+from hangscope.ingest.job_logs.messages import HcclTimeout, Message, table
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.nccl.hccl import HcclTimeout
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.c10d import (
@@ -31,7 +30,7 @@ from hangscope.ingest.torch_logs.c10d import (
     WatchdogStatus,
     WatchdogTimeout,
 )
-from hangscope.ingest.torch_logs.desync import Desync
+from hangscope.ingest.torch_logs.reports import Desync
 from hangscope.ingest.torch_logs.store import GatherUnfilled
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (

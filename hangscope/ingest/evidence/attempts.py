@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
-from hangscope.ingest.torch_logs.c10d import ProcessDown
-from hangscope.ingest.torch_logs.c10d_names import GroupEvent
+from hangscope.ingest.torch_logs.c10d import GroupEvent, ProcessDown
 from hangscope.ingest.workers.reading import Reading
 from hangscope.model.events import Event
 

@@ -13,9 +13,8 @@ from functools import partial
 from hangscope.errors import Note
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.recorder.members import MAX_RANKS
-from hangscope.ingest.torch_logs.c10d_names import GroupEvent, is_default_group
-from hangscope.ingest.workers.log_reading import LogReading
-from hangscope.ingest.workers.reading import Reading
+from hangscope.ingest.torch_logs.c10d import GroupEvent, is_default_group
+from hangscope.ingest.workers.reading import LogReading, Reading
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 

@@ -21,9 +21,8 @@ from hangscope.ingest.lines.rank_words import Named
 from hangscope.ingest.nccl.comm import NcclInit
 from hangscope.ingest.nccl.join import Joined
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.torch_logs.abort import Terminate
-from hangscope.ingest.workers.log_reading import LogReading
-from hangscope.ingest.workers.reading import Reading
+from hangscope.ingest.torch_logs.reports import Terminate
+from hangscope.ingest.workers.reading import LogReading, Reading
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 
 from hangscope.errors import Note
 from hangscope.ingest.evidence.processes import Processes, only, tasks_are_ranks
-from hangscope.ingest.torch_logs.exception_meaning import is_library
-from hangscope.ingest.workers.reading import Reading, Thread
+from hangscope.ingest.stacks.dumps import ProcessStacks
+from hangscope.ingest.stacks.threads import Thread
+from hangscope.ingest.torch_logs.traceback import is_library
+from hangscope.ingest.workers.reading import Reading
 from hangscope.model.frames import Frame, Stack
 from hangscope.model.regex import regex
 
@@ -30,61 +31,57 @@ _NO_IDS: Mapping[str, int | None] = {}
 
 def owners(
     known: Processes, reading: Reading, rank: int | None
-) -> tuple[dict[int, list[Thread]], list[list[Thread]]]:
-    """Return (threads by rank, threads of each process of no known rank); `rank` is what is known of the file.
+) -> tuple[dict[int, list[Thread]], list[ProcessStacks]]:
+    """Return (threads by rank, the processes of no known rank); `rank` is what is known of the file.
 
     What the dump states decides, then a process id that logs know, then the file's rank or its only writer, which is that of the
     first process: others in the file are its children. Several processes that have neither rank nor process id are left out.
     """
-    processes = [list(of_one) for _, of_one in groupby(reading.threads, key=lambda t: t.process)]
     placed: dict[int, list[Thread]] = {}
-    for of_one, stated in zip(processes, _stated_ranks(known, reading, processes), strict=True):
+    for process, stated in zip(reading.stacks, _stated_ranks(known, reading), strict=True):
         if stated is not None:
-            placed.setdefault(stated, []).extend(of_one)
+            placed.setdefault(stated, []).extend(process.threads)
     if placed:
         return placed, []
-    if sum(of_one[0].pid is None for of_one in processes) > 1:
-        processes = [of_one for of_one in processes if of_one[0].pid is not None]
-    by_pid: dict[int | None, list[Thread]] = {}
-    for of_one in processes:
-        by_pid.setdefault(of_one[0].pid, []).extend(of_one)
+    of_no_pid = sum(process.pid is None for process in reading.stacks)
+    by_pid: dict[int | None, ProcessStacks] = {}
+    for process in reading.stacks:
+        if process.pid is not None or of_no_pid == 1:
+            by_pid.setdefault(process.pid, ProcessStacks(pid=process.pid)).threads += process.threads
     missed = []
-    for pid, of_one in by_pid.items():
+    for pid, process in by_pid.items():
         named = known.of_pid(pid) if len(by_pid) > 1 or rank is None else None
         if named is not None and named not in placed:
-            placed[named] = of_one
+            placed[named] = process.threads
         else:
-            missed.append(of_one)
+            missed.append(process)
     events = reading.log.events if reading.log is not None else []
     if rank is None and not any(event.by_launcher for event in events):
         rank = only({event.rank for event in events if event.rank is not None})
     if rank is not None and rank not in placed and missed and missed[0] is next(iter(by_pid.values())):
-        placed[rank] = missed.pop(0)
+        placed[rank] = missed.pop(0).threads
     return placed, missed
 
 
-def _stated_ranks(
-    known: Processes, reading: Reading, processes: Sequence[Sequence[Thread]]
-) -> Iterator[int | None]:
+def _stated_ranks(known: Processes, reading: Reading) -> Iterator[int | None]:
     """Yield the ranks of a dump's processes, as far as the dump itself, local ranks and tasks state them.
 
     A task's number is its rank where several tasks dumped and none of them is a launcher of several ranks; a local rank is mapped by
     lines that carry both, or is the rank where command lines state all of one host.
     """
     events = reading.log.events if reading.log is not None else []
-    unknown = [of_one[0] for of_one in processes if of_one[0].rank is None]
-    tasks = len({first.task for first in unknown} - {None}) > 1 and tasks_are_ranks(events)
+    unknown = [process for process in reading.stacks if process.rank is None]
+    tasks = len({process.task for process in unknown} - {None}) > 1 and tasks_are_ranks(events)
     listed = sorted(p.local_rank for p in unknown if p.local_rank is not None and p.pid)
     seen = {event.rank for event in events if event.rank is not None}
     counted = len(listed) > 1 and listed == [*range(len(listed))] and seen <= {*listed}
     of_one_host = counted and not known.states_local_ranks(reading.file)
-    for of_one in processes:
-        first = of_one[0]
-        if first.rank is not None or first.local_rank is None:
-            yield first.task if first.rank is None and tasks else first.rank
+    for process in reading.stacks:
+        if process.rank is not None or process.local_rank is None:
+            yield process.task if process.rank is None and tasks else process.rank
         else:
-            rank = known.in_file(reading.file, first.local_rank)
-            yield first.local_rank if rank is None and of_one_host and first.pid else rank
+            rank = known.in_file(reading.file, process.local_rank)
+            yield process.local_rank if rank is None and of_one_host and process.pid else rank
 
 
 def numbered(
@@ -112,7 +109,7 @@ def numbered(
     return counted
 
 
-def unplaced(file: str, placed: int, missed: list[list[Thread]]) -> list[Note]:
+def unplaced(file: str, placed: int, missed: list[ProcessStacks]) -> list[Note]:
     """Return the note on processes of no known rank, if there are any, with where they are."""
     if not missed:
         return []
@@ -126,12 +123,12 @@ def unplaced(file: str, placed: int, missed: list[list[Thread]]) -> list[Note]:
     return [Note("rank_unknown", what, file, hint="logs that name their process ids place them")]
 
 
-def _places(missed: Sequence[Sequence[Thread]]) -> str:
+def _places(missed: Sequence[ProcessStacks]) -> str:
     """Return where the main threads are: of several processes the ids at each place, first the one that is where no other is."""
     at: dict[str, list[int | None]] = defaultdict(list)
-    for threads in missed:
-        for thread in _main(threads):
-            at[_place(_to_user(thread.stack) if len(missed) > 1 else thread.stack)].append(thread.pid)
+    for process in missed:
+        for stack in _main(process.threads):
+            at[_place(_to_user(stack) if len(missed) > 1 else stack)].append(process.pid)
     pids = [pid for those in at.values() for pid in those]
     if len(pids) < 2 or None in pids or len(set(pids)) < len(pids):
         return f"{MAIN_THREAD_AT}{'; '.join([*at][:_SHOWN])}" if at else ""
@@ -158,10 +155,12 @@ def _to_user(stack: Stack) -> Stack:
     return stack[: next(ends, None)]
 
 
-def _main(threads: Sequence[Thread]) -> list[Thread]:
-    """Return the threads of a process that run its script; where no stack reaches down to it, the first thread."""
-    scripts = [thread for thread in threads if thread.stack and thread.stack[-1].name == "<module>"]
-    return scripts or [thread for thread in threads[:1] if thread.stack]
+def _main(threads: Sequence[Thread]) -> list[Stack]:
+    """Return the stacks of a process that run its script; where no stack reaches down to it, that of the first thread."""
+    stacks = [stack for _, stack, _ in threads]
+    return [stack for stack in stacks if stack and stack[-1].name == "<module>"] or [
+        *filter(None, stacks[:1])
+    ]
 
 
 def library_call(stack: Stack) -> str:

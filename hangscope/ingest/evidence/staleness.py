@@ -1,6 +1,6 @@
 """Dumps of an earlier attempt or of another job among those of the job that froze, and dumps that were changed or copied after they were written.
 
-What a recorder cannot have written is checked where a dump is read (`recorder/odd_values.py`); here, what it can have written, but not
+What a recorder cannot have written is checked where a dump is read (`recorder/plausibility.py`); here, what it can have written, but not
 together.
 """
 

@@ -2,13 +2,16 @@
 
 Local ranks become global ones, repeats of one message across files become one event, the last attempt is kept, and the
 collectives that logs recorded (DETAIL's running collectives, NCCL's COLL lines) replace dumps of ranks that have none.
+
+Two lines may say the same: torch, `what()`, Python and the launcher each repeat one failure.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
+from typing import Any
 
 from hangscope.errors import Note
 from hangscope.ingest.evidence.attempts import without_earlier
@@ -18,19 +21,75 @@ from hangscope.ingest.evidence.processes import Processes
 from hangscope.ingest.evidence.stack_owners import numbered, owners, unplaced
 from hangscope.ingest.evidence.world_size import without_job_numbers
 from hangscope.ingest.files.naming import rank_of_log
-from hangscope.ingest.job_logs.endings import CleanupSignal
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.join import Joined, join_processes
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.stacks.working_thread import issuers, trains
-from hangscope.ingest.workers.identity import merge_repeats
-from hangscope.ingest.workers.reading import Reading, Thread
+from hangscope.ingest.stacks.threads import Thread, issuers, trains
+from hangscope.ingest.torch_logs.c10d import GroupEvent
+from hangscope.ingest.workers.reading import Reading
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.frames import Stack
 from hangscope.model.incident import Group, RankRecord
+
+#: Where an event was printed, when and on which host: all from one line.
+_OF_THE_LINE = frozenset({"file", "line", "text", "host", "time", "stamp", "attempt"})
+
+
+def identity(event: Event) -> tuple[Any, ...] | None:
+    """Return a key that is equal for two events that state the same thing, or None where each counts for itself.
+
+    Valid within a log and across logs: file, line and text have no part in it. An exit is identified by its process id;
+    everything else by who says it (rank, else local rank, task, host) and by what it says.
+    """
+    attempt = event.attempt or 0  # a log without restarts is the first attempt
+    if isinstance(event, Exit):
+        return ("exit", event.pid, event.code, attempt) if event.pid is not None else None
+    if event.same_by is None:
+        return None
+    who: Any = event.rank
+    if who is None:
+        who = ("local", event.local_rank, event.task, event.host, event.group_rank)
+    said = (getattr(event, name) for name in event.same_by)
+    return (event.kind, who, attempt, *(tuple(sorted(v.items())) if isinstance(v, dict) else v for v in said))
+
+
+def merge_repeats(events: Iterable[Event]) -> list[Event]:
+    """Return the events without repeats, each at its first place, with what the repeats added to its fields."""
+    kept: list[Event] = []
+    index: dict[tuple[Any, ...], int] = {}
+    for event in events:
+        key = identity(event)
+        at = index.get(key) if key is not None else None
+        if at is None:
+            if key is not None:
+                index[key] = len(kept)
+            kept.append(event)
+        elif _compatible(kept[at], event):
+            kept[at] = merge(kept[at], event)
+        else:
+            kept.append(event)
+    return kept
+
+
+def merge(first: Event, second: Event) -> Event:
+    """Return the first event with what only the second one knows; of two ends of a process the launcher's table states more."""
+    source = first
+    if isinstance(first, Exit) and isinstance(second, Exit) and second.via == "table":
+        first, source = replace(first, via="table"), second
+    known: dict[str, Any] = {}
+    for name in (one.name for one in fields(first)):
+        value = getattr(source if name in _OF_THE_LINE else first, name)
+        known[name] = value if value not in (None, (), False) else getattr(second, name)
+    return replace(first, **known)
+
+
+def _compatible(a: Event, b: Event) -> bool:
+    """Return whether no group that both name is another one."""
+    return len({e.group_name for e in (a, b) if isinstance(e, GroupEvent)} - {None}) < 2
 
 
 @dataclass(slots=True)
@@ -53,8 +112,8 @@ class RankText:
     def attach(self, record: RankRecord, training: frozenset[tuple[str, str]]) -> None:
         """Add it to a rank's record: the thread that issues collectives comes first, else the main thread."""
         if self.stack_file:
-            order = sorted(self.threads, key=lambda t: (not trains(t.stack, training), not t.is_main))
-            record.threads = [(t.name, t.stack) for t in order]
+            order = sorted(self.threads, key=lambda thread: (not trains(thread[1], training), not thread[2]))
+            record.threads = [(name, stack) for name, stack, _ in order]
             record.stack_file, record.unchanged_stacks = self.stack_file, self.unchanged
             record.files.append(self.stack_file)
         record.files += [file for file in sorted(self.files) if file not in record.files]
@@ -119,7 +178,7 @@ class TextEvidence:
 
 
 def _main(threads: Sequence[Thread]) -> list[Stack]:
-    return [thread.stack for thread in threads if thread.is_main]
+    return [stack for _, stack, is_main in threads if is_main]
 
 
 def _without_from(event: Event, limit: int) -> Event:
@@ -136,11 +195,11 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     joined = _joined(readings)
     processes = Processes(readings, joined)
     notes += misplaced(readings)
-    pids = {r.file: r.threads[0].pid for r in readings if r.threads and rank_of_log(r.file) == (None, None)}
+    pids = {r.file: r.stacks[0].pid for r in readings if r.stacks and rank_of_log(r.file) == (None, None)}
     by_number = numbered({file: processes.of_pid(pid) for file, pid in pids.items()}, pids)
     for reading in readings:
         rank = processes.of_file(reading)
-        if reading.threads:
+        if reading.stacks:
             if rank is None and reading.file not in job_numbers:
                 rank = rank_of_log(reading.file)[0]
                 rank = by_number.get(reading.file) if rank is None else rank

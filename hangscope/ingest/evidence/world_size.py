@@ -15,10 +15,9 @@ from dataclasses import replace
 from hangscope.errors import Note
 from hangscope.ingest.files.naming import bare_number
 from hangscope.ingest.nccl.comm import NcclInit
-from hangscope.ingest.nccl.ras.snapshot import NcclRas
+from hangscope.ingest.nccl.ras_json import NcclRas
 from hangscope.ingest.recorder.members import MAX_RANKS
-from hangscope.ingest.torch_logs.store import StoreTimeout
-from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
+from hangscope.ingest.torch_logs.store import StoreBarrier, StoreTimeout
 from hangscope.ingest.workers.reading import Reading
 
 UNPROVED = 2**15  # ranks that a job may have whatever was collected of it

@@ -47,7 +47,7 @@ def rank_of_dump(path: str) -> int | None:
 
 
 def rank_of_log(path: str) -> tuple[int | None, int | None]:
-    """Return (global rank, local rank) as far as a log's path tells. The file's own name is asked before its folder's."""
+    """Return (global rank, local rank) as far as a log's path states them. The file's own name is asked before its folder's."""
     path = _plain(path)
     if alone := _OF_A_RANK.search(path):
         return int(alone.group(1)), None

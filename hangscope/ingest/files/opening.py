@@ -8,7 +8,6 @@ import zlib
 from typing import Any, BinaryIO, cast
 
 from hangscope.ingest.files import text_forms
-from hangscope.ingest.files.remote import is_remote, open_remote
 
 _UNPACKS_TO = 8  # times its size, for a compressed log or dump
 _CHUNK = 1 << 16
@@ -20,18 +19,14 @@ class CompressionUnavailable(Exception):
 
 
 def open_plain(path: str) -> BinaryIO:
-    """Return a binary stream of the plain content of a file or URL, at its start."""
-    raw: BinaryIO
-    if is_remote(path):
-        raw = open_remote(path)
-    else:
-        raw = open(path, "rb", buffering=1 << 18)  # noqa: SIM115 - the caller closes it
+    """Return a binary stream of the plain content of a local file, at its start."""
+    raw: BinaryIO = open(path, "rb", buffering=1 << 18)  # noqa: SIM115 - the caller closes it
     magic = raw.read(4)
     raw.seek(0)
     for begin, unpacked in UNPACKED.items():
         if magic.startswith(begin):
             return cast(BinaryIO, _Patient(unpacked(raw), 1 << 18))
-    if not is_remote(path) and (magic.startswith(b"\0") or text_forms.has_holes(os.stat(path))):
+    if magic.startswith(b"\0") or text_forms.has_holes(os.stat(path)):
         raw.close()
         raw = cast(BinaryIO, _Patient(text_forms.Unpadded(open(path, "rb")), 1 << 18))  # noqa: SIM115 - the caller closes it
         magic = raw.read(4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from hangscope.errors import NoSuchPathError, UsageError
 
@@ -76,25 +76,6 @@ def _address(filesystem: Any, url: str, name: str) -> str:
         return f"{scheme}://{name.lstrip('/')}::{behind}"
     more, chained, behind = behind.partition("::")  # `simplecache::s3://...` has its path behind it
     return f"{first}::{more.partition('://')[0]}://{name}{chained}{behind}"
-
-
-def open_remote(url: str) -> BinaryIO:
-    """Return a stream of a remote file. Raises OSError, whatever the backend raises."""
-    import shutil  # not above: every child would load it for files that are no URLs
-    import tempfile
-
-    try:
-        import fsspec
-
-        if "::" not in url:
-            return cast(BinaryIO, fsspec.open(url, "rb").open())
-        copy = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
-        with fsspec.open(url, "rb") as stream:  # what is in an archive is closed with the archive
-            shutil.copyfileobj(stream, copy)
-        copy.seek(0)
-        return cast(BinaryIO, copy)
-    except Exception as error:
-        raise OSError(f"{type(error).__name__}: {error}") from error
 
 
 @contextmanager

@@ -69,5 +69,5 @@ def _json_kind(head: bytes) -> str | None:
 
 def _is_text(head: bytes) -> bool:
     """Return whether bytes are text, allowing for NULs and colours that terminals leave in logs."""
-    odd = sum(1 for byte in head[:2048] if byte < 9 or 13 < byte < 27 or 27 < byte < 32)
-    return odd <= max(1, len(head[:2048]) // 20)
+    control = sum(1 for byte in head[:2048] if byte < 9 or 13 < byte < 27 or 27 < byte < 32)
+    return control <= max(1, len(head[:2048]) // 20)

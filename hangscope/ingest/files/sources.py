@@ -15,10 +15,9 @@ from dataclasses import replace
 from functools import cache
 
 from hangscope.errors import NoSuchPathError, Note
-from hangscope.ingest.files import remote, run_evidence, standard_input
+from hangscope.ingest.files import remote, run_evidence, scratch
 from hangscope.ingest.files.archives import is_named_so, may_be_archive
 from hangscope.ingest.files.run_evidence import RunEvidence
-from hangscope.ingest.files.scratch import scratch_folder
 from hangscope.ingest.files.unpacking import Unpacking
 from hangscope.model.dataclass import dataclass
 
@@ -29,7 +28,7 @@ MAX_DEPTH = 4  # archives inside archives
 class SourceFile:
     """One file to read: where it lies (a local path or a URL), how it is shown, its size in bytes, and when it was last written.
 
-    That time is in seconds since the epoch, None where it is not told. Copies are younger than what they are of, and never older.
+    That time is in seconds since the epoch, None where it is not known. Copies are younger than what they are of, and never older.
     """
 
     path: str
@@ -59,7 +58,7 @@ def find_files(
                     seen.add(place)
                     files.append(file)
             per_path.append((path, files))
-        yield sorted(_told_apart(per_path), key=lambda f: f.shown)
+        yield sorted(_distinguished(per_path), key=lambda f: f.shown)
 
 
 class _Search:
@@ -73,9 +72,9 @@ class _Search:
 
     def expand(self, path: str) -> Iterator[SourceFile]:
         """Yield the files of one path that was given."""
-        if path == standard_input.NAME:
-            copy = standard_input.copy_of_input(self._cleanup, self._notes)
-            yield from self._one(copy, standard_input.SHOWN, 0)
+        if path == scratch.STANDARD_INPUT:
+            copy = scratch.copy_of_input(self._cleanup, self._notes)
+            yield from self._one(copy, scratch.SHOWN, 0)
         elif remote.is_remote(path):
             yield from self._fetch(path)
         elif os.path.isdir(path):
@@ -166,7 +165,7 @@ class _Search:
     def _new_folder(self) -> str:
         """Return a new temporary folder, which goes with the search. Raises OSError."""
         if self._scratch is None:
-            self._scratch = self._cleanup.enter_context(scratch_folder())
+            self._scratch = self._cleanup.enter_context(scratch.scratch_folder())
             self._cleanup.callback(self._unpacking.close)  # before the folder goes
         self._archives += 1
         folder = os.path.join(self._scratch, str(self._archives))
@@ -222,7 +221,7 @@ def _holds(folder: str, other: str) -> bool:
     return os.path.commonpath([folder, other]) == folder
 
 
-def _told_apart(per_path: list[tuple[str, list[SourceFile]]]) -> list[SourceFile]:
+def _distinguished(per_path: list[tuple[str, list[SourceFile]]]) -> list[SourceFile]:
     """Return the files of all paths; where paths have a file's name in common, their own last parts go before it."""
     count = Counter(shown for _, files in per_path for shown in {file.shown for file in files})
     clashing = [

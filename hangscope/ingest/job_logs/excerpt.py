@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hangscope.ingest.job_logs.line_groups import LineGroup, line_groups, tells_of_trouble
-from hangscope.ingest.job_logs.text.pace import (
+from hangscope.ingest.job_logs.pace import (
     broken,
     counted,
     form_of,
@@ -22,9 +22,9 @@ from hangscope.ingest.job_logs.text.pace import (
     spread,
     steady,
 )
-from hangscope.ingest.job_logs.text.prose import devices, prose, written_by_people
-from hangscope.ingest.job_logs.text.sections import Side, sides
-from hangscope.ingest.job_logs.text.vocabulary import Stage, complains, stage_of_line, words
+from hangscope.ingest.job_logs.prose import devices, prose, written_by_people
+from hangscope.ingest.job_logs.sections import Side, sides
+from hangscope.ingest.job_logs.vocabulary import Stage, complains, stage_of_line, words
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.lines.rank_words import Named, named_processes
@@ -61,8 +61,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     of lines that are alike but for their numbers, where the last of them is the end of the text, from the line `moves_from` on. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
-    for numbers that grow, printed at even intervals, up to the line `steady_to`. `endpoint`: where the rendezvous is by the launcher's arguments;
-    `sized`: some words state how many processes, devices or hosts there are, in whatever form.
+    for numbers that grow, printed at even intervals, up to the line `steady_to`. `endpoint`: where the rendezvous is by the launcher's arguments.
     """
 
     stage: str = ""
@@ -84,14 +83,13 @@ class Excerpt(Event, by_launcher=True, calm=True):
     steady: str = ""
     steady_to: int = 0
     endpoint: str = ""
-    sized: bool = False
 
 
 def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     """Return what a text of `size` bytes is as a whole; None of one that is empty or long."""
     if not 0 < size <= _MOST:
         return None
-    lines = [(number, text[:_CUT]) for number, text in kept.texts()][::-1]
+    lines = [(number, text[:_CUT]) for number, text in kept.texts]
     if not lines:
         return None
     texts = [text for _, text in lines]
@@ -114,7 +112,6 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         stage=stage,
         stage_line=stage_line,
         sizes=sizes,
-        sized=bool(sizes) or any(words("sized").search(text) for text in texts if "imeout" not in text),
         complaint=quote(
             " ".join(t for t, shape in zip(texts, shapes, strict=True) if shape.reported), _SHOWN
         ),

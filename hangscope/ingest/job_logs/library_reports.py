@@ -28,7 +28,7 @@ from hangscope.ingest.lines.blocks import Found, block
 from hangscope.ingest.lines.forms import says
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
-from hangscope.ingest.torch_logs.c10d_names import ranks_in
+from hangscope.ingest.torch_logs.c10d import ranks_in
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.rankset import ranks_phrase

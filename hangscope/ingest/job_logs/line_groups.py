@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hangscope.ingest.job_logs.text.vocabulary import words
+from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.ingest.lines.layers import seconds_of_day
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.lines.rank_words import by_itself

@@ -1,15 +1,22 @@
 """Messages of engines, vendors and libraries whose meaning is known: the table is data, in knowledge/messages/*.toml.
 
     DeepEP dispatch NVL receiver timeout, channel: 9, RDMA: 1, nvl: 3, src RDMA: 0, src nvl: 3, start: 0, end: 0
+    [ERROR] 2026-01-14-05:02:11 (PID:5201, Device:0, RankID:9) ERR01100 OPS call acl api failed.
+    EI0006: [PID: 5201] 2026-01-14-05:02:11.300.711 Getting socket times out. Reason: Remote Rank did not send the data in time.
 
 An entry has the literal and the pattern of a line, what the line says and what to collect next; a line that is no cause also has what it
 means. Its named groups are
 the blanks of the sentence in `says`; `rank`, `victim_pid` and `host` also name whose line it is.
+
+What Ascend's HCCL reports about a failed collective is quoted by torch_npu below its exception (the wordings of EI0002 to EI0013 and
+EJ0002: the table of messages of HCCL's hcomm, src/.../err_msg.cc, CANN 8.5; the line with RankID: torch_npu's NPUException, whose number
+is the environment's RANK). The rank that times out is the one that waited; a remote rank is local to its group.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
@@ -18,7 +25,7 @@ from typing import Any
 from hangscope.ingest.job_logs.activity import process_of
 from hangscope.ingest.lines.forms import FormParser, Keyed, integer, literals_of, says
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.nccl import hccl
+from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -27,7 +34,7 @@ from hangscope.model.tables import entries
 
 _LONGEST = 120
 _BELOW = 12  # lines to which a stated rank applies
-#: torch_npu states its process's rank above the messages of Ascend's libraries (`ingest/nccl/hccl.py`).
+#: torch_npu states its process's rank above the messages of Ascend's libraries.
 _RANK = regex(r"\(PID:\d{1,10}, Device:-?\d{1,6}, RankID:(\d{1,7})\)")
 _RANK_LITERAL = b", RankID:"
 _OF_THE_LINE = frozenset({"literal", "pattern", "example"})  # what finds it, and one line that it finds
@@ -79,6 +86,42 @@ class Notice(Message, same_by=("id", "values", "process"), calm=True):
     """A line of the table that a healthy job prints as well."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HcclTimeout(Event, same_by=("what",)):
+    """HCCL waited for a peer until its timeout: `what` is notify or task (in a call), or socket (while it connects)."""
+
+    what: str
+    peer_group_rank: int | None = None
+    forms = (
+        says(
+            r"Notify register times out\.(?:.{0,120}?from remote rank:? ?\[(?P<peer_group_rank>\d{1,7})\])?",
+            what="notify",
+        ),
+        says(r"\bhccl \w{1,20} task timeout occurred", what="task"),
+        says("Getting socket times out", what="socket"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HcclWarn(NcclWarn):
+    """A fault that HCCL reports, in the terms of NCCL's warnings."""
+
+    forms = (
+        says(
+            "arguments for collective communication are inconsistent between ranks",
+            fault="collective_mismatch",
+            tier=3,
+        ),
+        says(
+            r"An error CQE occurred during operator execution\."
+            r"(?:.{0,300}?Peer information: server (?P<peer_host>[^\s,]{1,255}))?",
+            fault="ib_error",
+            tier=2,
+        ),
+        says(r"EJ0002: .{0,80}?The network port is down", fault="port_error", tier=1),
+    )
+
+
 @cache
 def table() -> Mapping[str, Known]:
     """Return the entries by id."""
@@ -92,7 +135,7 @@ class MessageParser(FormParser):
     """Reads the lines of the table and HCCL's; of each entry the first literal that a line holds counts."""
 
     def __init__(self) -> None:
-        super().__init__(hccl)
+        super().__init__(sys.modules[__name__])
         self._forms = (*self._forms, *_forms())
         self.literals = (*literals_of(form for _, _, form in self._forms), _RANK_LITERAL)
         self._stated: dict[str, tuple[int, int]] = {}  # by writer: the rank, and the number of the line

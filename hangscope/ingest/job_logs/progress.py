@@ -1,28 +1,32 @@
-"""The last sign of progress of each writer: a step count, or a line that reports the end of a loop.
+"""The last sign of progress of each writer: a step count, the end of a loop; and lines that show that a job ended well, or serves.
 
     app r1: train step 2 done
     epoch done 1
      45%|####5     | 450/1000 [00:10<00:12, 44.2it/s]
 
-Such lines have no fixed form and there are millions of them, so only the text just before an error and at the end
-of a log is read.
+    [launch.sh] torchrun exit code: 0, elapsed 00:41:13
+    srun: job 812 step 0 completed, all 16 tasks exited with exit code 0
+    INFO 02-26 11:43:10 [loggers.py:123] Engine 000: Avg prompt throughput: 12.4 tokens/s, Avg generation throughput: 211.0 tokens/s, Running: 6 reqs
+    INFO:     10.8.0.4:51020 - "POST /v1/completions HTTP/1.1" 200 OK
+
+Most such lines have no fixed form and there are millions of them, so only the text just before an error and at the end of a log is read
+for them. (Scripts around a job; vllm/v1/metrics/loggers.py; sglang/srt/managers/scheduler.py; uvicorn's access log.) Whoever writes that
+a job hangs saw what no line shows: next to such words a good end does not count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.ingest.job_logs.text.vocabulary import words
-from hangscope.ingest.lines.kept_text import KeptText
+from hangscope.ingest.job_logs.vocabulary import complains, words
+from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rank_words import by_itself
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
 _CANDIDATE = regex(
-    rb"[Ss]tep|STEP|xhausted|len\(|oader len|StopIter|\bcode\b|[Ii]ter|\bit[=: ]{1,3}\d|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xit(?:ing|s|ed)? |xiting|eaving|eturning|uitting|borting|hutting|bye|estroy"
+    r"[Ss]tep|STEP|xhausted|len\(|oader len|StopIter|\bcode\b|[Ii]ter|\bit[=: ]{1,3}\d|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xit(?:ing|s|ed)? |xiting|eaving|eturning|uitting|borting|hutting|bye|estroy"
 )
 _STEP = regex(
     r"(?i)\b(?:global[_ ]?)?(?:step|iteration|iter|batch|batch_idx|it)s?\b\s{0,8}[:=#\[(/]?\s{0,3}(\d{1,12})"
@@ -64,43 +68,30 @@ class LoopLength(Event, calm=True):
     total: int
 
 
-def progress_events(kept: KeptText) -> list[Progress | LoopLength]:
-    """Return per writer the last line that counts, the last that says a loop ended and the last that says it leaves or that all is over."""
-    last: dict[tuple[str, str], tuple[Progress | LoopLength, Sequence[int]]] = {}
-    for wording, places in kept.wordings.items():
-        for of_one in kept.by_writer(places) if _CANDIDATE.search(wording) else ():
-            line = by_itself(kept.line(of_one[-1]))
-            event = _progress(line)
-            if event is not None:
-                key = (f"{line.origin}|{line.host}", _sort(event))
-                if key not in last or last[key][1][-1] < of_one[-1]:
-                    last[key] = event, of_one
-    found = [_paced(event, kept, places) for event, places in last.values()]
-    return sorted(found, key=lambda event: (event.line, event.text))
-
-
-def _sort(event: Progress | LoopLength) -> str:
-    if isinstance(event, LoopLength):
+def sort_of(event: Progress | LoopLength | None) -> str:
+    """Return what a line says: of the lines of one writer that say the same, the last one counts."""
+    if not isinstance(event, Progress):
         return "length"
     counts = event.step is not None or event.epoch is not None or not event.over
     return "leaving" if event.leaving else "done" if event.done else "" if counts else "over"
 
 
-def _paced(event: Progress | LoopLength, kept: KeptText, places: Sequence[int]) -> Progress | LoopLength:
+def paced(event: Progress | LoopLength, before: Line | None) -> Progress | LoopLength:
     """Return an event with how long after the line before it, of the same wording, it was printed."""
-    if isinstance(event, LoopLength) or event.step is None or event.in_the_year is None or len(places) < 2:
+    if before is None or isinstance(event, LoopLength) or event.step is None or event.in_the_year is None:
         return event
-    before = _progress(by_itself(kept.line(places[-2])))
-    moment = before.in_the_year if before is not None else None
+    earlier = progress_of(before)
+    moment = earlier.in_the_year if earlier is not None else None
     if moment is None or moment > event.in_the_year:
         return event
     return replace(event, pace=event.in_the_year - moment)
 
 
-def _progress(line: Line) -> Progress | LoopLength | None:
-    if words("no_progress").search(line.text) or (
-        line.source and not line.source.rpartition(":")[0].endswith(".py")
-    ):
+def progress_of(line: Line) -> Progress | LoopLength | None:
+    """Return what a line says of the progress of its writer."""
+    if not _CANDIDATE.search(line.text) or words("no_progress").search(line.text):
+        return None
+    if line.source and not line.source.rpartition(":")[0].endswith(".py"):
         return None
     done = words("loop_ended").search(line.text)
     epoch = _EPOCH.search(line.text)
@@ -126,3 +117,99 @@ def _progress(line: Line) -> Progress | LoopLength | None:
         leaving=bool(leaving),
         over=bool(over),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersEnded(Event, same_by=("everywhere",), by_launcher=True, calm=True):
+    """An elastic agent reports that all its workers exited with 0, or (`everywhere`) that those of all other agents did as well.
+
+    torch/distributed/elastic/agent/server/api.py, `_exit_barrier`. `of_a_script`: it is a line such as `exit code: 0`, which a script
+    prints of its last command, whichever that was, or (`everywhere`) of all workers that it started.
+    """
+
+    everywhere: bool
+    of_a_script: bool = False
+    forms = (
+        says("worker group successfully finished", everywhere=False),
+        says("Done waiting for other agents", everywhere=True),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCompleted(Event, same_by=(), by_launcher=True, calm=True):
+    """Slurm reports that the whole job ended with exit code 0, as seff, sacct, scontrol and its mails print it."""
+
+    forms = (
+        says(
+            # a row of sacct is of the job, and not of a step of it, where no dot follows its number
+            r"^State: COMPLETED \(exit code 0\)|\bJobState=COMPLETED\b|, COMPLETED, ExitCode 0\b"
+            r"|^(?:JobID )?\d{1,12}(?:_\d{1,9})? .{0,200}\bCOMPLETED +(?:ExitCode )?0:0(?: |$)",
+            literal="COMPLETED",
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served(Event, same_by=("well",), by_launcher=True, calm=True):
+    """The last line of an inference server's load: it generates or answered (`well`), or holds requests and generates nothing."""
+
+    well: bool
+
+
+_MAY_END = regex(
+    r"[Ee]xit|EXIT|eturned|nded|inished|erminated|ompleted|throughput|HTTP/\d|broadcast block|[Nn]o progress"
+)
+_ZERO = r"(?:with )?(?:an? )?(?:exit )?(?:(?:codes?|status(?:es)?) ?[:=]? ?)?(?:0|\[0(?:, ?0){0,200}\])"
+_ENDED = (
+    r"(?:workers|ranks|processes|procs|tasks|pods) (?:have )?(?:exited|returned|ended|finished|terminated|completed)[,:]? "
+    rf"(?:{_ZERO}|cleanly|successfully|normally)\W{{0,3}}$"
+)
+_ALL = regex(rf"(?i)\b(?:all (?:\d{{1,7}} )?|(?<![\d./])(\d{{1,7}}) ?(?:/|of|out of) ?(\d{{1,7}}) ){_ENDED}")
+_CODE = r"(?:exit(?:ed)?(?: with)?[ _](?:code|status)(?: ?[:=] ?| )|exited(?: with)? |rc ?[:=] ?)0(?: on [\w.-]{1,100})?"
+_SCRIPT = regex(
+    rf"(?i)^(?:[\[(]|\+ ?)?(?:[\[\w./-]{{1,60}}[\]:,]{{0,2}} ){{0,4}}{_CODE}(?:, {_CODE}){{0,64}}"
+    r"(?:,? (?:elapsed|after|in|took) [^,]{1,40})?[\])]?$"
+)
+# of several, one ended so
+_OF_ONE = regex(r"(?i)\b(?:rank|proc(?:ess)?|worker|child|trainer|task)[ :=#_-]{0,2}\d")
+_LAUNCHER = regex(r"\b(?:torchrun|srun|mpirun|mpiexec|deepspeed|accelerate)\b")
+_LOAD = regex(r"Avg generation throughput: (\d{1,9}(?:\.\d{1,9})?) tokens/s, Running: (\d{1,9}) req")
+# whole: no server prints quotes
+_DECODED = regex(r"Decode batch.{0,300}gen throughput \(token/s\): (\d{1,9}(?:\.\d{1,9})?)[^\"]{0,200}$")
+_WAITS = regex(r"No available shared memory broadcast block|(?i:\bno progress (?:for|in|within|since)\b)")
+_ANSWERED = regex(r"\"POST /\S{1,200} HTTP/1\.\d\" 200\b")
+
+
+def good_end_of(line: Line) -> Event | None:
+    """Return what a line reports: that a script ended well, or a server's load."""
+    return (_end(line) or _served(line)) if _MAY_END.search(line.text) else None
+
+
+def _end(line: Line) -> WorkersEnded | None:
+    all_of_them = _ALL.search(line.text)
+    if all_of_them is not None and all_of_them[1] == all_of_them[2]:
+        return line.event(WorkersEnded, everywhere=True, of_a_script=True)
+    if not _SCRIPT.match(line.text) or _OF_ONE.search(line.text):
+        return None
+    # a launcher ends with 0 where all its workers did
+    return line.event(WorkersEnded, everywhere=_LAUNCHER.search(line.text) is not None, of_a_script=True)
+
+
+def _served(line: Line) -> Served | None:
+    load = _LOAD.search(line.text)
+    if load is not None:
+        busy = float(load[1]) > 0
+        return line.event(Served, well=busy) if busy or int(load[2]) else None
+    decoded = _DECODED.search(line.text)
+    if decoded is not None:
+        return line.event(Served, well=float(decoded[1]) > 0)
+    if _WAITS.search(line.text):
+        return line.event(Served, well=False)
+    return line.event(Served, well=True) if _ANSWERED.search(line.text) else None
+
+
+def is_complaint(line: Line) -> bool:
+    """Return whether somebody writes in a line that the job hangs."""
+    who = (line.rank, line.local_rank, line.task, line.host)
+    prefix = (line.source, line.level, line.time, line.stamp, *who)
+    return prefix == (None,) * len(prefix) and complains(line.raw)

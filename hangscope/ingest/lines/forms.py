@@ -117,17 +117,6 @@ class LineParser:
         return ()
 
 
-class BulkParser(LineParser):
-    """A parser that reads lines of one form which repeats endlessly from the bytes themselves."""
-
-    def run(self, block: bytes, start: int, number: int) -> int:
-        """Read as many consecutive lines of the form as there are from `start` on, the beginning of line `number`.
-
-        Returns where the first line begins that is to be read like any other: `start` itself where this one is.
-        """
-        raise NotImplementedError
-
-
 class FormParser(LineParser):
     """Reads forms; of those with one key, such as all of one kind of event, the first that matches counts."""
 

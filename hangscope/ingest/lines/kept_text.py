@@ -6,9 +6,9 @@ of each wording and writer as few lines are parsed as a reader needs.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.ingest.lines.rank_words import by_itself
@@ -16,7 +16,6 @@ from hangscope.model.regex import regex
 
 _CUT = 1000  # bytes of a line
 _AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
-_BREAK = regex(rb"[\r\n]")
 #: what changes from line to line in the prefix of one writer
 _TIME = regex(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
 
@@ -24,14 +23,12 @@ _TIME = regex(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
 class KeptText:
     """`raw` are the lines as they were printed, in order and without empty ones, `numbers` their numbers: a progress bar has a line for each state.
 
-    `wordings` are the places of the lines that differ only in digits. From `end` on they are the end of the log; `complete` if
-    nothing of the log is missing.
+    From `end` on they are the end of the log; `complete` if nothing of the log is missing.
     """
 
     def __init__(self, windows: Sequence[tuple[int, bytes]], file: str = "") -> None:
         """Take the text as `Scan` keeps it: (number of the first line, bytes); windows may overlap."""
         self.file = file
-        self.windows = windows
         self.numbers: list[int] = []
         self.raw: list[bytes] = []
         for first, data in windows:
@@ -44,9 +41,9 @@ class KeptText:
                 self.numbers += [number] * len(states)
         self.end = bisect_left(self.numbers, windows[-1][0]) if windows else 0
         self.complete = bool(windows) and windows[-1][0] == 1
-        self.wordings: dict[bytes, list[int]] = {}
+        self._wordings: dict[bytes, list[int]] = {}
         for place, text in enumerate(self.raw):
-            self.wordings.setdefault(text.translate(_AS_ZERO), []).append(place)
+            self._wordings.setdefault(text.translate(_AS_ZERO), []).append(place)
         self._lines: dict[int, Line] = {}
 
     def line(self, place: int) -> Line:
@@ -56,7 +53,12 @@ class KeptText:
             self._lines[place] = strip_prefix(text, self.numbers[place], self.file)
         return self._lines[place]
 
-    def by_writer(self, places: Sequence[int]) -> list[Sequence[int]]:
+    def by_writer(self) -> list[Sequence[int]]:
+        """Return the places of the lines of one wording and one writer, those that were printed last first."""
+        found = [of_one for places in self._wordings.values() for of_one in self._by_writer(places)]
+        return sorted(found, key=lambda places: -places[-1])
+
+    def _by_writer(self, places: Sequence[int]) -> Iterable[Sequence[int]]:
         """Return the places of one wording by writer: by what the prefix, or the program before its own text, says besides the time."""
         if len(places) == 1:
             return [places]
@@ -68,20 +70,11 @@ class KeptText:
         found: dict[bytes, list[int]] = {}
         for place in places:
             found.setdefault(b"".join([self.raw[place][part] for part in parts]), []).append(place)
-        return [*found.values()]
+        return found.values()
 
-    def last(self, words: re.Pattern[str], most: int) -> Iterator[Line]:
-        """Yield the lines at the end of the log whose wording holds one of the words, the last first; of many the last ones."""
-        holds = {w: words.search(w.decode("utf-8", "replace")) is not None for w in self.wordings}
-        for place in reversed(range(self.end, len(self.raw))):
-            if most and holds[self.raw[place].translate(_AS_ZERO)]:
-                most -= 1
-                yield self.line(place)
-
-    def texts(self) -> Iterator[tuple[int, str]]:
-        """Yield (number, text) of the lines at the end of the log as they were printed, the last first; of a progress bar the last state."""
+    @cached_property
+    def texts(self) -> list[tuple[int, str]]:
+        """Return (number, text) of the lines at the end of the log as they were printed; of a progress bar the last state."""
         lines = dict(zip(self.numbers[self.end :], self.raw[self.end :], strict=True))
-        for number in reversed(lines):
-            text = clean(lines[number].decode("utf-8", "replace")).rstrip()
-            if text:
-                yield number, text
+        texts = ((number, clean(raw.decode("utf-8", "replace")).rstrip()) for number, raw in lines.items())
+        return [(number, text) for number, text in texts if text]

@@ -115,7 +115,7 @@ def _take_time(found: Found, stated: dict[str, str], fraction: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One kind of prefix: which fields its groups are (`stamps.take`), and which of all groups are its own.
+    """One kind of prefix: which fields its groups are (`take`), and which of all groups are its own.
 
     `of_writer`: it distinguishes writers. `bare`: so plain that it counts only outside of everything that torch prints; `outside`: a
     bare one may follow it.

@@ -23,7 +23,7 @@ the forms that they know; `named_processes` finds the others, so that nothing is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from hangscope.ingest.files.naming import rank_of_log, says_rank
@@ -143,17 +143,14 @@ class Named:
     titled: bool = False
 
 
-def named_processes(lines: Iterable[tuple[int, str]]) -> tuple[Named, ...]:
-    """Return what each line names that names anything; of many lines the first ones."""
-    return tuple(_named(lines))[:_MOST_LINES]
-
-
 def ranks_in(text: str) -> tuple[int, ...]:
     """Return the ranks that a line names."""
     return tuple(sorted({int(n) for n in _RANK.findall(text)}))
 
 
-def _named(lines: Iterable[tuple[int, str]]) -> Iterator[Named]:
+def named_processes(lines: Iterable[tuple[int, str]]) -> tuple[Named, ...]:
+    """Return what each line names that names anything; of many lines the first ones."""
+    found: list[Named] = []
     for number, text in lines:
         lowered = text.lower()
         if "rank" not in lowered and "pid" not in lowered and "process " not in lowered:
@@ -163,4 +160,5 @@ def _named(lines: Iterable[tuple[int, str]]) -> Iterator[Named]:
         pids = sorted({int(a or b) for a, b in _PID.findall(text)})
         titled = ranks_titled(text)
         if own or ranks or pids or titled:
-            yield Named(number, titled or ranks, tuple(own), tuple(pids), bool(titled))
+            found.append(Named(number, titled or ranks, tuple(own), tuple(pids), bool(titled)))
+    return tuple(found[:_MOST_LINES])

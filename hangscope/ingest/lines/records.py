@@ -63,7 +63,7 @@ def _line(line: bytes) -> bytes:
     lines = [] if message in error else message.splitlines()
     lines += error.splitlines()
     stated = [f"{head}{'' if _STAMPED.match(text) else stamp}{text}" for text in lines[:_MOST_LINES]]
-    # JSON may hold halves of characters, which no encoding has.
+    # JSON may contain one part of a surrogate pair, which no encoding has.
     return "\r".join(stated).encode("utf-8", "replace") if stated else line
 
 

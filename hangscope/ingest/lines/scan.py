@@ -15,12 +15,12 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from hangscope.errors import Note
-from hangscope.ingest.lines.broken_lines import LIMIT, repair
-from hangscope.ingest.lines.forms import BulkParser, LineParser
+from hangscope.ingest.lines.call_lines import CallParser
+from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.literals import finder_of
-from hangscope.ingest.lines.prefixes import Line, strip_prefix
+from hangscope.ingest.lines.pasted import LIMIT, repair
+from hangscope.ingest.lines.prefixes import Line, pieces, strip_prefix
 from hangscope.ingest.lines.records import unwrapped
-from hangscope.ingest.lines.split import pieces
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 
@@ -62,7 +62,10 @@ def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser]) -> Scan:
     blocks = _blocks(stream, broken)
     first, second = next(blocks, b""), next(blocks, b"")
     if first and not second and len(first) <= LIMIT:
-        first = run.repaired(first)
+        first, joined = repair(first)
+        if joined:
+            text = f"{joined} line breaks in the middle of a line, as a terminal makes them, were taken out"
+            run.notes.append(Note("mended", text, file))
     for block in chain(filter(None, (first, second)), blocks):
         number = run.block(block + _FILLER, number)
     run.notes.extend(Note("truncated", f"the log breaks off: {error}", file, number) for error in broken)
@@ -101,7 +104,7 @@ class _Run:
         self.finder = finder_of(
             tuple((literal, 1 << i) for i, p in enumerate(parsers) for literal in p.literals)
         )
-        self.in_bulk = {bit: parser for bit, parser in self.by_bit if isinstance(parser, BulkParser)}
+        self.in_bulk = {bit: parser for bit, parser in self.by_bit if isinstance(parser, CallParser)}
         self.fed: dict[int, LineParser] = dict(self.in_bulk)  # those that have seen a line, or may have
         self.notes: list[Note] = []
         self.kept = EventStore()
@@ -157,14 +160,6 @@ class _Run:
         self.before = (self.last_number, _tail(block[max(0, end - WINDOW - 1) : end]))
         self.quiet_bytes += end
         return self.last_number
-
-    def repaired(self, block: bytes) -> bytes:
-        """Return a short text with its broken lines joined, and note how many there were."""
-        data, joined = repair(block)
-        if joined:
-            text = f"{joined} line breaks in the middle of a line, as a terminal makes them, were taken out"
-            self.notes.append(Note("mended", text, self.file))
-        return data
 
     def _line(self, data: bytes, number: int, mask: int, block: bytes, start: int) -> None:
         for piece in pieces(data.decode("utf-8", "replace")):

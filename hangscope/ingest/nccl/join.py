@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
 from hangscope.errors import Note
-from hangscope.ingest.nccl.comm import Communicator
-from hangscope.ingest.nccl.ranks import Member, rank_members
-from hangscope.ingest.nccl.unmade import Place, UnmadeCommunicator, one_less, unmade
+from hangscope.ingest.nccl.comm import Communicator, Member, Place, UnmadeCommunicator, one_less, unmade
+from hangscope.ingest.nccl.ranks import rank_members
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.model.dataclass import dataclass
 

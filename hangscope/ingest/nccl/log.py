@@ -12,14 +12,24 @@ from dataclasses import replace
 from typing import Any
 
 from hangscope.errors import Note
+from hangscope.ingest.lines.call_lines import MOST_REMEMBERED, CallParser
 from hangscope.ingest.lines.prefixes import AnyEvent, Line
-from hangscope.ingest.nccl import calls, warn
+from hangscope.ingest.nccl import warn
 from hangscope.ingest.nccl.comm import Communicator, NcclInit, parse_life
-from hangscope.ingest.nccl.line import LITERALS, NcclLine, banner_version, parse_line
+from hangscope.ingest.nccl.line import (
+    INFO,
+    LITERALS,
+    WHOLE_LINE,
+    CollLine,
+    NcclLine,
+    banner_version,
+    damaged_coll,
+    parse_coll,
+    parse_line,
+)
 from hangscope.ingest.nccl.process import Process, Processes
-from hangscope.ingest.nccl.ras.snapshot import NcclRas
+from hangscope.ingest.nccl.ras_json import NcclRas
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.torch_logs.call_lines import MOST_REMEMBERED, CallParser
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
@@ -63,14 +73,14 @@ class NcclParser(CallParser):
     """
 
     literals = LITERALS
-    mark = calls.INFO
-    whole = calls.WHOLE_LINE
+    mark = INFO
+    whole = WHOLE_LINE
 
     def __init__(self) -> None:
         super().__init__()
         self._notes: dict[str, Note] = {}
         self._processes = Processes()
-        self._calls: dict[tuple[bytes, ...], calls.CollLine] = {}
+        self._calls: dict[tuple[bytes, ...], CollLine] = {}
         self._made = 0
         self._version = ""
 
@@ -100,7 +110,7 @@ class NcclParser(CallParser):
         name, op_count, key, _, _, _, pointer, nranks = found.groups()
         call = self._calls.get((name, key, pointer, nranks))
         if call is None:
-            call = calls.CollLine.of([group.decode() for group in found.groups()])
+            call = CollLine.of([group.decode() for group in found.groups()])
             if call is None:
                 return False
             if len(self._calls) >= MOST_REMEMBERED:
@@ -136,9 +146,9 @@ class NcclParser(CallParser):
         return [comm for process in self._processes for comm in process.communicators]
 
     def _message(self, message: NcclLine, line: Line) -> Iterator[Event]:
-        damaged = calls.damaged_coll(message.message)
+        damaged = damaged_coll(message.message)
         if damaged is not None:
-            self._call(calls.parse_coll(message.message), damaged[1], message, line)
+            self._call(parse_coll(message.message), damaged[1], message, line)
             return
         process = self._processes.of(message, line)
         if process is None:
@@ -152,7 +162,7 @@ class NcclParser(CallParser):
             process.traced = process.traced or message.level == "INFO"
             yield _event(line, process, warn.NcclWarn, **fields)
 
-    def _call(self, call: calls.CollLine | None, pointer: str | None, message: NcclLine, line: Line) -> None:
+    def _call(self, call: CollLine | None, pointer: str | None, message: NcclLine, line: Line) -> None:
         process = self._processes.of(message, line)
         if process is None:  # its head was cut off: whoever owns the pointer has lost a call
             owners = [owner for owner in self._processes if pointer in owner.live]

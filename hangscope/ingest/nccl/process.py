@@ -8,13 +8,12 @@ from dataclasses import field
 from typing import Any
 
 from hangscope.errors import Note
+from hangscope.ingest.lines.call_lines import copy_calls, last_calls, most_kept, without_calls
 from hangscope.ingest.lines.forms import typed
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.nccl.calls import CollLine
 from hangscope.ingest.nccl.comm import Communicator, name_communicators
-from hangscope.ingest.nccl.line import NcclLine
+from hangscope.ingest.nccl.line import CollLine, NcclLine
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.torch_logs.call_lines import copy_calls, last_calls, most_kept, without_calls
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import State
 

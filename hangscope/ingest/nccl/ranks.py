@@ -11,25 +11,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from hangscope.errors import Note
-from hangscope.ingest.nccl.comm import Communicator
-from hangscope.ingest.recorder.recording import Recording
-from hangscope.model.dataclass import dataclass
-
-
-@dataclass(slots=True, eq=False)
-class Member:
-    """One process (or one device of it), its communicators, and the global rank found for it."""
-
-    recording: Recording
-    comms: list[Communicator]
-    rank: int | None = None
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """Return where it was: file, host, pid (0: not known)."""
-        first = self.comms[0]
-        return (first.file, first.host, first.pid or 0)
-
+from hangscope.ingest.nccl.comm import Communicator, Member
 
 #: the communicator that holds all processes, for each of its members
 _Claims = Mapping[Member, Communicator]

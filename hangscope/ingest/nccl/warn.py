@@ -27,11 +27,6 @@ from hangscope.model.events import Event
 from hangscope.model.regex import regex
 from hangscope.model.tables import entries
 
-#: Faults of what carries messages between processes, or what a process notices of it.
-TRANSPORT = frozenset(
-    {"port_error", "catastrophic", "ib_error", "connect", "closed_by_peer", "size_mismatch"}
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcclWarn(Event):
@@ -66,17 +61,21 @@ class NcclWarn(Event):
     @property
     def of_transport(self) -> bool:
         """Return whether it is about what carries messages between processes."""
-        return self.fault in TRANSPORT
+        return any(rule.fault == self.fault and rule.transport for rule in rules())
 
 
 @dataclass(frozen=True, slots=True)
 class WarnRule:
-    """One wording. `tier` as in `NcclWarn`; `info`: some releases print it at level INFO. Without a fault it is benign."""
+    """One wording. `tier` as in `NcclWarn`, `transport`: its fault is `of_transport`, `info`: some releases print it at level INFO.
+
+    Without a fault it is benign.
+    """
 
     pattern: re.Pattern[str]
     fault: str = ""
     tier: int = 3
     info: bool = False
+    transport: bool = False
     examples: tuple[str, ...] = ()
 
 

@@ -1,7 +1,7 @@
 """The pack: what a node's dumps and logs say, as one small file.
 
-Made by `hangscope pack` where files lie on each node's own disk, and read like the files themselves. Layout, version 2: the line
-`hangscope.pack 2` behind a byte that no text has, and then a zlib stream of messages (`isolated.send`): of each input file, by name, a pickle of plain
+Made by `hangscope pack` where files lie on each node's own disk, and read like the files themselves. Layout: the line
+`hangscope.pack 4` behind a byte that no text has, and then a zlib stream of messages (`isolated.send`): of each input file, by name, a pickle of plain
 builtins, and in the end an empty one.
 
 | key | meaning |
@@ -33,7 +33,7 @@ from hangscope.ingest.files.sniff import PACK
 from hangscope.ingest.recorder import safe_pickle
 from hangscope.ingest.recorder.recording import COLUMNS
 
-VERSION = b"3"
+VERSION = b"4"
 SHARED = ("group", "seq", "kind", "state", "order")
 LARGEST = 2**30  # bytes of one message
 _LENGTH = struct.Struct("<Q")
@@ -118,9 +118,9 @@ def read_pack(stream: BinaryIO) -> Iterator[Entry]:
 
 def read_rows(stream: BinaryIO) -> Iterator[dict[str, Any]]:
     """Yield the rows of a pack. Raises as `read_pack` does."""
-    told = stream.readline(len(PACK) + 20)
-    version = told[len(PACK) :].rstrip(b"\n")
-    if not told.endswith(b"\n"):
+    first = stream.readline(len(PACK) + 20)
+    version = first[len(PACK) :].rstrip(b"\n")
+    if not first.endswith(b"\n"):
         raise EOFError("it ends before its end")
     if version != VERSION:
         shown = version.decode(errors="replace")

@@ -12,8 +12,7 @@ from operator import ge
 from typing import Any
 
 from hangscope.errors import Note
-from hangscope.ingest.recorder.calls.table import Numbers
-from hangscope.ingest.recorder.values import LIMIT, STATES
+from hangscope.ingest.recorder.values import LIMIT, STATES, Numbers
 from hangscope.model.regex import regex
 
 _VERSION = regex(r"\d{1,4}(?:\.\d{1,4}){0,3}")

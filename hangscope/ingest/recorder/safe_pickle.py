@@ -5,7 +5,7 @@ A Flight Recorder dump is a protocol-2 pickle of dicts, lists, tuples, strings a
 ever looked up here: a pickle that asks for one is hostile or not a dump, and is refused before anything runs.
 
 Two attacks remain that no unpickler can refuse by itself: a few bytes that ask for gigabytes, and nested tuples used as
-a key, whose hash overflows the C stack. They are why dumps are parsed in a child process with limits (`children.py`).
+a key, whose hash overflows the C stack. They are why dumps are parsed in a child process with limits (`workers/pool.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, NoReturn, cast
 
-_BELOW = secrets.token_hex(8)  # stands below the opcodes of a part; no file can contain it
+_BELOW = secrets.token_hex(8)  # is below the opcodes of a part; no file can contain it
 
 
 class HostilePickle(Exception):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import marshal
 from sys import intern
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from hangscope.model.incident import State
 from hangscope.model.regex import regex
@@ -15,45 +15,39 @@ from hangscope.model.regex import regex
 _P2P_NAME = regex(r"^(send|recv|isend|irecv)\s+(\d{1,9}|\?)\s*(->|<-)\s*(\d{1,9}|\?)$")
 LIMIT = 2**62  # numbers of a dump are smaller
 _T = TypeVar("_T")
+#: record_id, collective_seq_id, p2p_seq_id and time_created_ns of an entry
+Numbers: TypeAlias = tuple[int, int, int, int]
 TENSORS_PER_CALL = 65_536  # an all_to_all has one of each rank
 DIMS_PER_TENSOR = 64  # torch allows no more
 TYPE_LENGTH = 100
 NUMBERS_PER_DUMP = 2**20  # in the shapes and types of all different calls
 STATES = {"scheduled": State.PENDING, "started": State.STARTED, "completed": State.DONE}
 
-# What users call an op whose recorder name is torch's internal one.
+# What users call an op whose recorder name, without a leading "_" and the end "_coalesced", is torch's internal one.
 _USER_NAMES = {
-    "_all_gather_base": "all_gather_into_tensor",
-    "_allgather_base": "all_gather_into_tensor",
-    "all_gather_into_tensor_coalesced": "all_gather_into_tensor",
-    "_reduce_scatter_base": "reduce_scatter_tensor",
-    "_reduce_scatter_base_coalesced": "reduce_scatter_tensor",
-    "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor",
+    "all_gather_base": "all_gather_into_tensor",
+    "allgather_base": "all_gather_into_tensor",
+    "allgather_into_tensor": "all_gather_into_tensor",
+    "reduce_scatter_base": "reduce_scatter_tensor",
     "all_reduce_barrier": "barrier",
-    "_broadcast_oop": "broadcast",
-    "_reduce_oop": "reduce",
+    "broadcast_oop": "broadcast",
+    "reduce_oop": "reduce",
     "allgather": "all_gather",
     "allreduce": "all_reduce",
+    "allreduce_sparse": "all_reduce",
     "alltoall": "all_to_all",
     "alltoall_base": "all_to_all",
     "all_to_all_single": "all_to_all",
-    "allreduce_coalesced": "all_reduce",
-    "allgather_coalesced": "all_gather",
-    "allgather_into_tensor_coalesced": "all_gather_into_tensor",
-    "reduce_scatter_coalesced": "reduce_scatter",
     "isend": "send",
     "irecv": "recv",
-    # as the enum of ops prints them in logs (torch/csrc/distributed/c10d/Work.cpp)
-    "_allreduce_sparse": "all_reduce",
-    "allgather_base": "all_gather_into_tensor",
-    "recvanysource": "recv_any_source",
+    "recvanysource": "recv_any_source",  # as the enum of ops prints it in logs (torch/csrc/distributed/c10d/Work.cpp)
 }
 
 
 def user_op(name: str) -> str:
     """Return the name that users know for a recorder name without its backend prefix, or for one that a log prints: ALLREDUCE."""
-    lowered = name.lower()
-    return _USER_NAMES.get(lowered, lowered)
+    plain = name.lower().removeprefix("_").removesuffix("_coalesced")
+    return _USER_NAMES.get(plain, plain)
 
 
 def as_desc(value: Any) -> str:

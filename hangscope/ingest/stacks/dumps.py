@@ -10,31 +10,37 @@
     # Thread 139999273790336                                         Ray Train without py-spy; these print the outermost frame first
     === Rank 3: http://gpu07:25999 ===                               torch/distributed/debug/_debug_handlers.py, one file for all ranks
 
-All others print the innermost frame first. A line above a stack may state whose it is (lines/titles.py, command_lines.py). Of several
+All others print the innermost frame first. A line above a stack may state whose it is (lines/rank_words.py, threads.py). Of several
 dumps in one file the last one of each thread counts.
+
+Stacks within a log come long after its start: faulthandler dumps them at an abort or when a timer of the job runs out; an inference
+engine's watchdog has py-spy print those of every worker.
 """
 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 from typing import BinaryIO
 
+from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.ingest.lines.rank_words import ranks_titled
-from hangscope.ingest.stacks.command_lines import local_ranks_of_commands, ranks_of_commands
-from hangscope.ingest.stacks.open_threads import (
+from hangscope.ingest.stacks.threads import (
     FRAMES_KEPT,
     THREADS_KEPT,
     OpenThread,
     Thread,
     finished,
     function_name,
+    local_ranks_of_commands,
+    ranks_of_commands,
     spy_json,
 )
 from hangscope.model.dataclass import dataclass
-from hangscope.model.incident import Frame
+from hangscope.model.incident import Event, Frame
 from hangscope.model.regex import regex
 
 _BYTES_READ = 1 << 26
@@ -245,3 +251,37 @@ def _frame(text: str) -> Frame | None:
             file = caught["file"] or caught.get("library") or ""
             return Frame(name, file, int(line) if line.isdigit() else 0)
     return None
+
+
+_LINES_KEPT = 20_000  # the last ones: of several dumps the last is the one of the freeze
+_OTHERS_BETWEEN = 200  # lines of other writers that may stand within one dump
+
+
+class LateStackParser(LineParser):
+    """Keeps the lines of thread dumps; it makes no events, `processes` returns the stacks at the end."""
+
+    literals = (b" (most recent call first):", b'): "MainThread"', b"Process ")
+
+    def __init__(self) -> None:
+        self._lines: deque[Line] = deque(maxlen=_LINES_KEPT)
+        self._open: dict[str, int] = {}
+        self._last = ""
+
+    def feed(self, line: Line) -> Iterable[Event]:
+        """Keep a line of a dump."""
+        left = self._open.pop(line.origin, 0)
+        if not line.origin and not left and self._last in self._open and is_frame(line.text):
+            self._lines.append(line)  # a logger puts its prefix before the first line of what it prints alone
+            return []
+        if begins_dump(line.text) or (left and is_frame(line.text)):
+            self._lines.append(line)
+            self._open[line.origin] = _OTHERS_BETWEEN
+            self._last = line.origin
+        elif left > 1 and (not line.text.strip() or line.text.startswith("Python v")):
+            self._open[line.origin] = left - 1  # between two threads, or a process and its first one
+        self._open = {name: left - (name != line.origin) for name, left in self._open.items() if left > 1}
+        return []
+
+    def processes(self) -> list[ProcessStacks]:
+        """Return the processes whose stacks were dumped."""
+        return [process for process in processes_in(self._lines) if process.threads]

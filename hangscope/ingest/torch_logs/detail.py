@@ -16,9 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 from hangscope.errors import Note
-from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.torch_logs.call_lines import (
+from hangscope.ingest.lines.call_lines import (
     MOST_REMEMBERED,
     CallParser,
     copy_calls,
@@ -26,7 +24,9 @@ from hangscope.ingest.torch_logs.call_lines import (
     most_kept,
     without_calls,
 )
-from hangscope.ingest.torch_logs.fingerprint import RANDOM_START, fingerprints
+from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.torch_logs.wrapper import RANDOM_START, fingerprints
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.incident import State

@@ -14,14 +14,49 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
+from functools import cache
 
 from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import Line, quote
-from hangscope.ingest.torch_logs.exception_meaning import is_library, is_symptom
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.frames import Frame, Stack
 from hangscope.model.regex import regex
+from hangscope.model.tables import entries
+
+_LIBRARY = regex(
+    r"(?:^|/)(?:site-packages|dist-packages)/|(?:^|/)lib(?:64)?/python\d[\d.]*/|^<(?:frozen|string|"
+    r"__array_function__|eval_with)"
+    r"|(?:^|/)torch/(?:distributed|nn|autograd|utils|_\w+|cuda|optim)/|/bin/(?:torchrun|accelerate|"
+    r"deepspeed)$|^/build/|/importlib/"
+)
+_OWN_IN_NCCL = regex(
+    r"unhandled cuda error|ncclUnhandledCudaError|invalid usage|ncclInvalidUsage|Duplicate GPU|out of memory",
+    re.IGNORECASE,
+)
+
+
+@cache
+def symptoms() -> tuple[re.Pattern[str], frozenset[str]]:
+    """Return what symptoms say, and the names of their types (knowledge/faults/symptoms.toml)."""
+    table = entries("faults/symptoms.toml", "symptom")
+    patterns = [pattern for row in table for pattern in row["patterns"]]
+    return re.compile("|".join(patterns)), frozenset(name for row in table for name in row.get("types", ()))
+
+
+def is_library(path: str) -> bool:
+    """Return whether a frame's file belongs to Python, torch or an installed package, not to the user's code."""
+    return bool(_LIBRARY.search(path.replace("\\", "/")))
+
+
+def is_symptom(kind: str, message: str) -> bool:
+    """Return whether an exception reports what the communication layer noticed, not what this rank did."""
+    text = f"{kind}: {message}"
+    said, types = symptoms()
+    if said.search(text):
+        return True
+    return re.split(r"\.|::", kind)[-1] in types and not _OWN_IN_NCCL.search(text)
+
 
 _FRAMES_KEPT = 200
 _OPEN_LINES = 3000
@@ -49,13 +84,8 @@ _CHAINED = (
 )
 _BARE = regex(r"^((?:[A-Za-z_]\w{0,100}\.){0,12}[A-Za-z_]\w{0,100}(?:Error|Exception)): (.*)$")
 
-_LAUNCHER_TYPES = (
-    "ChildFailedError",
-    "ProcessRaisedException",
-    "SignalException",
-    "RendezvousTimeoutError",
-    "RendezvousConnectionError",
-    "RendezvousClosedError",
+_OF_LAUNCHERS = regex(
+    r"(?:^|\.)(?:ChildFailedError|ProcessRaisedException|SignalException|Rendezvous(?:Timeout|Connection|Closed)Error)$"
 )
 _LAUNCHER_FILE = regex(
     r"/bin/torchrun$|torch/distributed/(?:run|launch|launcher/api)\.py$|torch/distributed/elastic/(?:agent|"
@@ -109,10 +139,8 @@ class _Traceback:
 
     def event(self, truncated: bool = False) -> Iterator[Event]:
         """Yield the exception, unless it is the launcher's own."""
-        launcher = self.kind.rsplit(".", 1)[-1] in _LAUNCHER_TYPES
-        if self.where.rank is None and (
-            launcher or any(_LAUNCHER_FILE.search(frame.file) for frame, _ in self.rows[:3])
-        ):
+        of_a_launcher = any(_LAUNCHER_FILE.search(frame.file) for frame, _ in self.rows[:3])
+        if self.where.rank is None and (of_a_launcher or _OF_LAUNCHERS.search(self.kind)):
             return
         code = next((code for frame, code in reversed(self.rows) if not is_library(frame.file)), "")
         yield self.where.event(

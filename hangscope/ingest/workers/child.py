@@ -10,13 +10,13 @@ import gc
 import json
 import pickle
 import sys
-from typing import IO
+from typing import IO, Any
 
 from hangscope import isolated
 from hangscope.ingest.recorder import safe_pickle
 from hangscope.ingest.recorder.fast.templates import Templates
 from hangscope.ingest.workers import reader
-from hangscope.ingest.workers.answer import Part, Wire, share
+from hangscope.ingest.workers.answer import Part, Wire
 
 
 def main() -> None:
@@ -35,6 +35,17 @@ def main() -> None:
         send(reader.read_file(path, shown, max_bytes, known, send, completions))
 
 
+def _share(wire: Wire, known: dict[bytes, bytes]) -> None:
+    """Keep one object for equal columns, and equal kinds of call, of the answers of one pack."""
+
+    def kept(data: Any) -> Any:
+        return known.setdefault(data, data) if isinstance(data, bytes) else data
+
+    for recording in wire["recordings"]:
+        recording["calls"] = kept(recording["calls"])
+        recording["columns"] = {name: kept(column) for name, column in recording["columns"].items()}
+
+
 def receive_answer(answers: IO[bytes], limit: int) -> Wire | None:
     """Return an answer on the parent's side, None where the child ended before it; like a dump, it may hold no global.
 
@@ -48,6 +59,6 @@ def receive_answer(answers: IO[bytes], limit: int) -> Wire | None:
         message = safe_pickle.load(payload)
         if isinstance(message, dict):
             return {**message, "files": parts} if "files" in message else message
-        share(message[2], known)
+        _share(message[2], known)
         parts.append(message)
     return None

@@ -15,7 +15,8 @@ from typing import BinaryIO
 
 from hangscope.ingest.files import sniff
 from hangscope.ingest.files.opening import CompressionUnavailable, open_plain, read_whole
-from hangscope.ingest.lines.margin import without_margin
+from hangscope.ingest.files.remote import local_copy
+from hangscope.ingest.lines.pasted import without_margin
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.fast.templates import Templates
 from hangscope.ingest.recorder.recording import Recording
@@ -49,7 +50,7 @@ def read_file(
     """
     kind = "unreadable"
     try:
-        with open_plain(path) as plain:
+        with local_copy(path) as local, open_plain(local) as plain:
             stream = without_margin(plain, _peek(plain))
             kind = sniff.sniff(_peek(stream))
             if kind in _STREAMED:
@@ -159,32 +160,32 @@ def _read_pack(stream: BinaryIO, shown: str, hand_over: Callable[[Part], None] |
 
 
 def _read_json(data: bytes, shown: str, completions: bool) -> Wire:
-    from hangscope.ingest.stacks.open_threads import looks_like_spy_json
-    from hangscope.ingest.workers import text_files
+    from hangscope.ingest.stacks.threads import looks_like_spy_json
+    from hangscope.ingest.workers import reading
 
     head = data[: sniff.HEAD_BYTES]
     if looks_like_spy_json(head):
-        return text_files.read_stacks(BytesIO(data), shown)
+        return reading.read_stacks(BytesIO(data), shown)
     dump = bool(_DUMP_SIGN.search(head))
     if not dump and _RAS_SIGN.search(data):
-        return text_files.read_ras(BytesIO(data), shown)
+        return reading.read_ras(BytesIO(data), shown)
     try:
         value = json.loads(data)
     except RecursionError:
         return failed("json", "hostile", "is nested too deeply to be a dump")
     except ValueError as error:
-        told = answer("json") if dump else text_files.read_log(BytesIO(data), shown)
-        if text_files.tells(told):
-            return told  # a log whose first lines only look like JSON
+        log = None if dump else reading.read_log(BytesIO(data), shown)
+        if log is not None and log.shows_a_job:
+            return reading.of_log(log)  # a log whose first lines only look like JSON
         return failed("json", "corrupt", f"is no whole JSON: {error}"[:300], _CUT)
     if flight_recorder.looks_like_dump(value):
         return _recorded(flight_recorder.reduce_dump(value, completions=completions))
     if isinstance(value, dict) and isinstance(value.get(_RAYS_EXCUSE), str):
         why = f"holds no dump: {value[_RAYS_EXCUSE]}"[:300]
         return failed("dump", "no_dump", why, "Ray Train's hang detector got none from this rank")
-    told = text_files.read_log(BytesIO(data), shown)  # a record of a job's end may quote its last lines
-    if text_files.tells(told):
-        return told
+    log = reading.read_log(BytesIO(data), shown)  # a record of a job's end may quote its last lines
+    if log.shows_a_job:
+        return reading.of_log(log)
     return answer("json", "ignored", "a JSON file of no kind that is known here")
 
 
@@ -192,9 +193,9 @@ def _text(name: str) -> Reader:
     """Return a reader of text; its module is loaded with the first file that needs it."""
 
     def read(stream: BinaryIO, shown: str) -> Wire:
-        from hangscope.ingest.workers import text_files
+        from hangscope.ingest.workers import reading
 
-        reader: Reader = getattr(text_files, name)
+        reader: Reader = getattr(reading, name)
         return reader(stream, shown)
 
     return read
@@ -206,7 +207,7 @@ def _ignore(kind: str, reason: str) -> Reader:
 
 Reader = Callable[[BinaryIO, str], Wire]
 _STREAMED: dict[str, Reader] = {
-    "log": _text("read_log"),
+    "log": _text("read_logs"),
     "stacks": _text("read_stacks"),
     "ras_text": _text("read_ras"),
     "inspector": _text("read_inspector"),

@@ -1,35 +1,201 @@
-"""What one file said, on the side that assembles the incident."""
+"""Files of text: a log, a stack dump, an answer of NCCL's RAS, or a log that holds the other two as well.
+
+What a process prints last is in one file: the watchdog's lines, what it said when it was aborted, and the stacks that
+faulthandler dumped. So a file that looks like stacks or like RAS is read as a log too, and the answers are put together.
+`Reading` is what any file said, on the side that assembles the incident.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field, replace
+from itertools import pairwise
+from typing import BinaryIO
 
 from hangscope.errors import Note
-from hangscope.ingest.nccl import warn  # noqa: F401 - its kinds of events come back from children
+from hangscope.ingest.files.naming import attempt_of, rank_of_log
+from hangscope.ingest.files.run_evidence import is_of_the_watcher
+from hangscope.ingest.job_logs import (
+    activity,
+    end_reports,
+    endings,
+    faults,
+    library_reports,
+    messages,
+    progress,
+    starts,
+)
+from hangscope.ingest.job_logs.endings import Exit
+from hangscope.ingest.job_logs.excerpt import Excerpt, excerpt
+from hangscope.ingest.job_logs.last_lines import last_lines
+from hangscope.ingest.lines.blocks import parsers_of
+from hangscope.ingest.lines.kept_text import KeptText
+from hangscope.ingest.lines.prefixes import cut
+from hangscope.ingest.lines.rank_words import states_itself
+from hangscope.ingest.lines.scan import scan
+from hangscope.ingest.nccl import warn
 from hangscope.ingest.nccl.comm import Communicator
-from hangscope.ingest.nccl.ras import snapshot  # noqa: F401
+from hangscope.ingest.nccl.log import NcclParser
+from hangscope.ingest.nccl.ras_json import read_inspector_lines, read_json
+from hangscope.ingest.nccl.ras_text import read_text
 from hangscope.ingest.recorder.members import Interner
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.workers.answer import Wire
-from hangscope.ingest.workers.log_reading import LogReading
-from hangscope.model.codec import ShapeError, from_row
+from hangscope.ingest.stacks.dumps import LateStackParser, ProcessStacks, read_processes
+from hangscope.ingest.torch_logs import analyzer, c10d, reports, wrapper
+from hangscope.ingest.torch_logs.detail import DetailParser
+from hangscope.ingest.torch_logs.store import StoreParser
+from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
+from hangscope.ingest.workers.answer import Wire, answer
+from hangscope.model.codec import ShapeError, from_row, to_fields, to_row
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
-from hangscope.model.frames import Stack
+from hangscope.model.regex import regex
+
+_SHOWN, _WIDTH = 8, 200  # lines of a log's end, and characters of each, that a report shows
+#: what only a job of this kind prints: text that contains it is of one, if of nothing that went wrong
+_OF_A_JOB = regex(
+    rb"NCCL (?:INFO|WARN) |\[rank\d{1,7}\]:|ProcessGroup[A-Z]\w{2,10}|process_group_\w{2,20}\.cpp|torch[./]distributed|TCPStore"
+    rb"|\b(?:(?:TORCH_)?NCCL|TORCH_(?:FR|DISTRIBUTED))_[A-Z]|\b[Hh]orovod|[a-z]: opCount \d|distributed init \(rank|shm_broadcast|\b(?:world_size|nranks)\b"
+    rb"|Communicators\.\.\. \(\d|\bComms +Nodes +Ranks\b"
+)
+#: without which none of these is in a text
+_SIGNS = (
+    b"NCCL", b"[rank", b"ProcessGroup", b"process_group_", b"torch.distributed", b"torch/distributed", b"TCPStore", b"TORCH_",
+    b"orovod", b"opCount", b"distributed init", b"shm_broadcast", b"world_size", b"nranks", b"Communicators...", b"Comms ",
+)  # fmt: skip
+#: what any text may seem to hold, whether it is of a job or not
+_OF_ANY_TEXT = ("progress", "printed", "loop_length")
 
 
 @dataclass(slots=True)
-class Thread:
-    """One thread of a stack dump; frames innermost first. `process` counts those of the file; the rest is told of it, as far as it is."""
+class LogReading:
+    """What one log says.
 
-    name: str
-    stack: Stack
-    is_main: bool
+    `rank`, `local_rank` and `attempt` are those of the path; events have what their own line states (evidence/processes.py). `lines` counts what
+    was read. `tail` are the last lines of a rank's own log, the oldest first. `of_a_job`: its end holds what only a distributed job
+    prints. `excerpt`: a short text as a whole. `stated`: the rank and the world size that the process says of itself, where the path
+    holds no rank. `nccl` are the recordings of the `communicators`' processes.
+    """
+
+    file: str
+    events: list[Event] = field(default_factory=list)
+    recordings: list[Recording] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    lines: int = 0
     rank: int | None = None
-    pid: int | None = None
     local_rank: int | None = None
-    task: int | None = None
-    process: int = 0
+    attempt: int | None = None
+    tail: tuple[str, ...] = ()
+    of_a_job: bool = False
+    excerpt: Event | None = None
+    stated: tuple[int, int] | None = None
+    stacks: list[ProcessStacks] = field(default_factory=list)
+    nccl: list[Recording] = field(default_factory=list)
+    communicators: list[Communicator] = field(default_factory=list)
+
+    @property
+    def shows_a_job(self) -> bool:
+        """Return whether it says more of a job than how far its loop came, which any text may seem to say."""
+        found = self.stacks or self.recordings or self.nccl or self.communicators
+        return bool(found) or any(event.kind not in _OF_ANY_TEXT for event in self.events)
+
+
+def read_log(stream: BinaryIO, file: str) -> LogReading:
+    """Return what a log says. Reads the stream once, in memory that does not grow with it; never raises for what it holds.
+
+    `file` is the name that events show, from which rank and attempt are read.
+    """
+    detail, nccl, late = DetailParser(file), NcclParser(), LateStackParser()
+    forms = parsers_of(
+        c10d, wrapper, endings, faults, starts, analyzer, reports, end_reports, library_reports, progress, activity, warn,
+    )  # fmt: skip
+    others = (messages.MessageParser(), TracebackParser(), StoreParser(), faults.LinkParser())
+    found = scan(stream, file, [*forms, *others, detail, nccl, late])
+    rank, local_rank = rank_of_log(file)
+    own = (rank, local_rank) != (None, None)
+    kept, recordings = KeptText(found.windows, file), detail.recordings(owned=own)
+    events = [*found.events, *last_lines(kept, own)]
+    signs = (data for _, data in found.windows if any(sign in data for sign in _SIGNS))
+    return LogReading(
+        file,
+        _of_spawned(sorted(events, key=lambda event: event.line)),
+        recordings,
+        [*nccl.notes, *found.notes, *(note for recording in recordings for note in recording.notes)],
+        found.lines,
+        rank,
+        local_rank,
+        attempt_of(file),
+        tail=tuple(cut(text, _WIDTH) for _, text in kept.texts[-_SHOWN:]) if own else (),
+        of_a_job=any(map(_OF_A_JOB.search, signs)),
+        excerpt=None if is_of_the_watcher(file) else excerpt(kept, found.size),
+        stated=None if own else states_itself(text for _, text in kept.texts),
+        stacks=late.processes(),
+        nccl=nccl.recordings(),
+        communicators=nccl.communicators(),
+    )
+
+
+def _of_spawned(events: list[Event]) -> list[Event]:
+    """Return the events with the traceback that the parent of `mp.spawn` prints of a process as that process's."""
+    for place, (before, event) in enumerate(pairwise(events), 1):
+        spawned = isinstance(before, Exit) and before.via == "spawn" and before.local_rank is not None
+        if spawned and isinstance(event, RankException) and event.rank is None and event.local_rank is None:
+            events[place] = replace(event, local_rank=before.local_rank)
+    return events
+
+
+def read_logs(stream: BinaryIO, shown: str) -> Wire:
+    """Return what a log says."""
+    return of_log(read_log(stream, shown))
+
+
+def of_log(log: LogReading) -> Wire:
+    """Return the answer that a log is."""
+    return {**_with_stacks(answer("log"), log), "log": to_fields(log)}
+
+
+def _with_stacks(found: Wire, log: LogReading) -> Wire:
+    """Return the answer with the stacks of a log, which are left to it."""
+    stacks, log.stacks = log.stacks, []
+    return {**found, "stacks": to_row(stacks)}
+
+
+def read_stacks(stream: BinaryIO, shown: str) -> Wire:
+    """Return the threads of a stack dump, and what else its process printed."""
+    stacks = read_processes(stream, shown)
+    stream.seek(0)
+    log = read_log(stream, shown)
+    log.stacks = [process for process in stacks if process.threads] or log.stacks
+    return _with_log(answer("stacks"), log)
+
+
+def read_ras(stream: BinaryIO, shown: str) -> Wire:
+    """Return the snapshots of an answer of RAS, and what else was printed next to it."""
+    text = stream.read().decode("utf-8", "replace")
+    events, notes = read_json(text, shown) if text.lstrip()[:1] == "{" else read_text(text, shown)
+    stream.seek(0)
+    return _with_log(_with_events("ras", events, notes), read_log(stream, shown))
+
+
+def read_inspector(stream: BinaryIO, shown: str) -> Wire:
+    """Return what NCCL's Inspector wrote of the calls that ended."""
+    return _with_events("inspector", *read_inspector_lines(stream, shown))
+
+
+def _with_events(kind: str, events: Sequence[Event], notes: list[Note]) -> Wire:
+    return {**answer(kind), "events": to_row(list(events)), "notes": to_row(notes)}
+
+
+def _with_log(found: Wire, log: LogReading) -> Wire:
+    """Return the answer with what the same file says as a log; the log's alone where there is nothing else."""
+    if not log.stacks and not found["events"]:
+        is_log = log.shows_a_job or found["kind"] == "stacks" or log.of_a_job
+        return of_log(log) if is_log else found
+    # gdb's Python frames look like those of a traceback without an end
+    log.events = [event for event in log.events if not getattr(event, "truncated", False)]
+    found = _with_stacks(found, log)
+    sides = log.excerpt.sides if isinstance(log.excerpt, Excerpt) else ()
+    return {**found, "log": to_fields(log)} if log.shows_a_job or sides else found
 
 
 @dataclass(slots=True)
@@ -42,22 +208,31 @@ class Reading:
     reason: str
     recordings: list[Recording] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
-    threads: list[Thread] = field(default_factory=list)
+    stacks: list[ProcessStacks] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     log: LogReading | None = None
-    nccl_recordings: list[Recording] = field(default_factory=list)
-    communicators: list[Communicator] = field(default_factory=list)
-    written: float | None = None  # when the file was last written (s since the epoch), as far as that is told
+    written: float | None = (
+        None  # when the file was last written (s since the epoch), as far as that is known
+    )
 
     @property
     def all_events(self) -> list[Event]:
         """Return all that its lines say."""
         return [*self.events, *(self.log.events if self.log is not None else ())]
 
+    @property
+    def communicators(self) -> list[Communicator]:
+        """Return NCCL's communicators, as its log states them."""
+        return self.log.communicators if self.log is not None else []
+
+    @property
+    def nccl_recordings(self) -> list[Recording]:
+        """Return the calls of each of NCCL's processes."""
+        return self.log.nccl if self.log is not None else []
+
     @classmethod
     def from_wire(cls, file: str, wire: Wire, interner: Interner | None = None) -> Reading:
         """Return the reading of `file` from what `reader.read_file` answered."""
-        nccl = wire["nccl"] or {"recordings": (), "communicators": ()}
         log = from_row(LogReading, wire["log"]) if wire["log"] else None
         notes = [replace(note, file=file) for note in from_row(list[Note], wire["notes"])]
         return cls(
@@ -67,11 +242,9 @@ class Reading:
             reason=wire["reason"],
             recordings=[Recording.from_wire(r, interner) for r in wire["recordings"]],
             events=from_row(list[Event], wire["events"]),
-            threads=from_row(list[Thread], wire["threads"]),
+            stacks=from_row(list[ProcessStacks], wire["stacks"]),
             notes=notes + (log.notes if log else []),
             log=log,
-            nccl_recordings=[Recording.from_wire(r, interner) for r in nccl["recordings"]],
-            communicators=from_row(list[Communicator], nccl["communicators"]),
         )
 
 

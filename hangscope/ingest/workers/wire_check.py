@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any, get_type_hints
 
-from hangscope.ingest.recorder.calls.own_sizes import Dimensions, OwnSizes, may_differ
 from hangscope.ingest.recorder.members import MAX_RANKS, Interner
-from hangscope.ingest.recorder.recording import Recording
+from hangscope.ingest.recorder.recording import Dimensions, OwnSizes, Recording, may_differ
 from hangscope.ingest.workers.reading import Reading
 from hangscope.model.codec import ShapeError, from_row, is_rank
 from hangscope.model.incident import State
@@ -47,7 +46,7 @@ def check_wire(file: str, wire: Any, interner: Interner) -> None:
     for communicator in reading.communicators:
         few = communicator.nranks is None or 0 <= communicator.nranks <= MAX_RANKS
         _require(few and is_rank(communicator.comm_rank), "a communicator's ranks")
-    _require(all(is_rank(thread.rank) for thread in reading.threads), "a thread's rank")
+    _require(all(is_rank(process.rank) for process in reading.stacks), "a process's rank")
     log = reading.log
     _require(log is None or (is_rank(log.rank) and is_rank(log.local_rank)), "whose a log is")
 

@@ -12,9 +12,9 @@ from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text import reports
 from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.group_size import others_of, world_size
-from hangscope.ingest.job_logs.launchers.starts import Announced
-from hangscope.ingest.job_logs.printed import Printed
+from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.job_logs.starts import Announced
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.model.conclusion import Collect
 from hangscope.model.events import Event

@@ -5,11 +5,10 @@ from __future__ import annotations
 from hangscope.causes.case import Case
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import NoProgress
-from hangscope.ingest.job_logs.good_ends import Served
 from hangscope.ingest.job_logs.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.messages import Message, Notice, table
-from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.job_logs.text.vocabulary import Stage, of_people, stages
+from hangscope.ingest.job_logs.progress import Progress, Served
+from hangscope.ingest.job_logs.vocabulary import Stage, of_people, stages
 from hangscope.model.conclusion import Collect
 from hangscope.model.events import Event
 from hangscope.model.rankset import ranks_phrase

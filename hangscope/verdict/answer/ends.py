@@ -12,7 +12,7 @@ from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.job_logs.messages import Message
-from hangscope.ingest.torch_logs.abort import Terminate
+from hangscope.ingest.torch_logs.reports import Terminate
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Collect

@@ -10,7 +10,7 @@ from hangscope.explain.text.group_size import world_size
 from hangscope.explain.text.known_messages import blanks_of, filled
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
-from hangscope.ingest.job_logs.text.vocabulary import of_people
+from hangscope.ingest.job_logs.vocabulary import of_people
 from hangscope.ingest.torch_logs.store import StoreUnreachable
 from hangscope.model.conclusion import Collect
 from hangscope.model.regex import regex

@@ -10,7 +10,7 @@ from hangscope.causes.case import Case
 from hangscope.ingest.evidence.stack_owners import APART, MAIN_THREAD_AT, OF_NO_RANK, library_call
 from hangscope.ingest.job_logs.activity import GpuUse
 from hangscope.ingest.job_logs.excerpt import Excerpt
-from hangscope.ingest.job_logs.text.sections import Side
+from hangscope.ingest.job_logs.sections import Side
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Collect
 from hangscope.model.rankset import agree, compress, ranks_phrase

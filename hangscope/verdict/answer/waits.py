@@ -8,10 +8,9 @@ from dataclasses import replace
 
 from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import others_of, size_by_elements, world_size
+from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.line_groups import BAR
-from hangscope.ingest.job_logs.printed import Printed
-from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout
-from hangscope.ingest.torch_logs.c10d_names import is_default_group
+from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout, is_default_group
 from hangscope.model.conclusion import Collect
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import group_label

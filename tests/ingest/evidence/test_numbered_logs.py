@@ -8,8 +8,7 @@ from hangscope.errors import Note
 from hangscope.ingest.assemble import assemble
 from hangscope.ingest.evidence.world_size import without_job_numbers
 from hangscope.ingest.files.naming import rank_of_dump
-from hangscope.ingest.workers.log_reading import read_log
-from hangscope.ingest.workers.reading import Reading
+from hangscope.ingest.workers.reading import Reading, read_log
 
 FAILURE = "ValueError: bad sample\n"
 OF_TWO = "[rank0]:[E1120 15:13:24.220687360 x.cpp:1] Timed out after 1801 seconds waiting for clients. 1/4 clients joined.\n"
@@ -45,12 +44,11 @@ def test_the_size_that_the_content_tells_is_the_limit() -> None:
 
 
 def test_stacks_named_by_a_job_number_are_of_no_rank() -> None:
-    from hangscope.ingest.workers.reading import Thread
+    from hangscope.ingest.stacks.dumps import ProcessStacks
     from hangscope.model.incident import Frame
 
-    stacks = Reading(
-        "out.98765", "stacks", "used", "", threads=[Thread("MainThread", (Frame("f", "a.py", 1),), True)]
-    )
+    process = ProcessStacks(threads=[("MainThread", (Frame("f", "a.py", 1),), True)])
+    stacks = Reading("out.98765", "stacks", "used", "", stacks=[process])
     incident = assemble([stacks, reading("rank1.log")])
     assert incident.world_size == 2 and [n.code for n in incident.notes] == ["stacks_of_no_rank"]
 

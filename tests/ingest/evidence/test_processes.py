@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from hangscope.ingest.evidence.processes import Processes
-from hangscope.ingest.workers.log_reading import read_log
-from hangscope.ingest.workers.reading import Reading
+from hangscope.ingest.workers.reading import Reading, read_log
 from tests.conftest import analyze
 
 CLOSED = "RuntimeError: [/x/pair.cc:553] Connection closed by peer [10.0.0.1]:1."

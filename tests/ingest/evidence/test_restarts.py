@@ -10,8 +10,7 @@ from hangscope.ingest.evidence.text_evidence import collect
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.workers.log_reading import read_log
-from hangscope.ingest.workers.reading import Reading
+from hangscope.ingest.workers.reading import Reading, read_log
 from hangscope.model.events import Event
 from tests.conftest import analyze
 

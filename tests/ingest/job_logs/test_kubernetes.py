@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from hangscope.ingest.workers.log_reading import read_log
+from hangscope.ingest.workers.reading import read_log
 
 POD = """Name:             run-7c9-worker-2
 Namespace:        vision

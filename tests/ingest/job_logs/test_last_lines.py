@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from hangscope.ingest.workers.log_reading import LogReading, read_log
+from hangscope.ingest.workers.reading import LogReading, read_log
 from hangscope.model.codec import from_row, to_fields
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from hangscope.ingest.job_logs import messages
-from hangscope.ingest.workers.log_reading import read_log
+from hangscope.ingest.workers.reading import read_log
 from hangscope.knowledge.catalog import CATALOG
 
 BLANK = re.compile(r"\{(\w+)\}")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
-from hangscope.ingest.job_logs.progress import progress_events
+from hangscope.ingest.job_logs.last_lines import last_lines
 from hangscope.ingest.lines import kept_text
 from hangscope.ingest.lines.kept_text import KeptText
 
@@ -16,6 +17,14 @@ FORMS = (
     "{rank}: step {step}",
     "2026-11-20 15:{minute:02}:{second:02},123 app r{rank}: train step {step} done",
 )
+
+
+def progress_in(windows: list[tuple[int, bytes]]) -> list[Any]:
+    return [
+        event
+        for event in last_lines(KeptText(windows), own=False)
+        if event.kind in ("progress", "loop_length")
+    ]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -29,7 +38,7 @@ def test_each_writer_has_its_own_last_step(form: str) -> None:
     data = "\n".join([*lines, ""]).encode()
     cut = data.index(b"\n", len(data) // 2) + 1
     windows = [(1, data[:cut]), (1 + data[:cut].count(b"\n"), data[cut:])]
-    events = progress_events(KeptText(windows))
+    events = progress_in(windows)
     writers = last if form != FORMS[3] else {0: max(last.values())}  # a name inside the text is no writer's
     assert [(event.step, event.line) for event in events] == sorted(writers.values())
 
@@ -41,7 +50,7 @@ def test_lines_of_a_form_are_not_parsed_one_by_one(monkeypatch: pytest.MonkeyPat
     lines = (
         FORMS[0].format(rank=i % 8, step=1000 + i, minute=i // 60 % 60, second=i % 60) for i in range(2000)
     )
-    events = progress_events(KeptText([(1, "\n".join(lines).encode())]))
+    events = progress_in([(1, "\n".join(lines).encode())])
     assert [event.step for event in events] == list(range(2992, 3000))
     assert len(parsed) == 16  # of each writer the last, and the one before for its pace
     assert {event.pace for event in events} == {8.0}
@@ -53,7 +62,7 @@ def test_the_step_of_a_scheduler_is_none_of_the_jobs() -> None:
         "2026-11-20 15:47:05 - INFO - step 2003 | loss 2.14",
         "slurmstepd: error: *** STEP 6622.0 ON gpu02 CANCELLED AT 2026-11-20T16:18:00 ***",
     ]
-    (event,) = progress_events(KeptText([(1, "\n".join(lines).encode())]))
+    (event,) = progress_in([(1, "\n".join(lines).encode())])
     assert (event.step, event.pace) == (2003, 2.0)
 
 
@@ -70,7 +79,7 @@ def test_the_step_of_a_scheduler_is_none_of_the_jobs() -> None:
     ],
 )
 def test_how_long_a_loop_is(line: str, total: int | None) -> None:
-    events = progress_events(KeptText([(1, line.encode())]))
+    events = progress_in([(1, line.encode())])
     assert [e.total for e in events if e.kind == "loop_length"] == ([] if total is None else [total])
 
 
@@ -78,7 +87,7 @@ def test_how_long_a_loop_is(line: str, total: int | None) -> None:
     "line", ["ep 2 finished, 410 its", "epoch 2 done after 410 steps", "410 batches, loader empty"]
 )
 def test_how_many_steps_a_loop_had_that_ended(line: str) -> None:
-    (event,) = progress_events(KeptText([(1, line.encode())]))
+    (event,) = progress_in([(1, line.encode())])
     assert event.kind == "progress" and (getattr(event, "done", None), getattr(event, "total", None)) == (
         True,
         410,

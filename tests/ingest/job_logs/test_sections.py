@@ -1,6 +1,6 @@
 """Labelled parts of a text: who shows something else, whatever tool printed it."""
 
-from hangscope.ingest.job_logs.text.sections import sides
+from hangscope.ingest.job_logs.sections import sides
 
 KERNELS = """\
 cuda-gdb rank0

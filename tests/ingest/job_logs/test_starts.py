@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hangscope.ingest.job_logs.endings import WorkerDied
-from hangscope.ingest.workers.log_reading import read_log
+from hangscope.ingest.workers.reading import read_log
 from tests.conftest import analyze
 from tests.text_lines import short, timeout, told
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.ingest.lines.broken_lines import repair
+from hangscope.ingest.lines.pasted import repair
 from tests.text_lines import timeout, told
 
 WIDTH = 90

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 
 import pytest
 
+from hangscope.ingest.lines.call_lines import CallParser
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.scan import BulkParser, scan
+from hangscope.ingest.lines.scan import scan
 from hangscope.ingest.nccl.log import NcclParser
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs.detail import DetailParser
@@ -112,7 +113,7 @@ def plain(recordings: Iterable[Recording]) -> list[object]:
 def test_nccl_calls_are_the_same_in_bulk_and_one_by_one(seed: int) -> None:
     text = nccl_log(random.Random(seed)).encode()
     fast, slow = NcclParser(), NcclParser()
-    assert isinstance(fast, BulkParser) and not isinstance(OneByOne(slow), BulkParser)
+    assert isinstance(fast, CallParser) and not isinstance(OneByOne(slow), CallParser)
     one, other = scan(io.BytesIO(text), "a.log", [fast]), scan(io.BytesIO(text), "a.log", [OneByOne(slow)])
     assert plain(fast.recordings()) == plain(slow.recordings())
     assert fast.communicators() == slow.communicators()
@@ -123,7 +124,7 @@ def test_nccl_calls_are_the_same_in_bulk_and_one_by_one(seed: int) -> None:
 def test_calls_of_detail_are_the_same_in_bulk_and_one_by_one(seed: int) -> None:
     text = detail_log(random.Random(seed)).encode()
     fast, slow = DetailParser("a.log"), DetailParser("a.log")
-    assert isinstance(fast, BulkParser)
+    assert isinstance(fast, CallParser)
     scan(io.BytesIO(text), "a.log", [fast])
     scan(io.BytesIO(text), "a.log", [OneByOne(slow)])
     assert plain(fast.recordings()) == plain(slow.recordings())

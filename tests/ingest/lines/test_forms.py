@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from hangscope.ingest.lines.broken_lines import repair
-from hangscope.ingest.nccl.log import NcclParser
-from hangscope.ingest.workers.log_reading import read_log
+from hangscope.ingest.lines.pasted import repair
+from hangscope.ingest.workers.reading import read_log
 from hangscope.model.events import Event
 
 
@@ -184,7 +183,7 @@ FORMS = [
 
 def events(text: str) -> list[Event]:
     """Return what a log of this text says."""
-    return read_log(io.BytesIO(text.encode()), "paste.txt", (NcclParser(),)).events
+    return read_log(io.BytesIO(text.encode()), "paste.txt").events
 
 
 def of_kind(text: str, kind: str) -> list[Event]:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangscope.ingest.lines.literals import LiteralFinder, finder_of
-from hangscope.ingest.workers.log_reading import read_log
+from hangscope.ingest.workers.reading import read_log
 
 LITERALS = [(b"Watchdog caught", 1), (b"aaaaaaa", 2), (b"ab", 4), (b"Traceback (most", 8)]
 

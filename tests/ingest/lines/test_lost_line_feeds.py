@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.ingest.lines.broken_lines import repair
-from hangscope.ingest.lines.split import pieces
+from hangscope.ingest.lines.pasted import repair
+from hangscope.ingest.lines.prefixes import pieces
 from tests.text_lines import c10, short, told
 
 PARAMS = "RuntimeError: DDP expects same model across all ranks, but Rank {} has {} params, while rank {} has inconsistent {} params."

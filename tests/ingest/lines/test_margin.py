@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.ingest.lines.broken_lines import LIMIT
-from hangscope.ingest.lines.margin import without_margin
+from hangscope.ingest.lines.pasted import LIMIT, without_margin
 from hangscope.ingest.workers.reader import read_file
 
 SPY = """Process 81: python fit.py
@@ -48,8 +47,8 @@ def test_a_margin_of_all_lines_hides_nothing(tmp_path: Path, margin: str, text: 
     (tmp_path / "shifted.txt").write_text(shifted(text, margin))
     plain, other = (read_file(str(tmp_path / name), "x") for name in ("plain.txt", "shifted.txt"))
     assert plain["kind"] == other["kind"] == kind
-    assert (plain["threads"], plain["events"]) == (other["threads"], other["events"])
-    assert plain["threads"] or plain["events"]
+    assert (plain["stacks"], plain["events"]) == (other["stacks"], other["events"])
+    assert plain["stacks"] or plain["events"]
 
 
 @pytest.mark.parametrize("text", [SPY, RAS])

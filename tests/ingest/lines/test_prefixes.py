@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangscope.ingest.lines.prefixes import clean, quote, strip_prefix
-from hangscope.ingest.workers.log_reading import read_log
+from hangscope.ingest.workers.reading import read_log
 from hangscope.model.frames import Frame
 
 MESSAGE = "Watchdog caught it"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.ingest.job_logs.printed import printed
-from hangscope.ingest.job_logs.progress import progress_events
+from hangscope.ingest.job_logs.last_lines import Printed, last_lines
+from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.ingest.lines.rank_words import Named, by_itself, named_processes, ranks_titled
-from hangscope.ingest.stacks.command_lines import ranks_of_commands
 from hangscope.ingest.stacks.dumps import read_processes
+from hangscope.ingest.stacks.threads import ranks_of_commands
 from tests.text_lines import judged, short, timeout, told
 
 
@@ -40,14 +40,17 @@ def test_a_rank_that_another_prefix_tells_stays() -> None:
 
 def test_of_each_rank_of_one_log_the_last_step_is_kept() -> None:
     data = b"".join(b"rank%d step %d\n" % (rank, step) for step in range(3) for rank in range(4))
-    events = progress_events(KeptText([(1, data)]))
+    events = [e for e in last_lines(KeptText([(1, data)]), own=False) if isinstance(e, Progress)]
     assert [(e.rank, e.step) for e in events] == [(rank, 2) for rank in range(4)]
 
 
 def test_of_each_rank_of_one_log_the_last_lines_are_kept() -> None:
     data = b"".join(b"[rank %d] read shard %d\n" % (rank, step) for step in range(3) for rank in range(2))
-    told = printed(KeptText([(1, data + b"srun: waiting\nsrun: waiting\n")]), own=False)
-    assert [(t.rank, t.templates, t.counts) for t in told] == [(r, ("read shard #",), (3,)) for r in range(2)]
+    kept = KeptText([(1, data + b"srun: waiting\nsrun: waiting\n")])
+    told = [event for event in last_lines(kept, own=False) if isinstance(event, Printed)]
+    assert {t.rank: (t.templates, t.counts) for t in told} == dict.fromkeys(
+        range(2), (("read shard #",), (3,))
+    )
 
 
 def test_who_printed_a_line_of_its_own_while_the_others_timed_out(tmp_path: Path) -> None:

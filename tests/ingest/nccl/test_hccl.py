@@ -6,10 +6,10 @@ import io
 
 import pytest
 
-from hangscope.ingest.nccl.hccl import HcclTimeout
+from hangscope.ingest.job_logs.messages import HcclTimeout
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.workers.log_reading import read_log
+from hangscope.ingest.workers.reading import read_log
 from hangscope.model.incident import Event
 
 WHO = "[ERROR] 2026-01-14-05:02:11 (PID:5201, Device:1, RankID:9) ERR00100 PTA call acl api failed."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangscope.ingest.torch_logs import call_lines
+from hangscope.ingest.lines import call_lines
 from tests.ingest.nccl.test_log import PROC, read, world
 from tests.nccl_writer import Comm, NcclWriter, Proc
 

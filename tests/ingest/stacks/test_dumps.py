@@ -11,7 +11,7 @@ import pytest
 
 from hangscope.ingest.files.sniff import sniff
 from hangscope.ingest.stacks.dumps import read_processes
-from hangscope.ingest.stacks.open_threads import looks_like_spy_json
+from hangscope.ingest.stacks.threads import looks_like_spy_json
 from hangscope.model.incident import Stack
 
 FAULT = """Current thread 0x00007f4b7d1296c0 (most recent call first):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangscope.ingest.stacks.command_lines import ranks_of_titles
+from hangscope.ingest.stacks.threads import ranks_of_titles
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.ingest.stacks.working_thread import issuers, trains
+from hangscope.ingest.stacks.threads import issuers, trains
 from hangscope.model.frames import Frame, Stack
 
 STARTS: Stack = tuple(Frame(name, "/usr/lib/python3.11/threading.py", 9) for name in ("run", "_bootstrap"))

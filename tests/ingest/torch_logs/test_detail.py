@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import time
 
+from hangscope.ingest.lines import call_lines
 from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.torch_logs import call_lines
 from hangscope.ingest.torch_logs.detail import DetailParser
-from hangscope.ingest.workers.log_reading import LogReading
+from hangscope.ingest.workers.reading import LogReading
 from hangscope.model.incident import State
 from tests.text_lines import settled
 

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from hangscope.ingest.workers.log_reading import read_log
+from hangscope.ingest.workers.reading import read_log
 
 CASES = [
     (

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import hangscope
-from hangscope.ingest.torch_logs.store_barrier import StoreBarrier
-from hangscope.ingest.workers.log_reading import read_log
+from hangscope.ingest.torch_logs.store import StoreBarrier
+from hangscope.ingest.workers.reading import read_log
 
 KEY = "store_based_barrier_key:1"
 OLD = "I0114 05:02:11.417845 1398 distributed_c10d.py:337] Waiting in store based barrier to initialize process group for rank: {rank}, key: {key} (world_size={of}, worker_count={n}, timeout=0:30:00)"

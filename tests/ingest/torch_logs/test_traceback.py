@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from hangscope.ingest.lines.prefixes import strip_prefix
-from hangscope.ingest.torch_logs.exception_meaning import is_library, is_symptom
-from hangscope.ingest.torch_logs.traceback import TracebackParser
+from hangscope.ingest.torch_logs.traceback import TracebackParser, is_library, is_symptom
 from hangscope.model.frames import Frame
 from hangscope.model.incident import Event
 from tests.text_lines import settled

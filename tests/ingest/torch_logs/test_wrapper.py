@@ -4,8 +4,8 @@ import io
 
 import pytest
 
-from hangscope.ingest.torch_logs.fingerprint import fingerprints, garbled_peer
-from hangscope.ingest.workers.log_reading import read_log
+from hangscope.ingest.torch_logs.wrapper import fingerprints, garbled_peer
+from hangscope.ingest.workers.reading import read_log
 from hangscope.model.incident import Event
 
 OPTIONS = "TensorOptions(dtype=float (default), device={}, layout=Strided (default), requires_grad=false (default), memory_format=(nullopt))"

@@ -19,8 +19,7 @@ from hangscope.ingest.files.opening import plain_size
 from hangscope.ingest.files.sources import SourceFile
 from hangscope.ingest.workers import child
 from hangscope.ingest.workers import pool as pool_module
-from hangscope.ingest.workers.children import read_files
-from hangscope.ingest.workers.pool import Pool
+from hangscope.ingest.workers.pool import Pool, read_files
 from tests.hostile_dumps import nested_key
 
 

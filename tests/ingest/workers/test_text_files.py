@@ -8,7 +8,8 @@ import pytest
 from hangscope.ingest.evidence.processes import Processes
 from hangscope.ingest.evidence.stack_owners import owners
 from hangscope.ingest.workers.reader import read_file
-from hangscope.ingest.workers.reading import Reading, Thread
+from hangscope.ingest.workers.reading import Reading
+from hangscope.model.frames import Stack
 
 FAILURE = """[rank0]: Traceback (most recent call last):
 [rank0]:   File "/workspace/train/train.py", line 69, in train_step
@@ -60,15 +61,15 @@ def test_a_dump_that_was_cut_is_no_log(tmp_path: Path) -> None:
 
 def test_stacks_and_log_lines_of_one_process(tmp_path: Path) -> None:
     told = read(tmp_path, WATCHDOG + "terminate called without an active exception\n" + STACK)
-    assert told["kind"] == "stacks" and [f[2] for f in told["threads"][0][1]] == [11, 50]
+    assert told["kind"] == "stacks" and [f[2] for f in told["stacks"][0][4][0][1]] == [11, 50]
     assert {"watchdog_timeout", "terminate"} <= set(kinds(told))
 
 
 def test_stacks_far_behind_the_start_of_a_log(tmp_path: Path) -> None:
     steps = "".join(f"step {n} loss 0.1\n" for n in range(2000))
     told = read(tmp_path, steps + STACK + "more\n" * 9 + STACK.replace("line 11", "line 12"))
-    assert told["kind"] == "log" and [f[2] for f in told["threads"][0][1]] == [12, 50]
-    assert read(tmp_path, steps + "see the stack (most recent call first):\n")["threads"] == []
+    assert told["kind"] == "log" and [f[2] for f in told["stacks"][0][4][0][1]] == [12, 50]
+    assert read(tmp_path, steps + "see the stack (most recent call first):\n")["stacks"] == []
 
 
 def test_dumps_of_two_ranks_in_one_log(tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ def test_dumps_of_two_ranks_in_one_log(tmp_path: Path) -> None:
 
     woven = "".join(a + b for a, b in zip(prefixed(0), prefixed(1), strict=True))
     told = read(tmp_path, "step 1\n" * 2000 + woven)
-    assert [(row[3], len(row[1])) for row in told["threads"]] == [(0, 2), (1, 2)]
+    assert [(row[0], len(row[4][0][1])) for row in told["stacks"]] == [(0, 2), (1, 2)]
 
 
 def test_pure_stacks_stay_stacks(tmp_path: Path) -> None:
@@ -111,15 +112,15 @@ def test_what_py_spy_prints_far_behind_the_start_of_a_log(tmp_path: Path) -> Non
     )
     told = read(tmp_path, "step 1 of many\n" * 2000 + blocks + "step 2\n")
     assert told["kind"] == "log"
-    mains = [(row[3], row[4], row[1][0][0]) for row in told["threads"] if row[2]]
+    mains = [(row[0], row[1], row[4][0][1][0][0]) for row in told["stacks"]]
     assert mains == [(0, 800, "load"), (1, 801, "wait"), (2, 802, "wait")]
 
 
-def placed(tmp_path: Path, text: str) -> list[tuple[int | None, Thread]]:
+def placed(tmp_path: Path, text: str) -> list[tuple[tuple[int | None, int | None], Stack]]:
     reading = Reading.from_wire("job.log", read(tmp_path, text))
     placed, missed = owners(Processes([reading]), reading, None)
-    known = [(rank, thread) for rank, threads in placed.items() for thread in threads]
-    return [*known, *((None, thread) for threads in missed for thread in threads)]
+    known = [((rank, None), stack) for rank, threads in placed.items() for _, stack, _ in threads]
+    return [*known, *(((None, process.pid), stack) for process in missed for _, stack, _ in process.threads)]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_stacks_behind_a_launchers_prefix(tmp_path: Path, prefix: str, more: str
     woven = "".join(a + b for a, b in zip(*own, strict=True))
     for text in (woven + more, "step 1\n" * 2000 + woven + more):
         threads = placed(tmp_path, text)
-        assert [(rank, len(thread.stack)) for rank, thread in threads] == [(rank, 2) for rank in ranks]
+        assert [(who[0], len(stack)) for who, stack in threads] == [(rank, 2) for rank in ranks]
 
 
 def test_tasks_that_are_no_ranks_tell_none(tmp_path: Path) -> None:
@@ -167,4 +168,4 @@ def test_stacks_of_processes_without_a_rank_are_not_mixed(
     woven = "".join(a + b for a, b in zip(*own, strict=True))
     for text in (woven, "step 1\n" * 2000 + woven):
         threads = placed(tmp_path, text)
-        assert [((rank, t.pid), len(t.stack)) for rank, t in threads] == [(who, 2) for who in whose]
+        assert [(who, len(stack)) for who, stack in threads] == [(who, 2) for who in whose]

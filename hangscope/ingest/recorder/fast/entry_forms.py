@@ -19,12 +19,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from hangscope.ingest.recorder import safe_pickle
-from hangscope.ingest.recorder.calls.call import Call
-from hangscope.ingest.recorder.calls.entries import Entries, names_a_call
-from hangscope.ingest.recorder.calls.own_sizes import Dimensions, Flat, flat
-from hangscope.ingest.recorder.calls.table import SIZES, Numbers
+from hangscope.ingest.recorder.calls import Call
+from hangscope.ingest.recorder.entries import SIZES, Entries, names_a_call
 from hangscope.ingest.recorder.plausibility import Implausible, check_entry
-from hangscope.ingest.recorder.values import as_int
+from hangscope.ingest.recorder.recording import Dimensions, Flat, flat
+from hangscope.ingest.recorder.values import Numbers, as_int
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 

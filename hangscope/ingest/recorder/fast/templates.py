@@ -24,10 +24,10 @@ from sys import intern
 from typing import Any
 
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
-from hangscope.ingest.recorder.calls.entries import Entries
+from hangscope.ingest.recorder.entries import Entries
 from hangscope.ingest.recorder.fast.entry_forms import EntryForms
+from hangscope.ingest.recorder.flight_recorder import is_torchcomms
 from hangscope.ingest.recorder.recording import Recording, StackRow
-from hangscope.ingest.recorder.torchcomms import is_torchcomms
 from hangscope.ingest.recorder.values import as_desc, as_text
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex

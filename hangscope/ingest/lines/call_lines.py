@@ -1,7 +1,7 @@
 """Logs in which most lines are calls: read from the bytes, writer by writer, within a bound on the calls that are kept.
 
-What precedes a call repeats for each writer, so it is parsed once. DETAIL's lines (`detail.py`) and NCCL's COLL lines
-(`ingest/nccl/calls.py`) are read this way.
+What precedes a call repeats for each writer, so it is parsed once. DETAIL's lines (`torch_logs/detail.py`)
+and NCCL's COLL lines (`nccl/line.py`) are read this way.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hangscope.errors import Note
-from hangscope.ingest.lines.forms import BulkParser
+from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.recorder.recording import Recording
 
@@ -22,7 +22,7 @@ MOST_REMEMBERED = 16_384  # heads and calls
 _HEAD = 300  # bytes in which the head of a line ends
 
 
-class CallParser(BulkParser):
+class CallParser(LineParser):
     """Reads lines of calls in bulk. `whole` matches a line from `mark` to its line feed; the head precedes it."""
 
     mark: bytes
@@ -33,7 +33,10 @@ class CallParser(BulkParser):
         self._heads: dict[bytes, Any] = {}
 
     def run(self, block: bytes, start: int, number: int) -> int:
-        """Read the calls that follow each other from `start` on; see `BulkParser`."""
+        """Read as many calls as follow each other from `start` on, the beginning of line `number`.
+
+        Returns where the first line begins that is to be read like any other: `start` itself where this one is.
+        """
         heads, mark, match, add = self._heads, self.mark, self.whole.match, self.add
         while True:
             at = block.find(mark, start, start + _HEAD)

@@ -18,8 +18,8 @@ from typing import Any
 
 from hangscope.errors import Note
 from hangscope.ingest.lines.forms import typed
-from hangscope.ingest.nccl.calls import user_op
-from hangscope.ingest.nccl.ras.snapshot import MAX_LISTED, NcclRas, comm_hash
+from hangscope.ingest.nccl.line import user_op
+from hangscope.ingest.nccl.ras_json import MAX_LISTED, NcclRas, comm_hash
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 

@@ -1,20 +1,30 @@
-"""What a rank's own program printed, as templates of lines with how often and where, so that ranks can be compared.
+"""The text that is kept of a log, read once: the progress of each writer, a good end, and what the ranks' own program printed.
+
+What a program printed is kept as templates of lines with how often and where, so that ranks can be compared:
 
     epoch # auc nan                     1 time, line 812
     step # loss #                     640 times, last in line 811
 
 Numbers, paths, quoted names and the rank are masked, `nan` and `inf` are not. What the communication layer, launchers and
-tracebacks print is left out. Of a large log only the text before its first error and at its end is read.
+tracebacks print is left out.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
-from hangscope.ingest.job_logs.text.vocabulary import words
+from hangscope.ingest.job_logs.progress import (
+    WorkersEnded,
+    good_end_of,
+    is_complaint,
+    paced,
+    progress_of,
+    sort_of,
+)
+from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.rank_words import by_itself
@@ -23,7 +33,6 @@ from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
 KEPT = 64  # templates of one writer
-_WORDINGS = 1024  # lines that differ in more than digits
 _WIDTH = 200  # characters of a line
 _LONGEST = 120
 #: what does not depend on the line's words: quoted names, paths, addresses, and numbers with their signs and units
@@ -55,29 +64,7 @@ class Printed(Event, kind="printed", calm=True):
     complete: bool = False
 
 
-def printed(kept: KeptText, own: bool) -> list[Printed]:
-    """Return what each writer of a log printed; `own`: it is one rank's log. Of a shared log only lines with a rank or a prefix count."""
-    if is_of_the_watcher(kept.file):
-        return []
-    writers: dict[object, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    heard: set[object] = set()  # who has any line here
-    latest = sorted(kept.wordings.values(), key=lambda places: places[-1])[-_WORDINGS:]
-    for places in latest:
-        for of_one in [places] if own else kept.by_writer(places):
-            line = by_itself(kept.line(of_one[-1]))
-            who = None if own else line.rank if line.rank is not None else line.origin
-            if own or line.rank is not None or line.origin:
-                heard.add(who)
-                if template := template_of(line):
-                    writers[who][template] += of_one
-    if not own and len(heard) < 2:
-        return []  # nothing to compare with
-    complete = kept.complete and len(latest) == len(kept.wordings)
-    line_at = kept.line if own else lambda place: by_itself(kept.line(place))
-    return [_of_writer(places, line_at, complete) for places in writers.values()]
-
-
-def _of_writer(places_of: Mapping[str, list[int]], line_at: Callable[[int], Line], complete: bool) -> Printed:
+def printed_by(places_of: Mapping[str, list[int]], line_at: Callable[[int], Line], complete: bool) -> Printed:
     """Return what one writer printed, of many templates the rarest; `places_of` are the places of its lines by template."""
     of_template = [(template, sorted(places)) for template, places in places_of.items()]
     rare = sorted(of_template, key=lambda item: (len(item[1]), -item[1][-1]))[:KEPT]
@@ -105,3 +92,56 @@ def template_of(line: Line) -> str:
     for pattern, mask in _MASKS:
         text = pattern.sub(mask, text)
     return text[:_LONGEST].strip()
+
+
+_MOST = 1024  # wordings whose lines are compared between ranks
+
+
+def last_lines(kept: KeptText, own: bool) -> list[Event]:
+    """Return what the last lines of a log say; `own`: it is one rank's log."""
+    progress: dict[tuple[str, str], Event] = {}
+    ends: dict[str, Event] = {}
+    printed = _Writers(own)
+    groups = kept.by_writer()
+    for number, places in enumerate(groups):
+        line = kept.line(places[-1])
+        if places[-1] >= kept.end and (end := good_end_of(line)) is not None:
+            ends.setdefault(end.kind, end)
+        line = by_itself(line)
+        step = progress_of(line)
+        key = (f"{line.origin}|{line.host}", sort_of(step))
+        if step is not None and key not in progress:
+            before = by_itself(kept.line(places[-2])) if len(places) > 1 else None
+            progress[key] = paced(step, before)
+        if number < _MOST:
+            printed.add(line, places)
+    last = (kept.line(places[-1]) for places in groups if places[-1] >= kept.end)
+    if WorkersEnded.kind in ends and any(map(is_complaint, last)):
+        del ends[WorkersEnded.kind]
+    in_order = sorted(progress.values(), key=lambda event: (event.line, event.text))
+    compared = [] if is_of_the_watcher(kept.file) else printed.events(kept, len(groups) <= _MOST)
+    return [*in_order, *(ends[kind] for kind in sorted(ends)), *compared]
+
+
+class _Writers:
+    """The places of the lines of each writer by their template. Of a log of several only lines with a rank or a prefix count."""
+
+    def __init__(self, own: bool) -> None:
+        self._own = own
+        self._heard: set[object] = set()  # who has any line here
+        self._places: dict[object, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+
+    def add(self, line: Line, places: Sequence[int]) -> None:
+        """Add lines of one wording and one writer, the last of which is given."""
+        who = None if self._own else line.rank if line.rank is not None else line.origin
+        if self._own or who != "":
+            self._heard.add(who)
+            if template := template_of(line):
+                self._places[who][template] += places
+
+    def events(self, kept: KeptText, complete: bool) -> list[Printed]:
+        """Return what each writer printed; nothing where there is no other to compare it with."""
+        if not self._own and len(self._heard) < 2:
+            return []
+        line_at = kept.line if self._own else lambda place: by_itself(kept.line(place))
+        return [printed_by(places, line_at, complete and kept.complete) for places in self._places.values()]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from hangscope.ingest.nccl.ras import inspector
+from hangscope.ingest.nccl import ras_json
 from tests.text_lines import known_fields
 
 
@@ -43,7 +43,7 @@ def p2p(rank: int, peer: int, number: int) -> bytes:
 
 def test_the_last_completed_call_per_operation() -> None:
     lines = [row(1, 3), row(1, 4), row(1, 2, coll="AllGather"), p2p(1, 2, 9), p2p(1, 3, 8)]
-    found, notes = inspector.read(lines, "n0-pid101.log")
+    found, notes = ras_json.read_inspector_lines(lines, "n0-pid101.log")
     assert notes == []
     assert [(r.op, r.count, r.line) for r in found] == [("all_gather", 2, 3), ("all_reduce", 4, 2)]
     event = found[1]
@@ -61,8 +61,10 @@ def test_the_last_completed_call_per_operation() -> None:
 def test_only_numbers_of_collectives_compare_across_ranks() -> None:
     found = []
     for rank, number in enumerate([12, 12, 9, 12]):
-        found += inspector.read([row(rank, n) for n in range(1, number + 1)], f"n0-pid{rank}.log")[0]
-    found += inspector.read([p2p(2, 1, 9)], "n0-pid2.log")[0]
+        found += ras_json.read_inspector_lines(
+            [row(rank, n) for n in range(1, number + 1)], f"n0-pid{rank}.log"
+        )[0]
+    found += ras_json.read_inspector_lines([p2p(2, 1, 9)], "n0-pid2.log")[0]
     assert [(r.comm_rank, r.count) for r in found] == [
         (0, 12),
         (1, 12),
@@ -72,12 +74,12 @@ def test_only_numbers_of_collectives_compare_across_ranks() -> None:
 
 
 def test_cut_and_foreign_lines() -> None:
-    found, notes = inspector.read(
+    found, notes = ras_json.read_inspector_lines(
         [row(0, 1), row(0, 2)[:50], b"\n", b"[]\n", b"\xff\xfe\n", b"{" * 70_000], "x"
     )
     assert [r.count for r in found] == [1]
     assert [(n.code, n.line) for n in notes] == [("truncated", 2)]
     assert notes[0].message.startswith("4 lines")
     wrong = json.dumps({"header": {"id": 5, "rank": True}, "coll_perf": {"coll": 1, "coll_sn": "x"}}).encode()
-    assert inspector.read([wrong], "x")[0] == []
-    assert inspector.read([], "x") == ([], [])
+    assert ras_json.read_inspector_lines([wrong], "x")[0] == []
+    assert ras_json.read_inspector_lines([], "x") == ([], [])

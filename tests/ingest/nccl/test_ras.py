@@ -8,9 +8,8 @@ import pytest
 
 from hangscope.errors import Note
 from hangscope.ingest.files.sniff import sniff
-from hangscope.ingest.nccl.ras.json_form import read_json
-from hangscope.ingest.nccl.ras.snapshot import NcclRas
-from hangscope.ingest.nccl.ras.text_form import read_text
+from hangscope.ingest.nccl.ras_json import NcclRas, read_json
+from hangscope.ingest.nccl.ras_text import read_text
 
 
 def read(data: bytes, file: str) -> tuple[list[NcclRas], list[Note]]:

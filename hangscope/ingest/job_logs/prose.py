@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hangscope.ingest.job_logs.text.vocabulary import complains, of_people, words
+from hangscope.ingest.job_logs.vocabulary import complains, of_people, words
 from hangscope.model.regex import regex
 
 _MOST = 3000  # characters

@@ -1,14 +1,29 @@
-"""The threads of one process: as `py-spy dump --json` writes them, or as a dump is read, with the main thread and the dumper found."""
+"""The threads of one process: which is the main one, which runs the training (as Ray Train starts one), and whose process it is.
+
+A process has a rank by its command line, or by the name that it gave itself:
+
+    Process 880: python fit.py --rank 2          py-spy's first line of a process; `# RANK=2`, `[rank 2]`
+    Process 4411: VLLM::Worker_DP0_TP1_EP1
+    Process 8102: sglang::scheduler_PP1_TP0
+
+A command line may also state the rank of a matrix (`--lora-rank 8`, `--rank 8`): then all processes state the same one. The names of an
+engine's workers (vllm/v1/executor/multiproc_executor.py, sglang/srt/managers/scheduler.py) hold coordinates and no sizes, so a place
+in several stages is a rank only where the dump contains the complete grid.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
+from hangscope.ingest.lines.layers import coordinates
 from hangscope.ingest.lines.prefixes import clean
 from hangscope.model.dataclass import dataclass
 from hangscope.model.frames import Frame, Stack
+from hangscope.model.regex import regex
 
 FRAMES_KEPT = 500
 THREADS_KEPT = 5000
@@ -115,3 +130,74 @@ def _main(threads: list[OpenThread]) -> OpenThread | None:
         *own,
     ]
     return next(iter(by_preference), None)
+
+
+_STARTS = ("threading.py", "concurrent/futures/thread.py")  # whose functions are below what a thread runs
+
+
+def issuers(stacks: Iterable[Stack]) -> frozenset[tuple[str, str]]:
+    """Return the functions (name, file) that threads run which issued all of a job's collectives; empty where a main thread issued one."""
+    roots = [_root(stack) for stack in stacks if stack]
+    return (
+        frozenset((root.name, root.file) for root in roots if root is not None) if all(roots) else frozenset()
+    )
+
+
+def trains(stack: Stack, functions: frozenset[tuple[str, str]]) -> bool:
+    """Return whether a thread runs one of these functions."""
+    root = _root(stack) if functions else None
+    return root is not None and (root.name, root.file) in functions
+
+
+def _root(stack: Stack) -> Frame | None:
+    """Return the outermost frame of what a thread runs, None for a main thread."""
+    if not stack or not stack[-1].file.endswith(_STARTS):
+        return None
+    return next((frame for frame in reversed(stack) if not frame.file.endswith(_STARTS)), None)
+
+
+_IN_COMMAND = regex(r"(?:^|[\s\[(#,;])(--?)?(?:global[_-]?)?rank[\s=:_#]{0,2}(\d{1,7})\b", re.IGNORECASE)
+_LOCAL_IN_COMMAND = regex(r"(?:^|[\s\[(#,;])(?:--?)?local[_-]?rank[\s=:_#]{0,2}(\d{1,7})\b", re.IGNORECASE)
+
+
+def local_ranks_of_commands(titles: Mapping[int, str]) -> dict[int, int]:
+    """Return the local rank of each process id whose command line states it (`train.py --local-rank=2`)."""
+    found = {pid: match for pid, title in titles.items() if (match := _LOCAL_IN_COMMAND.search(title))}
+    return {pid: int(match[1]) for pid, match in found.items()}
+
+
+def ranks_of_commands(titles: Mapping[int, str]) -> dict[int, int]:
+    """Return the rank of each process id whose command line or name states it."""
+    found = {pid: match for pid, title in titles.items() if (match := _IN_COMMAND.search(title))}
+    ranks = {pid: int(match[2]) for pid, match in found.items()}
+    if len(set(ranks.values())) < len(ranks) or (len(ranks) == 1 and any(m[1] for m in found.values())):
+        ranks = {}
+    return {**ranks_of_titles(titles), **ranks}
+
+
+_TITLE = regex(r"(VLLM::Worker|sglang::scheduler)((?:_[A-Z][A-Z_]{0,14}?\d{1,5}){1,6})\b")
+
+Place = tuple[int, int, int]
+
+
+def ranks_of_titles(titles: Mapping[int, str]) -> dict[int, int]:
+    """Return the rank of each process id whose name states one; nothing where a dump is of two engines."""
+    places: dict[int, Place] = {}
+    vllm = False
+    for pid, title in titles.items():
+        if match := _TITLE.match(title):
+            found = coordinates(match[2])
+            if "TP" in found:
+                places[pid] = (found.get("DP", 0), found.get("PP", 0), found["TP"])
+                vllm = vllm or match[1].startswith("VLLM")
+    inner = {place[1:] for place in places.values()}
+    if len(inner) == len(places):  # SGLang's data-parallel attention divides the tensor-parallel ranks
+        places = {pid: (0, stage, tensor) for pid, (_, stage, tensor) in places.items()}
+    elif not vllm:
+        return {}  # replicas that do not know of each other
+    sizes = [max((place[axis] for place in places.values()), default=0) + 1 for axis in range(3)]
+    if sizes[:2] != [1, 1] and (
+        len(set(places.values())) < len(places) or len(places) != sizes[0] * sizes[1] * sizes[2]
+    ):
+        return {}
+    return {pid: (dp * sizes[1] + pp) * sizes[2] + tp for pid, (dp, pp, tp) in places.items()}

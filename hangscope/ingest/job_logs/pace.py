@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
-from hangscope.ingest.job_logs.text.vocabulary import words
+from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.ingest.lines.layers import seconds_of_day
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.model.regex import regex

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hangscope.ingest.evidence.processes import Processes
+from hangscope.ingest.evidence.text_evidence import identity
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.workers.identity import identity
-from hangscope.ingest.workers.log_reading import LogReading, read_log
-from hangscope.ingest.workers.reading import Reading
+from hangscope.ingest.workers.reading import LogReading, Reading, read_log
 from hangscope.model.codec import from_row, to_fields
 from tests.text_lines import settled
 

@@ -1,4 +1,4 @@
-"""torchrun's table of failed workers.
+"""Reports of several lines on how processes ended: by torchrun, mpirun and mpiexec, SGLang and Kubernetes.
 
     torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
     Root Cause (first observed failure):
@@ -12,6 +12,44 @@
 
 (torch/distributed/elastic/multiprocessing/errors/__init__.py; 1.9 wrote `msg` for `traceback`, and the other failures in a second
 table after the root cause.) Ranks here are global. The failures count from 1, and the root cause is number 0.
+
+mpirun and mpiexec report a process that ended badly over several lines; SGLang reports its schedulers in the same way.
+
+    mpirun detected that one or more processes exited with non-zero status, thus causing
+    the job to be terminated. The first process to do so was:
+
+      Process name: [[12345,1],3]
+      Exit code:    137
+
+    =   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+    =   RANK 2 PID 51774 RUNNING AT cn-b14
+    =   KILLED BY SIGNAL: 9 (Killed)
+
+    [2026-01-14 05:02:11] Rank 3 scheduler is dead. Please check if there are relevant logs.
+    [2026-01-14 05:02:12] Exit code: -9
+
+(Open MPI 3 to 5, help-prun.txt and help-orterun.txt, whose last number is the rank in MPI_COMM_WORLD; MPICH and Intel MPI,
+src/pm/hydra/tools, where older versions print `PID 51774 RUNNING AT cn-b14` alone and `EXIT CODE: 9`; sglang/srt/entrypoints/engine.py.)
+MPICH reports processes after the first that the launcher itself ended. SGLang checks its schedulers in order and names the first one
+that is gone, not the one that died first.
+
+How a pod's container ended, as `kubectl describe pod` prints it, with the rank that its environment states.
+
+    Name:             run-7c9-worker-2
+    Containers:
+      pytorch:
+        State:          Terminated
+          Reason:       OOMKilled
+          Exit Code:    137
+        Limits:
+          nvidia.com/gpu:  1
+        Environment:
+          WORLD_SIZE:   4
+          RANK:         3
+
+(kubernetes/kubectl, pkg/describe/describe.go.) RANK is the process's own where the container has at most one device; with more it is
+usually the node's number. `Last State` is how the container ended before a restart. People often quote only the part about the end:
+then the command above it names the pod, or nothing does.
 """
 
 from __future__ import annotations
@@ -23,9 +61,11 @@ from datetime import datetime, timezone
 
 from hangscope.errors import Note
 from hangscope.ingest.job_logs.endings import Exit, WorkersSwept
+from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.lines.blocks import Found, block
-from hangscope.ingest.lines.forms import any_of, says
+from hangscope.ingest.lines.forms import any_of, integer, says
 from hangscope.ingest.lines.prefixes import Line, quote
+from hangscope.ingest.recorder.values import short_number
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
@@ -136,3 +176,73 @@ def _time(text: str) -> float | None:
         return datetime.strptime(text[:19], "%Y-%m-%d_%H:%M:%S").replace(tzinfo=timezone.utc).timestamp()
     except ValueError:
         return None
+
+
+def _end(found: Found) -> Iterator[Event]:
+    """Yield the end of the process; a scheduler without an exit code is a worker that failed."""
+    code, number = integer(found.last("code")), integer(found.last("number"))
+    of_mpi = "scheduler is dead" not in found.first.text
+    if code is not None or number:
+        yield Exit.of(
+            found.first, code=-number if number else code, via="mpirun" if of_mpi else "engine",
+            task=integer(found.last("task")), pid=integer(found.last("pid")), host=found.last("host"),
+        )  # fmt: skip
+    elif not of_mpi:
+        yield found.first.event(WorkersSwept, failed="a scheduler")
+
+
+END = block(
+    says(r"^\s*Process name: \[\[\w{1,20},\d{1,10}\],(?P<task>\d{1,7})\]\s*$"),
+    says(r"\bRank \d{1,7} scheduler is dead\."),
+    says(
+        r"^= {1,6}(?:RANK (?P<task>\d{1,7}) )?PID (?P<pid>\d{1,9}) RUNNING AT (?P<host>\S{1,253})",
+        literal="RUNNING AT ",
+    ),
+    ends=regex(
+        r"^\W*(?:\S{1,40} )?E(?:xit|XIT) (?:code|CODE): {1,6}(?P<code>-?\d{1,4})\s*$|^= {1,6}KILLED BY SIGNAL: (?P<number>\d{1,3})\b"
+    ),
+    lines=4,
+    made=_end,
+)
+
+
+_ENDED = ("Reason", "Exit Code")  # the fields that state how
+
+
+def _pod(found: Found) -> Iterator[Event]:
+    """Yield the ends of the containers that failed."""
+    pod, state = found.last("pod"), ""
+    containers: list[dict[str, tuple[Line, str]]] = [{}]
+    for line, match in found.parts:
+        caught = match.groupdict()
+        if "container" in caught:
+            containers.append({})
+        elif "name" in caught:
+            state = caught["name"] if caught["name"].endswith("State") else state
+            if state != "Last State" or caught["name"] not in _ENDED:
+                containers[-1].setdefault(caught["name"], (line, caught["value"] or ""))
+    for fields in containers:
+        number = {name: short_number(fields[name][1]) for name in fields}
+        if number.get("Exit Code") and fields.get("State", (None, ""))[1].startswith("Terminated"):
+            where = min((fields[name][0] for name in _ENDED if name in fields), key=lambda line: line.number)
+            alone = (number.get("nvidia.com/gpu", 1) or 1) == 1
+            where = replace(where, rank=number.get("RANK") if alone else None, host=pod)
+            if fields.get("Reason", (None, ""))[1] == "OOMKilled":
+                yield where.event(OomHost)
+            else:
+                yield Exit.of(where, code=number["Exit Code"], via="kubernetes", host=pod)
+
+
+POD = block(
+    says(r"^Name: {2,}(?P<pod>[\w.-]{1,253})$", literal="Name:  "),
+    says(
+        r"\bkubectl (?:\S{1,60} ){0,6}?describe (?:\S{1,60} ){0,6}?(?:pods?[ /])(?P<pod>[\w.-]{1,253})",
+        literal=" describe ",
+    ),
+    says(r"^ {0,8}(?P<name>State): {2,}(?P<value>Terminated)$", literal="State:  "),
+    regex(r"^  (?P<container>[\w.-]{1,253}):$"),
+    regex(r"^ {0,8}(?!Name:)(?P<name>\w[\w./ -]{0,60}?) *:(?: {1,40}(?P<value>\S.{0,200}))?$"),
+    ends=regex(r"^(?:Events|Conditions|Volumes):"),
+    lines=400,
+    made=_pod,
+)

@@ -1,1 +1,0 @@
-"""What launchers and schedulers say of the processes that they started: how each ended, and which rank it is."""

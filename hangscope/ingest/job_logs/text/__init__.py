@@ -1,1 +1,0 @@
-"""What a short text shows as a whole, whatever printed its lines."""

@@ -1,1 +1,0 @@
-"""From the entries of a dump to the calls of a recording."""
