@@ -88,6 +88,8 @@ GROWING = (
     "Exa(\"", "a.A(\"", "login(\"ms-", "auth 0123456789abcdef0123 ", "login a", "user a on ", "user on >", "-a a:", "mnemonic: ", "apple ", "mnemonic: apple apple ",
     "recovery codes: ", "recovery codes: a1b2-c3d4\n", "password\n\"result\": \"", "chpasswd:\n list: ", "\"aB3aB3aB3aB3aB3aB3aB3\" token ", "https://a/b/reset/", "a-1:", "SCRAM-SHA-256$1:", "md5",
     "*:1234:*:a:", "*:1234:*:a:\\:", "-----BEGIN a ", "auth=(", "secret ",
+    "aB3/", "aB3aB3aB3aB3aB3aB3aB3/", "aB3aB3aB3aB3aB3aB3aB3aB3+", "aB3-", "aB3aB3aB3aB3aB3aB3aB3aB3.", "\\naB3aB3aB3aB3aB3aB3aB3", "a:Aa1!bcde",
+    "a:", "Aa1!bcde ", "Aa1!", "a1#b2!c3^", "Aa1!bcde was rejected ", "smbclient Aa11bcde ", "-u Aa11bcde ", "/u:Aa11bcde ", "/Aa11bcde", "run=aB3aB3aB3aB3aB3aB3aB3aB3 ",
     "token: value: ", "AKIAAAAAAAAAAAAA/", "password=[\\", "EAAA", "= \\",
 )  # fmt: skip
 

@@ -22,14 +22,20 @@ _JSON = regex(r"\\{1,64}u00([2-7][0-9A-Fa-f])")
 _ENTITY = regex(r"&(?:quot|apos|amp|equals|colon|lowbar|#\d{2,3}|#[xX][0-9A-Fa-f]{2});")
 
 
-def undisguised(text: str) -> str:
-    """Return the text as it is read: without what is not seen, and decoded. The same object where nothing is to be done."""
+def seen(text: str) -> str:
+    """Return the text without what is not seen. The same object where nothing is to be done."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _UNSEEN.sub("", text))
     elif not text.isprintable():
         text = _UNSEEN.sub("", _ESCAPES.sub("", text))
     if "\x1b" in text:
         text = _UNSEEN.sub("", _ESCAPES.sub("", text))
+    return text
+
+
+def undisguised(text: str) -> str:
+    """Return the text as it is read: without what is not seen, and decoded. The same object where nothing is to be done."""
+    text = seen(text)
     if "%" in text:
         text = _PERCENT.sub(_decoded, text)
     if "\\u00" in text:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from hangscope.report.masking.disguise import undisguised
+from hangscope.report.masking.disguise import seen, undisguised
 from hangscope.report.masking.nearby import hide_nearby
 from hangscope.report.masking.pairs import hide_pairs
 from hangscope.report.masking.rules import hide
 from hangscope.report.masking.tables import compiled, table
-from hangscope.report.masking.values import is_mixed
+from hangscope.report.masking.randomness import is_mixed
 from hangscope.report.words import clean
 
 _DISGUISES = 3  # how many times text may be encoded
@@ -23,7 +23,10 @@ _DIGIT = r"(?=[A-Za-z-]{0,40}\d)"
 
 def mask_text(text: str) -> str:
     """Return text with every secret in it replaced by `***`, in plain letters where it was disguised. Linear in the text's length."""
-    masked = plain = _masked(text)
+    visible = seen(text)
+    masked = plain = _masked(visible)
+    if masked == visible:
+        masked = text
     for _ in range(_DISGUISES):
         before, plain = plain, undisguised(plain)
         if plain == before:
