@@ -12,9 +12,9 @@ from functools import cache
 from hangscope.report.masking.disguise import seen, undisguised
 from hangscope.report.masking.nearby import hide_nearby
 from hangscope.report.masking.pairs import hide_pairs
+from hangscope.report.masking.randomness import is_mixed
 from hangscope.report.masking.rules import hide
 from hangscope.report.masking.tables import compiled, table
-from hangscope.report.masking.randomness import is_mixed
 from hangscope.report.words import clean
 
 _DISGUISES = 3  # how many times text may be encoded
