@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from pathlib import Path
 
@@ -11,7 +12,17 @@ from hangscope.model.codec import to_plain
 from hangscope.report.masking.secrets import mask_text
 from hangscope.report.masking.walk import change_texts, texts_in
 from tests.report.samples import document
-from tests.report.secret_shapes import HARMLESS, SECRETS, UNSEEN, changed, expand, leaked, left_of, table
+from tests.report.secret_shapes import (
+    ALPHABETS,
+    HARMLESS,
+    SECRETS,
+    UNSEEN,
+    changed,
+    expand,
+    leaked,
+    left_of,
+    table,
+)
 
 
 def test_a_secret_is_masked() -> None:
@@ -34,6 +45,26 @@ def test_no_text_leaks_that_was_written_without_knowledge_of_the_code() -> None:
     assert [(leaked(mask_text, texts), changed(mask_text, texts)) for texts in UNSEEN] == [([], [])] * len(
         UNSEEN
     )
+
+
+@pytest.mark.parametrize(
+    "around", ["{}", "calling {} failed", "x = foo('{}', 3)", "?q={}&n=1", "[{}]", "a\\n{}\\nb"]
+)
+def test_random_characters_need_no_word_beside_them(around: str) -> None:
+    """Of 32 characters nearly all are recognized, although nothing says what they are."""
+    chance = random.Random(around)
+    tokens = ["".join(chance.choice(ALPHABETS["an"]) for _ in range(32)) for _ in range(200)]
+    assert sum(token in mask_text(around.format(token)) for token in tokens) <= 10
+
+
+@pytest.mark.parametrize(
+    "around", ["run {}", "commit: {}", "etag={}", "/cache/{}/k.bin", "{}.so/x", "SHA256:{}", "_ZN3{}E"]
+)
+def test_random_characters_that_name_something_stay(around: str) -> None:
+    chance = random.Random(around)
+    for _ in range(50):
+        text = around.format("".join(chance.choice(ALPHABETS["an"]) for _ in range(32)))
+        assert mask_text(text) == text
 
 
 def test_the_documentation_states_the_size_of_the_corpus() -> None:
@@ -88,6 +119,8 @@ GROWING = (
     "Exa(\"", "a.A(\"", "login(\"ms-", "auth 0123456789abcdef0123 ", "login a", "user a on ", "user on >", "-a a:", "mnemonic: ", "apple ", "mnemonic: apple apple ",
     "recovery codes: ", "recovery codes: a1b2-c3d4\n", "password\n\"result\": \"", "chpasswd:\n list: ", "\"aB3aB3aB3aB3aB3aB3aB3\" token ", "https://a/b/reset/", "a-1:", "SCRAM-SHA-256$1:", "md5",
     "*:1234:*:a:", "*:1234:*:a:\\:", "-----BEGIN a ", "auth=(", "secret ",
+    "aB3/", "aB3aB3aB3aB3aB3aB3aB3/", "aB3aB3aB3aB3aB3aB3aB3aB3+", "aB3-", "aB3aB3aB3aB3aB3aB3aB3aB3.", "\\naB3aB3aB3aB3aB3aB3aB3", "a:Aa1!bcde",
+    "a:", "Aa1!bcde ", "Aa1!", "a1#b2!c3^", "Aa1!bcde was rejected ", "smbclient Aa11bcde ", "-u Aa11bcde ", "/u:Aa11bcde ", "/Aa11bcde", "run=aB3aB3aB3aB3aB3aB3aB3aB3 ",
     "token: value: ", "AKIAAAAAAAAAAAAA/", "password=[\\", "EAAA", "= \\",
 )  # fmt: skip
 

@@ -98,7 +98,7 @@ def _of_other(parts: list[str], last: str, before: list[str], is_clear: bool) ->
         doubtful = Strength.NOTHING if last in ("code", "invite", "otp") else Strength.MAYBE
         return Strength.SECRET if is_clear else doubtful
     if (
-        last in ("crumb", "encrypt")
+        last in ("crumb", "encrypt", "login")
         or last.endswith(("token", "authkeys", "authkey"))
         or parts in (["sk"], ["secret", "id"])  # next to `ak`, `role_id`
         or (last in ("session", "seed") and before)

@@ -18,7 +18,6 @@ _FAR = 240  # characters after the word
 _LONGEST = 128  # characters of a value that begins there
 # Before a value that has a name of its own, on another line than the word.
 _OWN_NAME = regex(r"[\w.-]\\*[\"']?\s{0,20}(?:[:=]\s{1,4}\\*[\"']?|[:=]\\*[\"'])$")
-_SIGNS = frozenset("!#$&*?^~")
 
 
 def hide_nearby(text: str) -> str:
@@ -42,7 +41,7 @@ def _hidden(text: str, row: dict[str, Any]) -> str:
         for value in values.finditer(text, max(scanned, begin), until + _LONGEST):
             if value.start() >= until:
                 break
-            if not _is_apart(text, word, value) and _is_secret(value, row["looks"], word.lastgroup == "weak"):
+            if not _is_apart(text, word, value) and _is_secret(value, row["looks"]):
                 parts += [text[done : value.start("value")], "***"]
                 done = value.end("value")
         scanned = max(scanned, done if word.lastgroup else until)
@@ -58,11 +57,9 @@ def _is_apart(text: str, word: re.Match[str], value: re.Match[str]) -> bool:
     return on_another_line and _OWN_NAME.search(text, start, value.start()) is not None
 
 
-def _is_secret(match: re.Match[str], looks: str, is_weak: bool) -> bool:
+def _is_secret(match: re.Match[str], looks: str) -> bool:
     value = match["value"]
-    if not LOOKS[looks](value) or is_placeholder(value) or match.groupdict().get("other"):
-        return False
-    return not is_weak or bool(_SIGNS & set(value))
+    return LOOKS[looks](value) and not is_placeholder(value) and not match.groupdict().get("other")
 
 
 def _until(text: str, start: int, lines: int) -> int:

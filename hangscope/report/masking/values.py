@@ -8,9 +8,9 @@ from base64 import b64decode
 from binascii import Error
 from collections import Counter
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 
 from hangscope.model.regex import regex
+from hangscope.report.masking.randomness import changes, is_mixed, is_path, is_unspeakable, kind, looks_random
 from hangscope.report.masking.tables import words
 
 MAX_LENGTH = 80
@@ -33,9 +33,9 @@ _PLACEHOLDER = regex(
 _PLAIN = regex(
     r"[\w.]+[(\[].*|\[.*|[-+~]?\d[\d.,:e+-]*[A-Za-z%/]{0,8}|[/~\\<(].*|[A-Za-z]:\\.*|[A-Za-z0-9]+(?:[_./-][A-Za-z0-9]+)+|[A-Za-z]+"
 )
-#: An address, a path, a pair, a version, a qualified name, a UUID, an address in memory: no password.
+#: An address, a path, a pair, a version, a qualified name, a UUID, an address in memory, a size: no password.
 _NO_PASSWORD = regex(
-    r"[/\\=@:]|\*\*\*|\d\.\d|[A-Za-z_]\w{1,40}\.[A-Za-z_]\w{0,40}(?:[A-Za-z_.]|(?<!\d)\d)(?![\w.])|[a-z_]\w{0,40}\.\w{1,40}\.|[0-9a-f]{8}-[0-9a-f]{4}|0x[0-9a-fA-F]{2}|(?i:sha\d|hmac|pbkdf|argon2|25519|aes\d|md5)|[Vv]\d(?:alpha|beta)\d"
+    r"[/\\=@:]|\*\*\*|\d\.\d|[A-Za-z_]\w{1,40}\.[A-Za-z_]\w{0,40}(?:[A-Za-z_.]|(?<!\d)\d)(?![\w.])|[a-z_]\w{0,40}\.\w{1,40}\.|[0-9a-f]{8}-[0-9a-f]{4}|0x[0-9a-fA-F]{2}|(?i:sha\d|hmac|pbkdf|argon2|25519|aes\d|md5)|[Vv]\d(?:alpha|beta)\d|^[\d.,]+[A-Za-z]{1,4}$"
 )
 _SIZES = frozenset(("16", "32", "64", "128", "256", "384", "512", "1024"))  # in `Int64Index`, `Sha256Hasher`
 
@@ -49,6 +49,8 @@ def is_placeholder(value: str, name: str = "") -> bool:
     """Return whether a value stands for one that is not shown: `***`, `${HF_TOKEN}`, or `API_KEY` of the name `--api-key`."""
     last = [word.upper() for word in _WORDS.findall(name)][-1:]
     if last and value.isupper() and last[0] in value and value.replace("_", "").isalpha():
+        return True
+    if last == ["TOKEN"] and value.isdigit() and len(value) < _ISSUED:  # how many there are
         return True
     return len(value) <= MAX_LENGTH and _PLACEHOLDER.fullmatch(value) is not None
 
@@ -67,7 +69,7 @@ def looks_made(value: str) -> bool:
     """Return whether a value is a password as machines make them: capitals, small letters and mostly digits in turn."""
     part = value[:MAX_LENGTH]
     digits = any(map(str.isdigit, part))
-    turns = _changes(part) >= _TURNS and {"u", "l"} <= set(map(_kind, part)) if digits else is_mixed(part)
+    turns = changes(part) >= _TURNS and {"u", "l"} <= set(map(kind, part)) if digits else is_mixed(part)
     return (
         turns
         and len(part) >= _SHORTEST
@@ -92,8 +94,10 @@ def looks_typed(value: str) -> bool:
     letters, numbers = any(map(str.isalpha, value)), re.findall(r"\d+", value)
     if any(c in "!#$&*?^~" for c in value):
         return letters and (bool(numbers) or is_mixed(value))
-    if len({_kind(c) for c in value} & {"u", "l", "d"}) < 3:
-        return False
+    if len({kind(c) for c in value} & {"u", "l", "d"}) < 3:
+        return len(value) >= _LONG and value.isalpha() and is_mixed(value)
+    if len(value) >= _LONG and is_mixed(value):
+        return True
     return len(numbers) > 1 or (len(numbers[0]) > 1 and numbers[0] not in _SIZES)
 
 
@@ -102,7 +106,7 @@ def looks_issued(value: str) -> bool:
     if re.fullmatch(r"[0-9a-f]{32,128}", value):
         return _has_entropy(value)
     # Names of models have hyphens, names of C++ functions begin with _Z.
-    if len(value) < _ISSUED or value.count("-") > _HYPHENS or value.startswith("_Z"):
+    if len(value) < _ISSUED or value.count("-") > _HYPHENS or value.startswith("_Z") or is_path(value):
         return False
     return any(map(str.isdigit, value)) and is_mixed(re.sub(r"[-_+/=]", "", value))
 
@@ -114,15 +118,8 @@ def looks_joined(value: str) -> bool:
         len(parts) > 1
         and all(part.isalnum() for part in parts)
         and any(any(map(str.isdigit, part)) and not part.isdigit() for part in parts)
-        and {"u", "l"} <= {_kind(c) for c in value[:MAX_LENGTH]}
+        and {"u", "l"} <= {kind(c) for c in value[:MAX_LENGTH]}
     )
-
-
-def is_mixed(text: str) -> bool:
-    """Return whether capitals, small letters and digits alternate as in no word, path, hash or class name."""
-    text = text[:256]
-    kinds = {_kind(c) for c in text}
-    return kinds >= {"u", "l"} and _changes(text) * 10 >= 3 * len(text)
 
 
 def _has_entropy(value: str) -> bool:
@@ -134,7 +131,7 @@ def _has_entropy(value: str) -> bool:
         return False
     counts = Counter(part)
     entropy = -sum(n / len(part) * math.log2(n / len(part)) for n in counts.values())
-    return entropy >= 2.8 and _changes(part) * 5 >= len(part)
+    return entropy >= 2.8 and (changes(part) * 5 >= len(part) or is_unspeakable(part))
 
 
 def _is_private(blob: str) -> bool:
@@ -158,14 +155,6 @@ def _is_login(value: str) -> bool:
     return ":" in pair and pair.isprintable()
 
 
-def _changes(text: str) -> int:
-    return sum(1 for one, other in pairwise(map(_kind, text)) if one != other and "-" not in one + other)
-
-
-def _kind(c: str) -> str:
-    return "d" if c.isdigit() else "u" if c.isupper() else "l" if c.isalpha() else "-"
-
-
 #: The words of `looks` in the rules.
 LOOKS: Mapping[str, Callable[[str], bool]] = {
     "made": looks_made,
@@ -176,6 +165,7 @@ LOOKS: Mapping[str, Callable[[str], bool]] = {
     "joined": looks_joined,
     "with digits": lambda value: any(map(str.isdigit, value)),
     "mixed": is_mixed,
+    "random by itself": looks_random,
     "random": is_random,
     "private": _is_private,
     "account": _is_account,
