@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from math import log2
 
-from hangscope.explain.statements.torn_lines import Originals, splits_a_word
+from hangscope.explain.statements.torn_lines import Originals
 from hangscope.ingest.job_logs.printed import Printed
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -110,9 +110,8 @@ def _join_torn(said: dict[str, dict[int, _Said]], printers: int) -> None:
             who = said.get(whole[form], {})
             own = who[rank].count if rank in who else 0
             more = whole[form] != template and any(r != rank and it.count > own for r, it in who.items())
-            if more and not splits_a_word(forms[template], form):
+            if more:
                 who[rank] = replace(who.get(rank, copy), count=own + copy.count)
-            if more or splits_a_word(forms[template], form):
                 del said[template]
                 break
 
@@ -205,10 +204,3 @@ def first_aftermath(events: list[Event]) -> dict[tuple[int, str], int]:
             key = (event.rank, event.file)
             found[key] = min(event.line, found.get(key, event.line))
     return found
-
-
-def said_by_others(event: Event, printed: list[Printed]) -> bool:
-    """Return whether another rank printed the same as the line of an event, apart from numbers and names."""
-    here = [p for p in printed if p.file == event.file]
-    own = {t for p in here for t, line in zip(p.templates, p.numbers, strict=True) if line == event.line}
-    return any(p.rank not in (None, event.rank) and own.intersection(p.templates) for p in printed)
