@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from math import inf
 
+from hangscope.align.p2p import Pair
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.faults import device_error, remedy
 from hangscope.explain.finding import Absent, Lagging, Nothing, Stalled, Unseen, Unstarted
@@ -24,6 +25,7 @@ _PROGRAM_ERRORS = (
     "no kernel image is available", "initialization error",
 )  # fmt: skip
 _PROGRAM_XIDS = (45,)  # the channels of a process that ended are torn down (NVIDIA's Xid catalog)
+_PAIRS = 4  # that are listed
 _AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
 _SPLITS = ("shape_mismatch", "mismatched splits stall it the same way, and recorders keep no splits")
 _NCCL_PATH = "Rerun with NCCL_DEBUG=INFO and one NCCL_DEBUG_FILE per process to see which pair does not connect, and check the links between the hosts of this group."
@@ -175,6 +177,18 @@ def _both_ends(warnings: list[NcclWarn]) -> tuple[int, ...]:
     return tuple(sorted(rank for rank in named if rank is not None))
 
 
+def _paired(case: Case, stuck: Pair) -> str:
+    """Return which sends do not complete although both sides, which wait for nothing before, have posted them."""
+    first = {rank: calls[0].node for rank, calls in case.graph.open_calls.items()}
+    met = [pair.key for pair in case.graph.pairs.values() if pair.stalls]
+    met = [key for key in met if first[key.source] == first[key.destination] == key] or [stuck.key]
+    ends = ", ".join(f"{key.source} to {key.destination}" for key in met[:_PAIRS])
+    if len(met) == 1:
+        return f"a send that both sides posted does not complete (from rank {ends})"
+    more = f" and {len(met) - _PAIRS} more" if len(met) > _PAIRS else ""
+    return f"sends that both sides posted do not complete (from rank {ends}{more})"
+
+
 def _joined(case: Case) -> str:
     """Return which ranks are in the collective that none completes: every member, where it is known who the members are."""
     stuck = case.finding.stuck
@@ -182,10 +196,7 @@ def _joined(case: Case) -> str:
     if view is None:
         return "the ranks seen are all in one collective, which does not complete"
     if stuck.pair is not None:
-        key = stuck.pair.key
-        return (
-            f"a send that both sides posted does not complete (from rank {key.source} to {key.destination})"
-        )
+        return _paired(case, stuck.pair)
     op = stuck.kind.op if stuck.kind is not None else ""
     call = f"{op or 'collective'} seq {seq}" if seq is not None else op or "one collective"
     inside = sorted(view.seen)

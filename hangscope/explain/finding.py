@@ -214,10 +214,9 @@ def price(finding: Finding, source: Source) -> float:
     Prices are steps of one tenth: a root of a more certain kind is not given up for one that explains a tenth of the ranks
     more. They follow from what each kind of evidence leaves open, and were fitted to nothing; docs/score.md shows how they do.
     """
-    if source is not Source.CALLS:
-        return source.value[0]
+    unrecorded: float = source.value[0]
     proven = finding.change.votes > 1
-    return 0.0 if proven else finding.cost
+    return unrecorded or (0.0 if proven else finding.cost)
 
 
 @dataclass(frozen=True, slots=True)

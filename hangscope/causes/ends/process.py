@@ -60,6 +60,8 @@ def ended_from_outside(case: Case) -> Match | None:
         return None  # a start takes moments, and people watch a job for longer before they cancel it
     # When it was terminated, a job that makes progress may have been waiting as well.
     waited = stalled is not False and shows_a_wait(case)
+    if waited and _stacks_of_their_own(case, set(finding.culprits) or set(case.incident.ranks)):
+        return None
     if waited and event.signal == "SIGINT" and _blocked_in_a_library(case):
         return None
     # People cancel jobs that are hung, platforms end those that stall, and mismatched collectives stop a job by themselves.
@@ -99,6 +101,13 @@ def _blocked_in_a_library(case: Case) -> bool:
     tops = [frame for rank in case.finding.culprits if rank in placed for frame in placed[rank].stack[:1]]
     at_work = any(is_user(frame) or "torch/" in frame.file.replace("\\", "/") for frame in tops)
     return bool(tops) and set(placed) == set(case.incident.ranks) and not at_work
+
+
+def _stacks_of_their_own(case: Case, ranks: set[int]) -> bool:
+    """Return whether the stacks of all `ranks` are in files of their own: one in a log may be of the signal's handler."""
+    logs = {event.file for events in case.statements.kinds.values() for event in events}
+    files = {case.incident.ranks[rank].stack_file for rank in ranks}
+    return bool(ranks) and None not in files and not files & logs
 
 
 def died(case: Case) -> Match | None:
