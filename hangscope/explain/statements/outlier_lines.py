@@ -128,7 +128,7 @@ def _outlier(
     if not few:
         return _other_value(lines, ranks) if usual else None
     if not usual and len(set(counts.values())) > 2:
-        return None if cut else _fewer_times(lines)
+        return None
     if 2 * len(few) > len(ranks) or (usual and (times == 1 or cut)):
         return None  # what a part of a log holds once may have been printed before it as well
     shown = max((rank for rank in lines if rank in few or usual), key=lambda r: (-lines[r].behind, -r))
@@ -145,16 +145,6 @@ def _outlier(
     if len(few) == 1 and few[0] in reporters:
         weight *= _as_reporter(few[0], line.text)
     return line.sets_apart(few, "only", score * weight, f"only {who} printed this", weight >= TELLING)
-
-
-def _fewer_times(lines: dict[int, _Said]) -> OutlierLine | None:
-    """Return the line that the few of those who print it at all printed fewer times: peers of one role, of which one stopped earlier."""
-    low, high = (choose(said.count for said in lines.values()) for choose in (min, max))
-    few = tuple(sorted(rank for rank, said in lines.items() if said.count == low))
-    if 2 * len(few) > len(lines):
-        return None
-    note = f"{ranks_phrase(few)} printed this {low} times, its peers up to {high} times"
-    return lines[few[0]].sets_apart(few, "count", TELLING / 2, note)
 
 
 def _as_reporter(rank: int, text: str) -> float:
