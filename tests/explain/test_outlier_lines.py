@@ -76,11 +76,6 @@ def test_a_value_of_each_rank_s_own_tells_nothing() -> None:
     )
 
 
-def test_a_peer_that_printed_a_line_fewer_times_stopped_earlier() -> None:
-    (odd,) = _told({4: ["got 4 samples"] * 5, 5: ["got 4 samples"] * 4}, ranks=6)
-    assert odd.ranks == (5,) and odd.how == "count"
-
-
 def test_what_a_rank_prints_after_it_gave_up_is_no_evidence() -> None:
     logs = {rank: [*ORDINARY, *(["handler: bye"] if rank == 1 else [])] for rank in range(4)}
     assert outlier_lines(_printed(logs), set(range(4)), {(1, "rank_1.log"): 3}) == ()
