@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from hangscope.align.waitgraph import Instance
 from hangscope.causes.case import Case, Match, at, of_outlier, quote
-from hangscope.explain.predict import Replay
 from hangscope.explain.text.stop import Stop
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
@@ -153,7 +152,7 @@ def _explained(case: Case, match: Match, waiting: Sequence[int]) -> int:
     finding, explained = case.finding, case.finding.explained
     if set(match.culprits) != set(finding.culprits):
         named = match.culprits or finding.culprits
-        explained = len(Replay(case.graph).accounts_for(named).intersection(waiting))
+        explained = len(case.replay.accounts_for(named).intersection(waiting))
     return min(explained, len(set(waiting) - stay_blocked(case, match)))
 
 
