@@ -10,7 +10,6 @@ from hangscope.align.waitgraph import Called, Instance, Node, Root
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, Circular, Different, Finding, OwnCall, Stalled, Unpaired
 from hangscope.explain.generate.pairs import unpaired
-from hangscope.explain.predict import Replay
 
 MOST_CYCLES = 64  # that are compared
 MOST_CLASSES = 64  # of ranks in a cycle, each of which is imagined to have behaved
@@ -45,7 +44,6 @@ def apart(aligned: Aligned) -> Finding | None:
 
 def _few_apart(aligned: Aligned, ranks: Iterable[int], explains: frozenset[int]) -> Finding | None:
     """Return the finding of the smallest class of ranks that would free all others, if it is the only one of its size."""
-    replay = Replay(aligned.graph)
     classes: dict[tuple[Node, ...], list[int]] = {}
     for rank in sorted(ranks):
         calls = aligned.graph.open_calls.get(rank, [])
@@ -53,7 +51,9 @@ def _few_apart(aligned: Aligned, ranks: Iterable[int], explains: frozenset[int])
     if not 1 < len(classes) <= MOST_CLASSES:
         return None
     most = sum(map(len, classes.values()))
-    few = [own for own in classes.values() if 2 * len(own) < most and not (replay.stuck(own) & explains)]
+    few = [
+        own for own in classes.values() if 2 * len(own) < most and not (aligned.replay.stuck(own) & explains)
+    ]
     solving = sorted(few, key=lambda own: (len(own), own))
     if not solving or [len(own) for own in solving].count(len(solving[0])) > 1:
         return None
