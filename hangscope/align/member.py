@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hangscope.knowledge.callsite import runs_backward
 from hangscope.model.dataclass import dataclass
-from hangscope.model.incident import Absence, Group, Incident, Kinds, Queue, RankRecord, State
+from hangscope.model.incident import Absence, Group, Incident, Queue, RankRecord, State
 
 #: Open calls that are listed of a rank without rows: more than any queue holds; a forged `pg_status` can claim any number.
 MAX_OPEN = 4096
@@ -62,7 +61,7 @@ def member_of(incident: Incident, group: Group, rank: int, p2p_numbers: bool) ->
         rest = np.flatnonzero(queue.state != State.DONE)  # of most queues one row or none
         seqs, states = queue.seq[rest], queue.state[rest]
         member.pending = tuple(sorted(set(seqs[states <= State.STARTED].tolist())))
-        member.unknown = _unknown(incident.kinds, queue, seqs[states == State.UNKNOWN].tolist())
+        member.unknown = tuple(seqs[states == State.UNKNOWN].tolist())
         over = queue.seq[queue.state == State.DONE]
         member.completed = int(over[over < min(member.unknown, default=1 << 62)].max(initial=0))
         # gloo advances last_completed on errors too
@@ -79,20 +78,3 @@ def member_of(incident: Incident, group: Group, rank: int, p2p_numbers: bool) ->
     if trusted:  # rows that a recorder left "scheduled" although later calls of the same stream completed
         member.pending = tuple(s for s in member.pending if s > member.completed)
     return member
-
-
-def _unknown(kinds: Kinds, queue: Queue, retired: list[int]) -> tuple[int, ...]:
-    """Return the seqs of which gloo does not tell whether they are done: the last one, and those begun with it.
-
-    A backward pass starts its reductions without waiting for one another, so that all of them fail together.
-    """
-    if not retired or int(queue.seq[-1]) != retired[-1]:
-        return tuple(retired)
-    begun = [int(queue.kind[-1])]  # a bucket that comes again is of the pass before
-    last = kinds.without_sizes(begun[0])
-    earlier = zip(queue.kind[-2::-1], queue.state[-2::-1], strict=True) if runs_backward(last) else ()
-    for kind, state in earlier:
-        if state != State.DONE or int(kind) in begun or kinds.without_sizes(int(kind)).stack != last.stack:
-            break
-        begun.append(int(kind))
-    return tuple(sorted({*retired, *queue.seq[-len(begun) :].tolist()}))

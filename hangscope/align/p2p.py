@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 
-from hangscope.align.matching import numel
 from hangscope.model.dataclass import dataclass
-from hangscope.model.incident import Column, Group, Incident, Kinds, Queue, State
+from hangscope.model.incident import Column, Group, Incident, Queue, State
 
 Side = tuple[bool, int, int]  #: whether it sends, and the global ranks of source and destination
 
@@ -71,10 +69,6 @@ class Halves:
 
     def __len__(self) -> int:
         return len(self._rows)
-
-    def kind(self, index: int) -> int:
-        """Return the index of the kind of one of them."""
-        return int(self._queue.kind[self._rows[index]])
 
     def at(self, index: int, met: bool) -> Half | None:
         """Return one of them, None where there is none. One that has not `met` its counterpart is pending, whatever its log shows."""
@@ -139,31 +133,19 @@ def pairs(incident: Incident) -> list[Pair]:
             # Where a buffer lost the beginning: what to add to a receive's index to get the index of its send.
             shift = out.last_done - into.last_done if wrapped & {source, destination} else 0
             first = PairInstance(group.gid, source, destination, 0)
-            result += _pending_pairs(incident.kinds, first, out, into, shift)
+            result += _pending_pairs(first, out, into, shift)
     return result
 
 
-def _pending_pairs(kinds: Kinds, first: PairInstance, out: Halves, into: Halves, shift: int) -> list[Pair]:
+def _pending_pairs(first: PairInstance, out: Halves, into: Halves, shift: int) -> list[Pair]:
     waiting = {*out.waits.tolist(), *(into.waits + shift).tolist()}
     sent, received = range(len(out)), range(shift, len(into) + shift)
-    unlike = None
     if not (out.tells_completion and into.tells_completion):
-        unlike = _first_unlike(kinds, out, into, shift)
-        waiting |= (set(sent) ^ set(received)) | ({unlike} if unlike is not None else set())
+        waiting |= set(sent) ^ set(received)
     result = []
     for index in sorted(waiting):
-        met = index in sent and index in received and index != unlike
+        met = index in sent and index in received
         send, recv = out.at(index, met), into.at(index - shift, met)
         if any(half is not None and half.state <= State.STARTED for half in (send, recv)):
             result.append(Pair(replace(first, index=index), send, recv))
     return result
-
-
-def _first_unlike(kinds: Kinds, out: Halves, into: Halves, shift: int) -> int | None:
-    """Return the index of the first send that is not as long as its receive, None where there is none: no recorder shows that it is pending."""
-    length = cache(lambda kind: numel(kinds[kind].input_sizes))  # few kinds of millions of ops
-    for index in range(max(0, shift), min(len(out), len(into) + shift)):
-        sent, received = length(out.kind(index)), length(into.kind(index - shift))
-        if sent != received and sent and received:
-            return index
-    return None

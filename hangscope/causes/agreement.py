@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
-from hangscope.explain.finding import Nothing, OtherMembers, OtherRoot, Stalled
+from hangscope.explain.finding import Nothing, Stalled
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
@@ -22,7 +22,7 @@ LISTS = "Call new_group on every rank, members or not, with the same list in the
 def other_members(case: Case) -> Match | None:
     """Ranks created a group with other members than the rest of its members did: it never forms."""
     finding, groups = case.finding, case.incident.groups
-    if not isinstance(finding, OtherMembers) or finding.own.gid is None:
+    if finding.own.gid is None:
         return None
     own = groups[finding.own.gid]
     theirs = next(g for g in groups if g.name == own.name and g.gid != own.gid)
@@ -40,7 +40,7 @@ def other_members(case: Case) -> Match | None:
 def other_root(case: Case) -> Match | None:
     """Ranks have the buffers of a root in a gather or scatter that has another root, and never had them before."""
     finding = case.finding
-    if not isinstance(finding, OtherRoot) or finding.own.kind is None:
+    if finding.own.kind is None:
         return None
     kind, culprits, usual = finding.own.kind, finding.culprits, finding.stuck.rank
     root = "src" if kind.op in _FROM else "dst"

@@ -8,6 +8,7 @@ from dataclasses import field
 
 from hangscope.align.waitgraph import WaitGraph
 from hangscope.explain.finding import Explanation, Finding, Nothing
+from hangscope.explain.predict import Replay
 from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.explain.statements.statements import Statements, Whereabouts
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -31,6 +32,10 @@ class Case:
     statements: Statements
     graph: WaitGraph
     knowledge: Knowledge = field(default_factory=own_knowledge)
+    replay: Replay = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.replay = Replay(self.graph)
 
     @property
     def finding(self) -> Finding:

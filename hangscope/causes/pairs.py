@@ -6,7 +6,6 @@ from collections import Counter
 
 from hangscope.causes.case import Case, Match, answer, who
 from hangscope.causes.mismatch import describe
-from hangscope.explain.finding import Unpaired
 from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import CallKind
 from hangscope.model.rankset import agree
@@ -18,8 +17,6 @@ def unpaired(case: Case) -> Match | None:
     """A send without its receive, or the reverse, on a rank that went on to something else."""
     finding = case.finding
     pair = finding.stuck.pair
-    if not isinstance(finding, Unpaired):
-        return None
     if finding.change.votes > 1 and finding.change.skipped:
         return _skipped(case)
     if pair is None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from hangscope.align.counters import Contradiction
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.p2p import PairInstance
 from hangscope.align.program import Programs
 from hangscope.align.waitgraph import Called, Host, Node, Root, WaitGraph
-from hangscope.explain.finding import AnyFinding, OwnCall, StuckCall
+from hangscope.explain.finding import AnyFinding, Finding, OwnCall, StuckCall
+from hangscope.explain.predict import Replay
 from hangscope.explain.statements.statements import Statements
 from hangscope.model.incident import Incident
 
@@ -91,12 +93,28 @@ class Aligned:
             return OwnCall(None, member.enqueued if member is not None else None)
         return OwnCall(view.kind_of(rank, member.last_row), member.last_row)
 
-    def reached_by(self, finding: AnyFinding, explains: frozenset[int]) -> AnyFinding:
-        """Return the finding with who waits, and which of them its root explains."""
+    def reached_by(self, finding: AnyFinding, undone: Iterable[int] = ()) -> AnyFinding:
+        """Return the finding with who waits, and which of them it accounts for; without culprits, if all of the stuck group did as expected."""
         waiting = tuple(r for r in self.waiting if r not in finding.culprits)
-        return replace(finding, waiting=waiting, reached=explains.intersection(waiting))
+        members = finding.stuck.view.members if finding.stuck.view is not None else ()
+        reached = self.replay.accounts_for(finding.culprits, undone or finding.culprits or members)
+        return replace(finding, waiting=waiting, reached=reached.intersection(waiting))
 
+    def of_one_fault(self, first: AnyFinding, others: Iterable[AnyFinding]) -> AnyFinding:
+        """Return a finding with the culprits of those that show the same calls in a group of the same kind: one fault of several replicas."""
+        kinds = self.programs.tokens.group_kinds
 
-def reached_from(roots: Iterable[Root]) -> frozenset[int]:
-    """Return the waiting ranks that lead to any of some roots."""
-    return frozenset[int]().union(*{root.explains for root in roots})
+        def calls(finding: Finding) -> tuple[object, ...]:
+            group = finding.stuck.group
+            return group and kinds[group.gid], finding.own.kind, finding.stuck.kind
+
+        alike = (f for f in others if isinstance(f, type(first)) and calls(f) == calls(first))
+        named = {*first.culprits, *(rank for finding in alike for rank in finding.culprits if first.culprits)}
+        if len(named) in (0, len(first.culprits)) or 2 * len(named) > len(self.incident.ranks):
+            return first
+        return self.reached_by(replace(first, culprits=tuple(sorted(named))))
+
+    @cached_property
+    def replay(self) -> Replay:
+        """Return the wait-for graph, ready to be run on."""
+        return Replay(self.graph)

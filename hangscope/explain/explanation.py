@@ -34,7 +34,6 @@ from hangscope.explain.generate.deviation import deviating
 from hangscope.explain.generate.device_lag import device_lag, one_not_begun, pending_call
 from hangscope.explain.generate.mismatches import first_mismatch
 from hangscope.explain.generate.pairs import unequal_pair
-from hangscope.explain.predict import Replay
 from hangscope.explain.statements.bounds import behind
 from hangscope.explain.suspects import suspects, the_only_suspect
 from hangscope.explain.text.hypotheses import findings
@@ -84,7 +83,7 @@ def _of_more_ranks(weighed: list[Weighed]) -> list[Weighed]:
         (_compared(w) for w in weighed if w.source is Source.OWN_WORDS and w.finding.culprits), default=0
     )
     return [
-        replace(w, score=w.score - 2 * Source.OWN_WORDS.value)
+        replace(w, score=w.score - 2 * price(w.finding, Source.OWN_WORDS))
         if w.source is Source.CALLS and isinstance(w.finding, Different) and _compared(w) < said
         else w
         for w in weighed
@@ -148,8 +147,7 @@ def _by_calls(aligned: Aligned, found: Sequence[Finding], lagging: frozenset[int
 
 def _by_text(aligned: Aligned) -> list[Weighed]:
     """Return what text tells, held against the calls that are open."""
-    replay = Replay(aligned.graph)
-    weighed = []
+    replay, weighed = aligned.replay, []
     for finding, source in findings(aligned.incident, aligned.stated):
         if source is Source.REPORT and isinstance(finding, Absent):
             finding = _in_its_own_call(aligned, finding)

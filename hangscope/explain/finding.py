@@ -198,14 +198,14 @@ class Stalled(Finding):
 
 
 class Source(Enum):
-    """What a finding rests on, each with what it costs that no recorder, but this tells of it."""
+    """What a finding rests on: what it costs that no recorder shows it, and what names the ranks, in words."""
 
-    CALLS = 0.0  # that dumps recorded, or lines of the watchdog state
-    OWN_WORDS = 0.05  # ranks say which call they were in
-    REPORT = 0.25  # somebody counted all ranks
-    HINT = 0.65
-    SILENCE = 0.75  # who printed no error, or stood elsewhere, while all others failed
-    OUTPUT = 0.85  # what the program itself printed last
+    CALLS = 0.0, "the recorded collectives"  # of dumps, or lines of the watchdog
+    OWN_WORDS = 0.05, "the errors that ranks printed"
+    REPORT = 0.25, "a report on all ranks"
+    HINT = 0.65, "an indirect sign"
+    SILENCE = 0.75, "the missing output"  # or a place elsewhere, while all others failed
+    OUTPUT = 0.85, "the program's output"
 
 
 def price(finding: Finding, source: Source) -> float:
@@ -214,10 +214,9 @@ def price(finding: Finding, source: Source) -> float:
     Prices are steps of one tenth: a root of a more certain kind is not given up for one that explains a tenth of the ranks
     more. They follow from what each kind of evidence leaves open, and were fitted to nothing; docs/score.md shows how they do.
     """
-    if source is not Source.CALLS:
-        return float(source.value)
+    unrecorded: float = source.value[0]
     proven = finding.change.votes > 1
-    return 0.0 if proven else finding.cost
+    return unrecorded or (0.0 if proven else finding.cost)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ nobody back. Whoever is still stuck then is not explained by them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import chain, groupby, pairwise, product
 
 from hangscope.align.waitgraph import Host, Node, Unnamed, Untold, WaitGraph
@@ -22,6 +22,7 @@ class Replay:
         # Of whom no line tells for whom they wait, every root may be the one: they count for none, and against none.
         nowhere = {r for r, calls in graph.open_calls.items() if calls and isinstance(calls[0].node, Untold)}
         self.waiting = frozenset(graph.waiting) - nowhere
+        self._roots = [root for root in graph.roots if root.kind in ("host", "unseen")]
         self._batches: dict[
             int, list[list[Node]]
         ] = {}  # a rank's open calls, those that run at the same time together
@@ -74,6 +75,16 @@ class Replay:
                     if not blocked[node] and node not in done:
                         ready.append(node)
         return self.waiting - free
+
+    def accounts_for(self, culprits: Collection[int], undone: Iterable[int] = ()) -> frozenset[int]:
+        """Return the waiting ranks that some ranks account for.
+
+        These are blocked on a culprit that waits for nobody; or they would go on if the culprits (or the ranks `undone`), and
+        those that left no dump, did what is expected of them.
+        """
+        unseen = {rank for root in self._roots if root.kind == "unseen" for rank in root.ranks}
+        blocked = (root.explains for root in self._roots if not set(culprits).isdisjoint(root.ranks))
+        return (self.waiting - self.stuck({*(undone or culprits), *unseen})).union(*blocked)
 
     def _may_end(self, node: Node, guilty: frozenset[int]) -> bool:
         """Return whether a call ends once all that it lacks comes: not if nobody guilty is in it, or missing, and it is stuck itself."""

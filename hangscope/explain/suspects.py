@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.explain.aligned import Aligned, reached_from
+from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Circular, Finding, Lagging, Nothing, Stalled, Unseen
 
 
@@ -25,10 +25,11 @@ def the_only_suspect(aligned: Aligned) -> Unseen | None:
     dumped = any(record.dump_file for record in aligned.incident.ranks.values())
     if node is None or not dumped or not aligned.early.isdisjoint(found):
         return None  # lines of some ranks do not tell who else there is
-    explains = reached_from(root for root in aligned.roots("unseen") if root.ranks == found)
-    if 2 * len(explains) < len(aligned.waiting):
+    if all(
+        2 * len(root.explains) < len(aligned.waiting) for root in aligned.graph.roots if root.ranks == found
+    ):
         return None  # others, of whom nothing was collected either, hold up the rest
-    return aligned.reached_by(Unseen(found, aligned.stuck_in(node, found), guess=True), explains)
+    return aligned.reached_by(Unseen(found, aligned.stuck_in(node, found), guess=True))
 
 
 def _beyond(aligned: Aligned) -> set[int]:

@@ -25,6 +25,7 @@ class CauseText:
     does_not: str
     fix: Sequence[str]
     would_decide: str
+    act: str = ""
     of_collectives: bool = False
     of_programs: bool = False
     by_text: bool = False

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from hangscope.causes.case import Case, Match
 from hangscope.causes.ends.process import shows_a_wait
 from hangscope.explain.finding import Absent, Different, Extra, Lagging, Nothing, OtherRoot, Source, Unseen
-from hangscope.explain.predict import MOST_REPLAYED, Replay
+from hangscope.explain.predict import MOST_REPLAYED
 from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.deaths import doubt
 from hangscope.explain.text.excerpt import not_collected
@@ -88,7 +88,7 @@ def stay_blocked(case: Case, match: Match) -> set[int]:
     if not _by_calls(case, match) or not 0 < len(match.culprits) <= MOST_REPLAYED:
         return set()
     freed = {*match.culprits, *_unseen(case, match)}
-    left = Replay(case.graph).stuck(freed) - freed
+    left = case.replay.stuck(freed) - freed
     return set(left) if len(left) > LEFT * len(case.graph.waiting) else set()
 
 

@@ -9,7 +9,6 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
 from hangscope.explain.finding import Candidate, Circular, Different, Explanation, Finding, Lagging, Source
-from hangscope.explain.predict import Replay
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.model.conclusion import Hypothesis, RuledOut, Verdict
@@ -121,12 +120,12 @@ def _with_the_others(case: Case, best: Match) -> Match:
     """
     if not best.culprits or not case.explanation.rivals:
         return best
-    replay, first = Replay(case.graph), set(best.culprits)
-    alone = replay.stuck(first)
+    first = set(best.culprits)
+    alone = case.replay.stuck(first)
     answers = [_about(case, rival, first) for rival in case.explanation.rivals[:MOST] if alone]
     others = [match for match in answers if match is not None]
     added = {rank for match in others for rank in match.culprits}
-    if replay.stuck(first | added) >= alone - added:
+    if case.replay.stuck(first | added) >= alone - added:
         return best  # the added ranks would free nobody but themselves
     reasons = "; ".join(f"{match.why} ({match.cause})" for match in others)
     steps = ((ranks_phrase(m.culprits), m.advice[0]) for m in others if m.advice)

@@ -27,18 +27,6 @@ _BREAKS = ("; ", ": ", " while ", ", ", " in the ")
 _LESS = (
     regex(r"\((?:\[[\d, ]*\][, ]*)+\w*\)"), regex(r" \((?![\w./<>-]+:\d+\))[^()]*\)"), regex(r" \([^()\s]+:\d+\)"),
 )  # fmt: skip
-#: What a title says of the named ranks where their own claim is too long for it.
-_ACTS = {
-    "uneven_loader": "ran another number of batches than the others",
-    "collective_order_mismatch": "issued collectives in another order than the others",
-    "gradient_sync_mismatch": "reduced other gradients than the others",
-    "collective_mismatch": "issued another collective than the others",
-    "rank_conditional_collective": "issued another collective than the others",
-    "p2p_mismatch": "issued a send or recv without its counterpart",
-    "shape_mismatch": "issued the collective with another shape than the others",
-    "dtype_mismatch": "issued the collective with another dtype than the others",
-    "model_mismatch": "built another model than the others",
-}
 _PLACED = regex(r"(?:\(| at )[^()\s]+:\d+")
 _OPENED, _CLOSED = regex(r"(?:^|[\s(])'"), regex(r"(?<=\S)'(?!\w)")
 _WORDS = regex(r"\w[\w.:]{2,80}\w")
@@ -79,7 +67,7 @@ def title(verdict: Verdict, act: Act) -> str:
     short = clauses(claim, TITLE)
     if not short.endswith("…"):
         return short
-    who, did = ranks_phrase(verdict.culprit_ranks), _ACTS.get(verdict.cause, "")
+    who, did = ranks_phrase(verdict.culprit_ranks), CATALOG[verdict.cause].act
     if verdict.culprit_ranks and len(who) + len(did) < TITLE:
         return sentence_case(f"{who} {did}" if did else f"{who}: {CATALOG[verdict.cause].title}")
     return sentence_case(CATALOG[verdict.cause].title)

@@ -15,12 +15,6 @@ from hangscope.model.rankset import ranks_phrase
 from hangscope.model.regex import regex
 
 _NUMBER = regex(r"[_ -]?#")  # in the description of several groups
-CALLS, OUTPUT = "the recorded collectives", "the program's output"
-#: What names a rank, in words.
-_SOURCES = {
-    Source.CALLS: CALLS, Source.OWN_WORDS: "the errors that ranks printed", Source.REPORT: "a report on all ranks",
-    Source.HINT: "an indirect sign", Source.SILENCE: "the missing output", Source.OUTPUT: OUTPUT,
-}  # fmt: skip
 _PEERS = 2  # that were seen in the collective in which the named ranks are not
 #: Causes that the two lines of a comparison show, where they are those of a library's call or of the loop itself.
 _OF_THE_LINES = frozenset({"rank_conditional_collective", "model_mismatch"})
@@ -57,8 +51,10 @@ def prove(case: Case, match: Match) -> Proof:
         same = "rank" if len(match.culprits) == 1 else "ranks"
         why = f"{', '.join(sources[:-1])} and {sources[-1]} name the same {same}"
     # Sources that agree on who is missing say less of what a rank called in place of its peers' collective.
-    missing = match.cause == "stuck_rank" and isinstance(case.finding, Absent) and CALLS in sources
-    by_line = match.cause in _OF_THE_LINES and OUTPUT in sources and alone
+    missing = (
+        match.cause == "stuck_rank" and isinstance(case.finding, Absent) and Source.CALLS.value[1] in sources
+    )
+    by_line = match.cause in _OF_THE_LINES and Source.OUTPUT.value[1] in sources and alone
     by_text = bool(sources) and (match.strength == 2 or ((missing or by_line) and not match.rivals))
     # If only the line of its collective says that a rank exited its loop, the handler of an exception may be there, too.
     weak = match.cause == OF_THE_LOOP and match.strength < 2 and match.api is None
@@ -88,6 +84,6 @@ def _sources(case: Case, match: Match, alone: bool) -> list[str]:
     if isinstance(case.finding, Unseen) and not match.strength:
         return []  # a rank without a record is silent in every source
     named = set(match.culprits)
-    agree = {_SOURCES[w.source] for w in case.explanation.weighed if set(w.finding.culprits) == named}
-    agree |= {OUTPUT} if alone else set()
+    agree = {w.source.value[1] for w in case.explanation.weighed if set(w.finding.culprits) == named}
+    agree |= {Source.OUTPUT.value[1]} if alone else set()
     return sorted(agree) if len(agree) > 1 else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.causes.case import Case, Match
-from hangscope.explain.predict import MOST_REPLAYED, Replay
+from hangscope.explain.predict import MOST_REPLAYED
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.conclusion import Alternative, Hypothesis, RuledOut, Verdict
 from hangscope.model.dataclass import dataclass
@@ -38,7 +38,7 @@ def rivals(case: Case, match: Match, others: Sequence[Match], verdict: Verdict) 
     """Return the other explanations of a case, each possible or excluded; `others` are the rules' later answers."""
     possible: list[Hypothesis] = []
     ruled_out: list[RuledOut] = []
-    replay, seen = Replay(case.graph), {(verdict.cause, verdict.culprit_ranks)}
+    seen = {(verdict.cause, verdict.culprit_ranks)}
     complete = bool(verdict.waiting_ranks) and verdict.explained == len(verdict.waiting_ranks)
     # A lookalike cause is about the verdict's own ranks.
     alike = match.rivals or CATALOG[match.cause].lookalikes
@@ -49,7 +49,7 @@ def rivals(case: Case, match: Match, others: Sequence[Match], verdict: Verdict) 
         if (cause, ranks) in seen:
             continue
         seen.add((cause, ranks))
-        left = blocked_without(replay, ranks)
+        left = blocked_without(case, ranks)
         # The same ranks account for the same waits, whatever they did.
         fewer = left if complete and ranks != verdict.culprit_ranks else ()
         if because := _excluded(case, match, verdict, cause, ranks) or "".join(fewer):
@@ -92,10 +92,10 @@ def _end_of(case: Case, cause: str, ranks: tuple[int, ...]) -> str:
     return ""
 
 
-def blocked_without(replay: Replay, ranks: Sequence[int]) -> tuple[str, ...]:
+def blocked_without(case: Case, ranks: Sequence[int]) -> tuple[str, ...]:
     """Return who would stay blocked if these ranks had done what is expected of them, as a sentence, or nothing."""
-    if not replay.waiting or not 0 < len(ranks) <= MOST_REPLAYED:
+    if not case.replay.waiting or not 0 < len(ranks) <= MOST_REPLAYED:
         return ()
-    stuck = replay.stuck(ranks) - set(ranks)
+    stuck = case.replay.stuck(ranks) - set(ranks)
     text = f"it does not account for {ranks_phrase(stuck)}, which {agree(stuck, 'is', 'are')} blocked as well"
     return (text,) if stuck else ()

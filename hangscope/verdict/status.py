@@ -91,7 +91,7 @@ def ended_well(case: Case) -> bool:
         nearly_all = len(ranks) - len(case.graph.waiting) < max([2, *hosts.values()])
         if _all_said_so(case) and _in_the_loop(case):
             return True  # the dumps, and stacks with them, are older
-        return (False in everywhere and nearly_all) or _finished_after_the_dumps(case)
+        return (False in everywhere and nearly_all) or _all_took_their_leave(case)
     ends = any(_is_the_end_of_all(case, e) for e in statements.all(WorkersEnded))
     return ends or _all_processes_ended(case) or _all_took_their_leave(case)
 
@@ -123,14 +123,19 @@ def _all_processes_ended(case: Case) -> bool:
 
 
 def _all_took_their_leave(case: Case) -> bool:
-    """Return whether the last that every rank printed is that its job is over, and no stack shows it anywhere."""
-    records = case.incident.ranks.values()
+    """Return whether the last that every rank printed is that its job is over, and no stack shows it anywhere.
+
+    If dumps show a wait, they were written during a pause: the lines are later than their newest collective.
+    """
+    records, waited = case.incident.ranks.values(), bool(case.graph.waiting)
+    newest = _newest(case) if waited else 0
     for record in records:
         printed = [e for e in record.events if not e.by_launcher and not isinstance(e, Printed)]
         last = max(printed, key=lambda e: e.line, default=None)
-        if record.threads or not (isinstance(last, Progress) and last.over):
+        over = isinstance(last, Progress) and (last.over or (waited and last.done))
+        if record.threads or last is None or not over or (waited and _after(newest, last) <= _LATER):
             return False
-    return len(records) > 1
+    return waited or len(records) > 1
 
 
 def _all_said_so(case: Case) -> bool:
@@ -143,16 +148,6 @@ def _in_the_loop(case: Case) -> bool:
     """Return whether the collective that ranks wait for is one that they made again and again before, as no job does after its end."""
     kind = case.finding.stuck.kind
     return kind is not None and Difference(case).times_before(kind) >= _AGAIN
-
-
-def _finished_after_the_dumps(case: Case) -> bool:
-    """Return whether every rank printed that it was finished after the newest collective in all dumps: these were written during a pause."""
-    newest = _newest(case)
-    for rank, record in case.incident.ranks.items():
-        last = last_output(case.statements, rank)
-        if last is None or not (last.over or last.done) or record.threads or _after(newest, last) <= _LATER:
-            return False
-    return True
 
 
 def moved_on(case: Case) -> Progress | None:

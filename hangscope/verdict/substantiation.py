@@ -11,7 +11,6 @@ from itertools import islice
 
 from hangscope.causes.case import Case, Match, of_outlier, quote
 from hangscope.causes.mismatch import describe, received
-from hangscope.explain.predict import Replay
 from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.steps import last_output
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, WatchdogStatus, WatchdogTimeout
@@ -171,5 +170,5 @@ def hypothesis(case: Case, match: Match, verdict: Verdict) -> Hypothesis:
     fits = tuple(verdict.evidence[i].text for i in verdict.deciding) or (match.why,)
     # A wait that only text shows is no graph that could be replayed.
     explains_all = case.finding.explained >= len(case.finding.waiting)
-    left = () if explains_all else blocked_without(Replay(case.graph), verdict.culprit_ranks)
+    left = () if explains_all else blocked_without(case, verdict.culprit_ranks)
     return Hypothesis(match.cause, verdict.culprit_ranks, fits, (*left, *against))

@@ -9,8 +9,6 @@ from dataclasses import replace
 
 from hangscope.align.waitgraph import Instance
 from hangscope.causes.case import Case, Match, at, of_outlier, quote
-from hangscope.explain.aligned import reached_from
-from hangscope.explain.predict import Replay
 from hangscope.explain.text.stop import Stop
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
@@ -153,11 +151,8 @@ def _explained(case: Case, match: Match, waiting: Sequence[int]) -> int:
     """Return how many of the waiting ranks would go on if the named ones had done what is expected of them."""
     finding, explained = case.finding, case.finding.explained
     if set(match.culprits) != set(finding.culprits):
-        replay = Replay(case.graph)
-        left = replay.stuck(match.culprits or finding.culprits) | (set(case.graph.waiting) - replay.waiting)
-        roots = [root for root in case.graph.roots if not set(root.ranks).isdisjoint(match.culprits)]
-        led = frozenset(waiting) if not roots else reached_from(roots)
-        explained = len(led.intersection(waiting) - left)
+        named = match.culprits or finding.culprits
+        explained = len(case.replay.accounts_for(named).intersection(waiting))
     return min(explained, len(set(waiting) - stay_blocked(case, match)))
 
 

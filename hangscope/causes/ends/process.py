@@ -7,7 +7,7 @@ from math import inf
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.faults import remedy
 from hangscope.causes.init import never_formed
-from hangscope.explain.finding import Absent, Different, Extra, Lagging, Nothing, Unseen
+from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
 from hangscope.explain.statements.standstill import HOUR, by_steps, stood_still
 from hangscope.explain.statements.statements import Death
 from hangscope.ingest.job_logs.activity import EngineTimeout
@@ -156,8 +156,6 @@ def _is_the_root(case: Case, death: Death) -> bool:
     finding = case.finding
     if death.rank in finding.culprits or not case.solid or _several_attempts(case):
         return True
-    if isinstance(finding, Different | Extra):
-        return False
     # If the dumps show this rank in a collective, it died there, of the hang or after it.
     return death.rank not in case.graph.waiting and not (isinstance(finding, Absent) and finding.culprits)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangscope.align.waitgraph import Called, Instance
-from hangscope.explain.aligned import Aligned, reached_from
+from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Absent, Candidate, Extra, Finding, OwnCall, Unseen
 from hangscope.explain.text.excerpt import not_collected
 
@@ -19,7 +19,7 @@ def seen_absent(aligned: Aligned) -> Finding | None:
     node = aligned.first_instance(hosts)
     if node is None:
         return None
-    return aligned.reached_by(_absent_or_extra(aligned, hosts, node), reached_from(roots))
+    return aligned.reached_by(_absent_or_extra(aligned, hosts, node))
 
 
 def _absent_or_extra(aligned: Aligned, hosts: tuple[int, ...], node: Called) -> Finding:
@@ -63,4 +63,4 @@ def unseen(aligned: Aligned) -> Finding | None:
         guess=not alone.isdisjoint(named),
         set_aside=tuple(Candidate((rank,), Unseen.name, why) for rank in others),
     )
-    return aligned.reached_by(finding, reached_from(roots))
+    return aligned.reached_by(finding)

@@ -12,7 +12,7 @@ import numpy as np
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.waitgraph import Instance
-from hangscope.explain.aligned import Aligned, reached_from
+from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Different, OtherMembers, OtherRoot, OwnCall, StuckCall
 from hangscope.model.incident import CallKind
 
@@ -37,7 +37,7 @@ def other_root(aligned: Aligned) -> OtherRoot | None:
         usual = next(r for r in roots if r not in new)
         stuck = StuckCall(view, node.seq, usual, kinds[usual])
         finding = OtherRoot(tuple(new), stuck, OwnCall(kinds[new[0]], node.seq))
-        return aligned.reached_by(finding, frozenset(aligned.waiting))
+        return aligned.reached_by(finding)
     return None
 
 
@@ -84,9 +84,7 @@ def other_members(aligned: Aligned) -> OtherMembers | None:
         members = {rank for gid in gids for rank in groups[gid].ranks}
         node = aligned.first_instance(members)
         stuck = aligned.stuck_in(node, own) if node is not None else StuckCall(aligned.views[gids[many]])
-        finding = OtherMembers(own, stuck, OwnCall(gid=gids[few]))
-        behind = (root for root in aligned.graph.roots if not members.isdisjoint(root.ranks))
-        return aligned.reached_by(finding, reached_from(behind))
+        return aligned.reached_by(OtherMembers(own, stuck, OwnCall(gid=gids[few])), members)
     return None
 
 

@@ -10,7 +10,6 @@ from hangscope.align.waitgraph import Called, Instance, Node, Root
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, Circular, Different, Finding, OwnCall, Stalled, Unpaired
 from hangscope.explain.generate.pairs import unpaired
-from hangscope.explain.predict import Replay
 
 MOST_CYCLES = 64  # that are compared
 MOST_CLASSES = 64  # of ranks in a cycle, each of which is imagined to have behaved
@@ -18,23 +17,9 @@ MOST_CLASSES = 64  # of ranks in a cycle, each of which is imagined to have beha
 
 def circular(aligned: Aligned) -> Finding | None:
     """Return the finding of the first cycle, with the ranks at fault where counts or programs show them."""
-    found = (
-        aligned.reached_by(_in_cycle(aligned, root), root.explains)
-        for root in aligned.roots("cycle")[:MOST_CYCLES]
-    )
+    found = (aligned.reached_by(_in_cycle(aligned, root)) for root in aligned.roots("cycle")[:MOST_CYCLES])
     first = next(found, None)
-    return _with_its_like(aligned, first, found) if isinstance(first, Unpaired) else first
-
-
-def _with_its_like(aligned: Aligned, first: Unpaired, others: Iterable[Finding]) -> Unpaired:
-    """Return a finding with the culprits of the same fault in other cycles: what the ranks of one pipeline do together is one fault."""
-    calls = (first.own.kind, first.stuck.kind)
-    alike = [f for f in others if isinstance(f, Unpaired) and (f.own.kind, f.stuck.kind) == calls]
-    named = {*first.culprits, *(rank for other in alike for rank in other.culprits)}
-    if 2 * len(named) > len(aligned.incident.ranks):
-        return first
-    reached = first.reached.union(*(other.reached for other in alike))
-    return aligned.reached_by(replace(first, culprits=tuple(sorted(named))), reached)
+    return aligned.of_one_fault(first, found) if isinstance(first, Unpaired) else first
 
 
 def _in_cycle(aligned: Aligned, root: Root) -> Finding:
@@ -43,8 +28,6 @@ def _in_cycle(aligned: Aligned, root: Root) -> Finding:
     calls = [n for n in root.nodes if isinstance(n, Called)]
     inside = {rank for node in calls for rank, _ in aligned.graph.calls_of(node)}
     ranks = root.ranks or tuple(sorted(inside))
-    if (own := _off_their_pattern(aligned, ranks)) is not None:
-        return replace(own, circle=root)
     apart = _few_apart(aligned, sorted(inside.union(root.ranks)), root.explains)
     if apart is not None and apart.culprits:
         return replace(apart, circle=root)
@@ -52,38 +35,15 @@ def _in_cycle(aligned: Aligned, root: Root) -> Finding:
     return Circular(ranks, stuck, circle=root, assumed=not root.certain)
 
 
-def _off_their_pattern(aligned: Aligned, ranks: tuple[int, ...]) -> Different | None:
-    """Return the finding of the ranks of a cycle whose pending collective breaks their own pattern, where those of all others continue theirs."""
-    keeps: dict[int, bool | None] = {}
-    first: dict[int, Instance] = {}
-    for rank in ranks[:MOST_CLASSES]:
-        node = _first_recorded(aligned, rank)
-        if isinstance(node, Instance):
-            first[rank] = node
-            row = aligned.programs.row_at(rank, node.gid, node.seq)
-            keeps[rank] = aligned.programs.keeps_pattern(rank, row)
-    off = tuple(rank for rank in ranks if keeps.get(rank) is False)
-    on = [rank for rank in ranks if keeps.get(rank)]
-    if not (off and on) or len(off) + len(on) < len(ranks):
-        return None
-    node, made = first[on[0]], first[off[0]]
-    own = OwnCall(aligned.views[made.gid].kind_of(off[0], made.seq), made.seq, made.gid)
-    row = aligned.programs.row_at(off[0], made.gid, made.seq) or 0
-    wanted = tuple(aligned.programs.call(off[0], at)[2] for at in aligned.programs.wanted(off[0], row))
-    change = Change(skipped=wanted, last_word=True, elsewhere=True)
-    return Different(off, aligned.stuck_in(node, off), own, change)
-
-
 def apart(aligned: Aligned) -> Finding | None:
     """Return the finding of the few that wait apart from all the rest, where text leaves open for whom they wait."""
     waiting = frozenset(aligned.waiting)
     finding = _few_apart(aligned, waiting, waiting)
-    return None if finding is None else aligned.reached_by(finding, waiting)
+    return None if finding is None else aligned.reached_by(finding)
 
 
 def _few_apart(aligned: Aligned, ranks: Iterable[int], explains: frozenset[int]) -> Finding | None:
     """Return the finding of the smallest class of ranks that would free all others, if it is the only one of its size."""
-    replay = Replay(aligned.graph)
     classes: dict[tuple[Node, ...], list[int]] = {}
     for rank in sorted(ranks):
         calls = aligned.graph.open_calls.get(rank, [])
@@ -91,7 +51,9 @@ def _few_apart(aligned: Aligned, ranks: Iterable[int], explains: frozenset[int])
     if not 1 < len(classes) <= MOST_CLASSES:
         return None
     most = sum(map(len, classes.values()))
-    few = [own for own in classes.values() if 2 * len(own) < most and not (replay.stuck(own) & explains)]
+    few = [
+        own for own in classes.values() if 2 * len(own) < most and not (aligned.replay.stuck(own) & explains)
+    ]
     solving = sorted(few, key=lambda own: (len(own), own))
     if not solving or [len(own) for own in solving].count(len(solving[0])) > 1:
         return None

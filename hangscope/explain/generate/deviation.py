@@ -13,9 +13,8 @@ from hangscope.align.fold import Deviation, fold
 from hangscope.align.p2p import PairInstance
 from hangscope.align.program import Programs
 from hangscope.align.waitgraph import Called, Instance
-from hangscope.explain.aligned import Aligned, reached_from
-from hangscope.explain.finding import AnyFinding, Change, Different, OwnCall, StuckCall, Unpaired
-from hangscope.explain.predict import Replay
+from hangscope.explain.aligned import Aligned
+from hangscope.explain.finding import Change, Different, OwnCall, StuckCall, Unpaired
 from hangscope.model.incident import CallKind, State
 
 UNLIKE_BEHIND = 2  # calls behind one edit that may differ all the same: a handler's, after a timeout
@@ -30,11 +29,7 @@ def deviating(aligned: Aligned) -> Different | Unpaired | None:
     if not found:
         return next(filter(None, (_by_counts(aligned, c) for c in aligned.contradictions)), None)
     first = min(found, key=lambda d: (_created(aligned, d), -d.votes, d.ranks))
-    alike = [
-        d
-        for d in found
-        if _calls(aligned, d) == _calls(aligned, first) or _own(aligned, d) == _own(aligned, first)
-    ]
+    alike = [d for d in found if _own(aligned, d) == _own(aligned, first)]
     culprits = tuple(sorted(rank for d in alike for rank in d.ranks))
     circles = (
         root for root in aligned.roots("cycle") if root.explains.union(root.ranks).issuperset(culprits)
@@ -44,14 +39,7 @@ def deviating(aligned: Aligned) -> Different | Unpaired | None:
         members = {*finding.stuck.view.members, *culprits} if finding.stuck.view is not None else set()
         waiting = tuple(sorted(members.difference(culprits)))
         return replace(finding, waiting=waiting, reached=frozenset(waiting))
-    return _with_reach(aligned, finding)
-
-
-def _with_reach(aligned: Aligned, finding: AnyFinding) -> AnyFinding:
-    """Return a finding with the ranks that would go on if its culprits, and those that left no dump, did what is expected of them."""
-    unseen = {r for root in aligned.graph.roots if root.kind == "unseen" for r in root.ranks}
-    left = Replay(aligned.graph).stuck({*finding.culprits, *unseen})
-    return aligned.reached_by(finding, frozenset(aligned.waiting) - left)
+    return aligned.reached_by(finding)
 
 
 def _by_counts(aligned: Aligned, found: Contradiction) -> Different | None:
@@ -76,9 +64,7 @@ def _by_counts(aligned: Aligned, found: Contradiction) -> Different | None:
     skipped = (stuck.kind,) if stuck.kind is not None else ()
     elsewhere = stuck.group is not None and stuck.group.gid != pending.gid
     change = Change(skipped=skipped, votes=len(found.peers), last_word=True, elsewhere=elsewhere)
-    behind = (root for root in aligned.graph.roots if not set(root.ranks).isdisjoint(found.ranks))
-    inside = {rank for rank, _ in aligned.graph.calls_of(node)}
-    return aligned.reached_by(Different(found.ranks, stuck, own, change), reached_from(behind) | inside)
+    return aligned.reached_by(Different(found.ranks, stuck, own, change))
 
 
 def _is_whole(aligned: Aligned, d: Deviation) -> bool:
@@ -93,15 +79,6 @@ def _is_whole(aligned: Aligned, d: Deviation) -> bool:
 
 def _created(aligned: Aligned, deviation: Deviation) -> int:
     return aligned.programs.call(deviation.ranks[0], deviation.row)[3]
-
-
-def _kinds(aligned: Aligned, rank: int, rows: Iterable[int]) -> tuple[CallKind, ...]:
-    return tuple(aligned.programs.call(rank, row)[2] for row in rows)
-
-
-def _calls(aligned: Aligned, d: Deviation) -> tuple[object, ...]:
-    """Return what a deviation is about, to tell ranks that share one fault."""
-    return d.edit.how, _kinds(aligned, d.ranks[0], d.edit.own), _kinds(aligned, d.peer, d.edit.peers)
 
 
 def _own(aligned: Aligned, d: Deviation) -> tuple[int, int]:

@@ -59,7 +59,7 @@ def device_lag(aligned: Aligned) -> tuple[frozenset[int], Lagging | None]:
     # What the others are stuck in comes after what the lagging device did not finish.
     stuck = aligned.stuck_in(aligned.first_instance(lagging) or node, lagging)
     finding = Lagging(named, stuck, own_call, tie=not few)
-    return all_behind, aligned.reached_by(finding, frozenset(explains) | all_behind)
+    return all_behind, aligned.reached_by(finding, all_behind)
 
 
 def _by_several(view: GroupFrontier, rank: int) -> bool:
@@ -97,14 +97,15 @@ def pending_call(aligned: Aligned) -> Stalled | Unstarted | None:
     if not roots:
         return None
     root, node = min(roots, key=lambda r: (-len(r[0].explains), aligned.when(r[1])))
-    # What stalls between two hosts stalls many pairs at once.
-    together = (
-        [r for r, n in roots if isinstance(n, PairInstance)] if isinstance(node, PairInstance) else [root]
-    )
-    reached = frozenset[int]().union(*(r.explains | set(r.ranks) for r in together))
     if isinstance(node, Instance) and (behind := _not_begun(aligned, node)):
-        return _unstarted(aligned, node, behind, reached)
-    return aligned.reached_by(Stalled((), aligned.stuck_in(node)), reached)
+        return _unstarted(aligned, node, behind)
+    # What stalls between two hosts stalls many pairs at once.
+    alike = (
+        [r for r, other in roots if isinstance(other, PairInstance)]
+        if isinstance(node, PairInstance)
+        else [root]
+    )
+    return aligned.reached_by(Stalled((), aligned.stuck_in(node)), {rank for r in alike for rank in r.ranks})
 
 
 def one_not_begun(aligned: Aligned) -> Unstarted | None:
@@ -114,14 +115,12 @@ def one_not_begun(aligned: Aligned) -> Unstarted | None:
     behind = _not_begun(aligned, node, left_out) if isinstance(node, Instance) else ()
     if not isinstance(node, Instance) or len(behind) != 1:
         return None
-    return _unstarted(aligned, node, behind, frozenset(aligned.waiting))
+    return _unstarted(aligned, node, behind)
 
 
-def _unstarted(
-    aligned: Aligned, node: Instance, behind: tuple[int, ...], reached: frozenset[int]
-) -> Unstarted:
+def _unstarted(aligned: Aligned, node: Instance, behind: tuple[int, ...]) -> Unstarted:
     own = OwnCall(aligned.views[node.gid].kind_of(behind[0], node.seq), node.seq)
-    return aligned.reached_by(Unstarted(behind, aligned.stuck_in(node, behind), own), reached)
+    return aligned.reached_by(Unstarted(behind, aligned.stuck_in(node, behind), own))
 
 
 def _not_begun(aligned: Aligned, node: Instance, left_out: Collection[int] = ()) -> tuple[int, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -13,11 +12,10 @@ from hangscope.align.edits import edit_between
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import hard_keys
 from hangscope.align.program import Programs
-from hangscope.align.waitgraph import Instance
-from hangscope.explain.aligned import Aligned, reached_from
+from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall
 from hangscope.explain.generate.deviation import change_between
-from hangscope.knowledge.library import off_the_step, own_knowledge
+from hangscope.explain.text.partitions import outlier_of_two
 from hangscope.model.incident import CallKind
 
 _GROUPS = 64  # whose mismatches are compared
@@ -35,23 +33,7 @@ def first_mismatch(aligned: Aligned) -> Different | None:
         return None
     found.sort(key=lambda f: f[:2])
     first, *others = [_finding(aligned, aligned.views[gid], mismatch) for _, gid, mismatch in found[:_GROUPS]]
-    return _one_fault(aligned, first, others)
-
-
-def _one_fault(aligned: Aligned, first: Different, others: list[Different]) -> Different:
-    """Return a finding with the culprits of those that show the same collectives in another group of its kind: one fault of several replicas."""
-    kinds = aligned.programs.tokens.group_kinds
-
-    def calls(finding: Different) -> tuple[object, ...]:
-        view = finding.stuck.view
-        return view and kinds[view.group.gid], finding.own.kind, finding.stuck.kind
-
-    alike = [other for other in others if first.culprits and other.culprits and calls(other) == calls(first)]
-    named = {rank for finding in (first, *alike) for rank in finding.culprits}
-    if not alike or 2 * len(named) > len(aligned.incident.ranks):
-        return first
-    reached = first.reached.union(*(other.reached for other in alike))
-    return aligned.reached_by(replace(first, culprits=tuple(sorted(named))), reached)
+    return aligned.of_one_fault(first, others)
 
 
 def _keeps_pattern(programs: Programs, side: Sequence[int], gid: int, seq: int) -> bool | None:
@@ -75,8 +57,7 @@ def _finding(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> Diffe
         keeping = [_keeps_pattern(programs, side, gid, seq) for side in even]
         broken = even[keeping.index(False)] if keeping.count(False) == 1 and any(keeping) else None
         if broken is None and len(even) == 2:
-            stacks = [kinds[side[0]].stack if side[0] in kinds else () for side in even]
-            off = off_the_step(stacks[0], stacks[1], own_knowledge())
+            off = outlier_of_two(even, kinds, aligned.stated)
             broken = even[off] if off is not None else None
         if broken is not None:
             tie, odd, majority = False, broken, next(s for s in mismatch.partitions if s != broken)
@@ -91,11 +72,4 @@ def _finding(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> Diffe
         change = change_between(programs, (odd[0], at), (waiting, there), edit)
     stuck = StuckCall(view, seq, waiting, kinds.get(waiting), programs.before(waiting, there))
     finding = Different(culprits, stuck, OwnCall(kinds.get(odd[0]), seq), change, tie=tie)
-    members = set(view.group.ranks)
-    behind = (
-        root
-        for root in aligned.graph.roots
-        if not members.isdisjoint(root.ranks)
-        or any(isinstance(n, Instance) and n.gid == gid for n in root.nodes)
-    )
-    return aligned.reached_by(finding, reached_from(behind) | members.intersection(aligned.waiting))
+    return aligned.reached_by(finding, view.members)

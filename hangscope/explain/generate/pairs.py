@@ -41,7 +41,7 @@ def _unequal(aligned: Aligned, node: PairInstance, root: Root) -> Unpaired | Non
     own, other = (pair.recv, pair.send) if named == (pair.recv.rank,) else (pair.send, pair.recv)
     stuck = replace(aligned.stuck_in(node, named), kind=kinds[other.kind], rank=other.rank)
     finding = Unpaired(named, stuck, OwnCall(kinds[own.kind], own.seq), tie=not named)
-    return aligned.reached_by(finding, root.explains)
+    return aligned.reached_by(finding)
 
 
 def unpaired(aligned: Aligned, root: Root) -> Unpaired | None:

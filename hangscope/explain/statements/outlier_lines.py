@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from math import log2
 
-from hangscope.explain.statements.torn_lines import Originals, splits_a_word
+from hangscope.explain.statements.torn_lines import Originals
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -110,9 +110,8 @@ def _join_torn(said: dict[str, dict[int, _Said]], printers: int) -> None:
             who = said.get(whole[form], {})
             own = who[rank].count if rank in who else 0
             more = whole[form] != template and any(r != rank and it.count > own for r, it in who.items())
-            if more and not splits_a_word(forms[template], form):
+            if more:
                 who[rank] = replace(who.get(rank, copy), count=own + copy.count)
-            if more or splits_a_word(forms[template], form):
                 del said[template]
                 break
 
@@ -129,7 +128,7 @@ def _outlier(
     if not few:
         return _other_value(lines, ranks) if usual else None
     if not usual and len(set(counts.values())) > 2:
-        return None if cut else _fewer_times(lines)
+        return None
     if 2 * len(few) > len(ranks) or (usual and (times == 1 or cut)):
         return None  # what a part of a log holds once may have been printed before it as well
     shown = max((rank for rank in lines if rank in few or usual), key=lambda r: (-lines[r].behind, -r))
@@ -146,16 +145,6 @@ def _outlier(
     if len(few) == 1 and few[0] in reporters:
         weight *= _as_reporter(few[0], line.text)
     return line.sets_apart(few, "only", score * weight, f"only {who} printed this", weight >= TELLING)
-
-
-def _fewer_times(lines: dict[int, _Said]) -> OutlierLine | None:
-    """Return the line that the few of those who print it at all printed fewer times: peers of one role, of which one stopped earlier."""
-    low, high = (choose(said.count for said in lines.values()) for choose in (min, max))
-    few = tuple(sorted(rank for rank, said in lines.items() if said.count == low))
-    if 2 * len(few) > len(lines):
-        return None
-    note = f"{ranks_phrase(few)} printed this {low} times, its peers up to {high} times"
-    return lines[few[0]].sets_apart(few, "count", TELLING / 2, note)
 
 
 def _as_reporter(rank: int, text: str) -> float:
@@ -205,10 +194,3 @@ def first_aftermath(events: list[Event]) -> dict[tuple[int, str], int]:
             key = (event.rank, event.file)
             found[key] = min(event.line, found.get(key, event.line))
     return found
-
-
-def said_by_others(event: Event, printed: list[Printed]) -> bool:
-    """Return whether another rank printed the same as the line of an event, apart from numbers and names."""
-    here = [p for p in printed if p.file == event.file]
-    own = {t for p in here for t, line in zip(p.templates, p.numbers, strict=True) if line == event.line}
-    return any(p.rank not in (None, event.rank) and own.intersection(p.templates) for p in printed)

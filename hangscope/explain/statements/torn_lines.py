@@ -35,12 +35,6 @@ class Originals:
         return [original for original in near if _is_copy(line, original, near)]
 
 
-def splits_a_word(line: str, original: str) -> bool:
-    """Return whether a line is all of another one with something inside one of its words, which no program prints."""
-    head, tail = _shared(line, original)
-    return 0 < head < len(original) == head + tail and original[head - 1 : head + 1].isalpha()
-
-
 def _ends(line: str) -> tuple[tuple[bool, str], tuple[bool, str]]:
     return (False, line[:_END]), (True, line[-_END:])
 

@@ -29,16 +29,21 @@ def different(
     sides = sorted(map(tuple, partitions), key=lambda ranks: (-len(ranks), ranks))
     tie = 2 * len(sides[0]) <= sum(map(len, sides))
     majority, outliers = sides[0], tuple(sorted(r for side in sides[1:] for r in side))
-    if tie and len(sides) == 2:
-        telling = {line.ranks for line in statements.outlier_lines if line.telling}
-        off = sides.index(next(iter(telling))) if len(telling) == 1 and telling <= {*sides} else None
-        if off is None:
-            off = off_the_step(_stack(sides[0], kinds), _stack(sides[1], kinds), own_knowledge())
-        if off is not None:
-            majority, outliers, tie = sides[1 - off], sides[off], False
+    if tie and len(sides) == 2 and (off := outlier_of_two(sides, kinds, statements)) is not None:
+        majority, outliers, tie = sides[1 - off], sides[off], False
     stuck = StuckCall(None, seq, majority[0], kinds.get(majority[0]))
     own = OwnCall(kinds.get(outliers[0]) if outliers else None, seq)
     return Different(() if tie else outliers, stuck, own, tie=tie)
+
+
+def outlier_of_two(
+    sides: Sequence[Sequence[int]], kinds: Mapping[int, CallKind], statements: Statements
+) -> int | None:
+    """Return which of two even sides is the outlier: the one that alone printed a telling line, else the one off the training step."""
+    telling = {line.ranks for line in statements.outlier_lines if line.telling}
+    if len(telling) == 1 and telling <= {*map(tuple, sides)}:
+        return [*map(tuple, sides)].index(telling.pop())
+    return off_the_step(_stack(sides[0], kinds), _stack(sides[1], kinds), own_knowledge())
 
 
 def _stack(side: Sequence[int], kinds: Mapping[int, CallKind]) -> Stack:
