@@ -30,7 +30,7 @@ def one_sided_call(case: Case) -> Match | None:
     (strength, what), whose = act, who(finding.culprits)
     outlier = d.added[0] if d.added and not d.skipped else d.own
     advice = f"Call {outlier.op or 'it'} on every rank, and guard only the side effect around it (the write, the print), not the collective."
-    if not d.added:
+    if not d.added and case.frame_of(outlier) is None:
         advice = f"Find out what {whose} ran right before {describe(outlier)}: a collective of the others was skipped there, or this one was added."
     if d.skipped or d.steps.skips:
         advice = f"Let all ranks skip together: all_reduce the flag that made {whose} skip, or run the step with a zero loss."

@@ -112,7 +112,7 @@ def test_restarts_in_folders(tmp_path: Path, attempt: int | None, culprit: int) 
     ("folders", "message"),
     [
         ((0, 1), "no input is of restart attempt 7: there are 0, 1"),
-        ((), "no input is of restart attempt 7: none tells of any"),
+        ((), "no input is of restart attempt 7: no input states any"),
     ],
 )
 def test_an_attempt_that_no_input_is_of(tmp_path: Path, folders: tuple[int, ...], message: str) -> None:

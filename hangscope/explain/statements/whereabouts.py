@@ -29,11 +29,8 @@ _PAIRED_WAITS = (
         regex(r"^(?:_communicate$|(?:send|recv)_(?:forward|backward))"),
     ),
 )
-#: native frames of a wait for peers or for the device, which runs the kernels of collectives (py-spy dump --native)
-_NATIVE_WAITS = regex(
-    r"^(?:c10d::.{0,80}[Ww]ait|gloo::transport::.{0,80}wait|(?:cu|cuda|hip)(?:Event|Stream|Ctx|Device)Synchronize\b)"
-)
-_OF_DEVICES = regex(r"(?:^|/)torch/(?:cuda|xpu|accelerator)/|(?:^|/)streams\.py$")
+#: native frames of a wait for peers (py-spy dump --native)
+_NATIVE_WAITS = regex(r"^(?:c10d::.{0,80}[Ww]ait|gloo::transport::.{0,80}wait)")
 #: older names, below which the frames of the user's own call are
 _BASES = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
 #: a call's own wait, below which there is no Python frame
@@ -77,9 +74,6 @@ def _locate(stack: Stack, source: str, kind: str) -> Whereabouts:
     op = None
     # An error of the communication layer is raised by a call that waits, whoever makes it: also by one from C++ code.
     native = any(_NATIVE_WAITS.match(f.name) for f in stack[:_NEAR])
-    native = native or (
-        bool(stack) and stack[0].name == "synchronize" and bool(_OF_DEVICES.search(stack[0].file))
-    )
     inside = kind == "log" or native or (bool(stack) and calls_collectives(stack[0]))
     for frame in stack:
         known = frame.file.endswith(_COLLECTIVE_FILES)

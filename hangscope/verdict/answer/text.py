@@ -156,7 +156,12 @@ def of_ranks(case: Case, ranks: Sequence[int], read: Set[int]) -> Iterator[str]:
 
 def of_others(case: Case, waiting: Sequence[int]) -> Observation | None:
     """Read the error that other ranks printed than those that wait: what these waited for is probably there."""
-    own = [g for g in groups(case, ERROR) if g.ranks and waiting and not set(g.ranks) & set(waiting)]
+    files = {e.file for e in case.statements.all(Excerpt)}
+    if len(files) != 1 or not waiting:
+        return (
+            None  # files of their own may be of an earlier attempt, and their errors are read by the parsers
+        )
+    own = [g for g in groups(case, ERROR) if g.ranks and not set(g.ranks) & set(waiting)]
     causes = [g for g in own if (topic := topic_of(g.text)) is not None and not topic.witness]
     first = min(causes, key=lambda g: g.numbers, default=None)
     if first is None:
