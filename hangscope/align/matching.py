@@ -6,6 +6,8 @@ member must have. Shapes with equal element counts match, as NCCL and gloo see o
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -36,15 +38,42 @@ def match_key(kind: CallKind) -> MatchKey:
     return (kind.op, ins, outs or ins, kind.input_dtypes, types_out, kind.root)
 
 
+def match_keys(kinds: Sequence[CallKind]) -> list[MatchKey]:
+    """Return the key of each of a job's kinds, equal where two calls can complete together.
+
+    A recorder of before version 2.1 kept no element types. Its calls take those of the equal call that another rank's
+    recorder did keep them of (the first of several, in sorted order): what was not recorded is no difference.
+    """
+    known = [kind for kind in kinds if not _lacks_types(kind)]
+    known.sort(key=lambda kind: (kind.input_dtypes, kind.output_dtypes), reverse=True)
+    typed = {_bare(kind): kind for kind in known} if len(known) < len(kinds) else {}
+    return [match_key(typed.get(_bare(k), k) if typed and _lacks_types(k) else k) for k in kinds]
+
+
 def hard_keys(kinds: Kinds) -> np.ndarray:
     """Return for each kind the number of its match key (int32): equal numbers match."""
-    index: dict[MatchKey, int] = {}
-    numbers = [index.setdefault(match_key(kind), len(index)) for kind in kinds.alone]
-    return np.array(numbers, dtype=np.int32)[kinds.plain]
+    return _numbers(match_keys(kinds.alone))[kinds.plain]
+
+
+def _numbers(things: Iterable[Hashable]) -> np.ndarray:
+    """Return a number for each thing (int32), equal for equal things."""
+    index: dict[Hashable, int] = {}
+    return np.array([index.setdefault(thing, len(index)) for thing in things], dtype=np.int32)
+
+
+def _lacks_types(kind: CallKind) -> bool:
+    return bool(kind.input_sizes or kind.output_sizes) and not kind.input_dtypes and not kind.output_dtypes
+
+
+def _bare(kind: CallKind) -> CallKind:
+    """Return a kind without its element types and call site."""
+    return replace(kind, input_dtypes=(), output_dtypes=(), stack=(), told=False)
 
 
 def difference(a: CallKind, b: CallKind) -> str:
     """Return how two calls differ: `op`, `dtype`, `shape`, `root`, or `` where they match as far as both were recorded."""
+    if _lacks_types(a) or _lacks_types(b):
+        a, b = _bare(a), _bare(b)
     if match_key(a) == match_key(b):
         return ""
     if a.op != b.op or not a.op:
@@ -53,6 +82,5 @@ def difference(a: CallKind, b: CallKind) -> str:
         return "root"
     outs = numel(a.output_sizes), numel(b.output_sizes)
     if numel(a.input_sizes) == numel(b.input_sizes) and (outs[0] == outs[1] or () in outs):
-        # What a log line or an old recorder does not tell is no difference.
-        return "dtype" if all(kind.input_dtypes or kind.output_dtypes for kind in (a, b)) else ""
+        return "dtype"
     return "shape"

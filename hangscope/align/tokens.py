@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hangscope.align.matching import match_key, numel
+from hangscope.align.matching import match_keys, numel
 from hangscope.align.roles import GroupKind, group_kinds
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.incident import CallKind, Incident
@@ -23,7 +23,7 @@ class Tokens:
         self._incident = incident
         kinds = incident.kinds
         # Each group of a kind has its own root.
-        keys = [match_key(replace(kind, root=None)) for kind in kinds.alone]
+        keys = match_keys([replace(kind, root=None) for kind in kinds.alone])
         self.group_kinds = group_kinds(incident.groups)
         self._kinds: dict[GroupKind, int] = {}
         self._of_group = np.array(

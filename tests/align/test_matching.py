@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hangscope.align.matching import difference, match_key
+from hangscope.align.matching import difference, match_key, match_keys
 from hangscope.ingest.recorder.flight_recorder import reduce_dump
 from hangscope.ingest.recorder.values import user_op
 from hangscope.model.incident import PROVING_OPS, CallKind
@@ -148,6 +148,8 @@ def test_what_a_recorder_did_not_keep_is_no_difference() -> None:
     old = kind("all_reduce", [[4, 4]], [[4, 4]], [], [])
     assert difference(old, REDUCE) == ""
     assert difference(old, kind("all_reduce", [[5, 4]], [[5, 4]])) == "shape"
+    keys = match_keys([old, REDUCE, kind("all_reduce", [[4, 4]], [[4, 4]], ["Half"], ["Half"])])
+    assert keys[0] == keys[2] != keys[1] or keys[0] == keys[1] != keys[2]
 
 
 def test_what_completes_alone_proves_nothing_of_others() -> None:

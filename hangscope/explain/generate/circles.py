@@ -28,11 +28,35 @@ def _in_cycle(aligned: Aligned, root: Root) -> Finding:
     calls = [n for n in root.nodes if isinstance(n, Called)]
     inside = {rank for node in calls for rank, _ in aligned.graph.calls_of(node)}
     ranks = root.ranks or tuple(sorted(inside))
+    if (own := _off_their_pattern(aligned, ranks)) is not None:
+        return replace(own, circle=root)
     apart = _few_apart(aligned, sorted(inside.union(root.ranks)), root.explains)
     if apart is not None and apart.culprits:
         return replace(apart, circle=root)
     stuck = aligned.stuck_in(min(calls, key=aligned.when), ranks)
     return Circular(ranks, stuck, circle=root, assumed=not root.certain)
+
+
+def _off_their_pattern(aligned: Aligned, ranks: tuple[int, ...]) -> Different | None:
+    """Return the finding of the ranks of a cycle whose pending collective breaks their own pattern, where those of all others continue theirs."""
+    keeps: dict[int, bool | None] = {}
+    first: dict[int, Instance] = {}
+    for rank in ranks[:MOST_CLASSES]:
+        node = _first_recorded(aligned, rank)
+        if isinstance(node, Instance):
+            first[rank] = node
+            row = aligned.programs.row_at(rank, node.gid, node.seq)
+            keeps[rank] = aligned.programs.keeps_pattern(rank, row)
+    off = tuple(rank for rank in ranks if keeps.get(rank) is False)
+    on = [rank for rank in ranks if keeps.get(rank)]
+    if not (off and on) or len(off) + len(on) < len(ranks):
+        return None
+    node, made = first[on[0]], first[off[0]]
+    own = OwnCall(aligned.views[made.gid].kind_of(off[0], made.seq), made.seq, made.gid)
+    row = aligned.programs.row_at(off[0], made.gid, made.seq) or 0
+    wanted = tuple(aligned.programs.call(off[0], at)[2] for at in aligned.programs.wanted(off[0], row))
+    change = Change(skipped=wanted, last_word=True, elsewhere=True)
+    return Different(off, aligned.stuck_in(node, off), own, change)
 
 
 def apart(aligned: Aligned) -> Finding | None:

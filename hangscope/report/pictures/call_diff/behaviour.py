@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hangscope.align.matching import match_key
+from hangscope.align.matching import match_keys
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import CallKind, Kinds, Queue, RankRecord, State
@@ -105,7 +105,7 @@ class Folding:
                 numbers.setdefault(
                     (key, kind.op if kind.is_p2p else "", user_frame(kind.stack)), len(numbers)
                 )
-                for kind, key in zip(kinds, map(match_key, kinds), strict=True)
+                for kind, key in zip(kinds, match_keys(kinds), strict=True)
             ],
             np.int64,
         )
