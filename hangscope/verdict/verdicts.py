@@ -152,7 +152,10 @@ def _explained(case: Case, match: Match, waiting: Sequence[int]) -> int:
     finding, explained = case.finding, case.finding.explained
     if set(match.culprits) != set(finding.culprits):
         named = match.culprits or finding.culprits
-        explained = len(case.replay.accounts_for(named).intersection(waiting))
+        unrecorded = set(waiting) - set(
+            case.graph.waiting
+        )  # who waits by lines alone waits for the ranks that lines name
+        explained = len((case.replay.accounts_for(named) | unrecorded).intersection(waiting))
     return min(explained, len(set(waiting) - stay_blocked(case, match)))
 
 

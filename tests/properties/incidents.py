@@ -126,7 +126,7 @@ def inside(report: Report) -> set[int]:
     if v is None or v.group is None or v.seq is None:
         return set()
     rows = report.table[
-        (report.table["gid"] == v.group.gid)
+        (report.table["group"] == v.group.label)
         & (report.table["seq"] == v.seq)
         & (report.table["state"] != "done")
     ]
