@@ -142,7 +142,7 @@ def test_the_command_packs_and_refuses_to_overwrite_what_is_no_pack(
     assert refused.returncode == 2 and "is no pack" in refused.stderr and target.read_text() == "notes"
     assert run("pack", node, "-o", target, "--force").returncode == 0
     assert (
-        target.read_bytes().startswith(b"\x89hangscope.pack 3\n")
+        target.read_bytes().startswith(b"\x89hangscope.pack 4\n")
         and [p.name for p in tmp_path.iterdir() if p.name[0] == "."] == []
     )
 
@@ -161,7 +161,7 @@ def test_cut_and_foreign_files_are_notes(node: Path, tmp_path: Path) -> None:
     for number, cut in enumerate((5, 100, len(data) // 2, len(data) - 1)):
         (node / f"cut{number}.hangpack").write_bytes(data[:cut])
     (node / "tokens.parquet").write_bytes(b"PAR1" + bytes(range(256)) + b"PAR1")
-    (node / "newer.hangpack").write_bytes(data.replace(b"pack 3\n", b"pack 99\n", 1))
+    (node / "newer.hangpack").write_bytes(data.replace(b"pack 4\n", b"pack 99\n", 1))
     report = hangscope.analyze(node, jobs=1)
     assert report.verdict is not None and report.verdict.culprit_ranks == (5,)
     codes = {note.file: note.code for note in report.warnings}
@@ -215,7 +215,7 @@ def test_a_forged_pack_is_refused(
 
 def test_a_message_that_claims_to_be_endless_is_refused(tmp_path: Path) -> None:
     packed = zlib.compress((2**60).to_bytes(8, "little") + bytes(2**20))
-    (tmp_path / "long.hangpack").write_bytes(b"\x89hangscope.pack 3\n" + packed)
+    (tmp_path / "long.hangpack").write_bytes(b"\x89hangscope.pack 4\n" + packed)
     answer = reader.read_file(str(tmp_path / "long.hangpack"), "long.hangpack")
     assert answer["status"] == "failed" and "message" in answer["reason"]
 
