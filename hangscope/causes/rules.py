@@ -39,6 +39,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Different, mismatch.different_calls),
     (finding.Stalled, mismatch.refused),
     (finding.Stalled, mismatch.unequal_splits),
+    (finding.Absent, silence.lost_by_peers),
     (finding.Absent, participation.host_thread_stuck),
     (finding.Absent, participation.busy_elsewhere),
     (finding.Unseen, silence.vanished),

@@ -184,7 +184,7 @@ def test_a_broadcast_from_another_root_is_the_same_call_that_does_not_fit(tmp_pa
 def test_an_infiniband_fault_comes_before_its_consequences(tmp_path: Path) -> None:
     write_incident(tmp_path, "ib_error", version=(2, 24, 3))
     verdict = judged(analyze(tmp_path))
-    assert "node0 and node1" in verdict.summary and "mlx5_3" in verdict.summary
+    assert "node0 (rank 3" in verdict.summary and "mlx5_3" in verdict.summary
     quotes = [e.text for e in verdict.evidence if e.kind == "log"]
     assert "port error" in quotes[0]
     assert sum(q.startswith("a consequence") for q in quotes) == 3
