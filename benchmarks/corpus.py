@@ -41,6 +41,7 @@ class Set:
     folder: Path | None = None
     answers: dict[str, Given] = field(default_factory=dict)
     marks: dict[str, Mark] = field(default_factory=dict)
+    contradictions: dict[str, list[str]] = field(default_factory=dict)
 
     def questions(self) -> Iterator[tuple[str, Path, str]]:
         """Yield a key, an incident and the name of an input for everything that is asked of this set."""
@@ -70,26 +71,35 @@ def sets(names: Sequence[str]) -> list[Set]:
     return [one for one in found if not names or one.name in names]
 
 
-def _answer(task: tuple[str, str, str]) -> tuple[str, Given, Mark] | None:
+def _answer(task: tuple[str, str, str]) -> tuple[str, Given, Mark, list[str]] | None:
     key, incident, asked = task
     truth = Truth.read(Path(incident) / "truth.json")
     if asked in truth.skip_inputs:
         return None
-    given = ask([f"{incident}/{folder}" for folder in INPUTS[asked]], truth)
-    return key, given, mark(truth, given, asked)
+    given, contradictions = ask([f"{incident}/{folder}" for folder in INPUTS[asked]], truth)
+    return key, given, mark(truth, given, asked), contradictions
 
 
-def answer(one: Set, jobs: int) -> None:
-    """Unpack a set, ask everything and keep the answers in it."""
-    with tempfile.TemporaryDirectory(prefix="hangscope-corpus-") as scratch:
-        with tarfile.open(CORPUS / f"{one.name}.tar.xz") as archive:
-            archive.extractall(scratch, filter="data")
-        one.folder = Path(scratch)
-        tasks = [(key, str(incident), asked) for key, incident, asked in one.questions()]
-        with ProcessPoolExecutor(jobs) as pool:
-            for result in filter(None, pool.map(_answer, tasks, chunksize=4)):
-                key, one.answers[key], one.marks[key] = result
-        one.folder = None
+def answer(wanted: Sequence[Set], jobs: int) -> Iterator[Set]:
+    """Unpack sets, ask everything, keep the answers in them, and yield each when it has all of them."""
+    with (
+        tempfile.TemporaryDirectory(prefix="hangscope-corpus-") as scratch,
+        ProcessPoolExecutor(jobs) as pool,
+    ):
+        asked = []
+        for one in wanted:
+            one.folder = Path(scratch) / one.name
+            with tarfile.open(CORPUS / f"{one.name}.tar.xz") as archive:
+                archive.extractall(one.folder, filter="data")
+            tasks = [(key, str(incident), inputs) for key, incident, inputs in one.questions()]
+            asked.append(pool.map(_answer, tasks, chunksize=4))
+        for one, answers in zip(wanted, asked, strict=True):
+            for key, given, marked, contradictions in filter(None, answers):
+                one.answers[key], one.marks[key] = given, marked
+                if contradictions:
+                    one.contradictions[key] = contradictions
+            one.folder = None
+            yield one
 
 
 def share(flags: Iterator[bool | None]) -> str:
@@ -136,15 +146,18 @@ def worse(one: Set) -> Iterator[str]:
 
 
 def run(names: Sequence[str], jobs: int = 2, *, update: bool = False, verbose: bool = False) -> int:
-    """Print the table, the misses where wanted, and what got worse; return 1 where something did."""
+    """Print the table, the misses where wanted, what got worse and what contradicts itself; return 1 for either."""
     print(HEADER)
     lost: list[str] = []
     every: list[Mark] = []
-    for one in sets(names):
-        answer(one, jobs)
+    contradicting: list[str] = []
+    for one in answer(sets(names), jobs):
         print(row(one.name, list(one.marks.values())), flush=True)
         every += one.marks.values()
         lost += worse(one)
+        contradicting += [
+            f"{one.name}/{key}: {said}" for key, found in one.contradictions.items() for said in found
+        ]
         if verbose:
             for key, marked in one.marks.items():
                 if not marked.right or marked.helpful is False:
@@ -157,7 +170,8 @@ def run(names: Sequence[str], jobs: int = 2, *, update: bool = False, verbose: b
             write(one)
     print(row("all", every))
     print("".join(f"\nworse: {text}" for text in lost), file=sys.stderr)
-    return 1 if lost else 0
+    print("".join(f"\ncontradicts itself: {text}" for text in contradicting), file=sys.stderr)
+    return 1 if lost or contradicting else 0
 
 
 def write(one: Set) -> None:
@@ -230,8 +244,7 @@ def add(folder: Path, about: str, date: str, reader: Path | None, jobs: int, *, 
     with tarfile.open(CORPUS / f"{name}.tar.xz", "w:xz", preset=9) as archive:
         for path in sorted(folder.glob("*/truth.json")):
             archive.add(path.parent, path.parent.name, filter=_neutral)
-    one = Set(name, facts)
-    answer(one, jobs)
+    (one,) = answer([Set(name, facts)], jobs)
     facts["last"] = {key: {k: v for k, v in asdict(m).items() if v} for key, m in sorted(one.marks.items())}
     if not known:
         answers = {key: asdict(given) for key, given in sorted(one.answers.items())}

@@ -12,6 +12,7 @@ from typing import Any
 
 import hangscope
 from tests.in_thread import InThisThread
+from tests.report.consistency import contradictions
 
 #: Which folders of an incident are analyzed together. An incident with dumps alone is asked once.
 INPUTS = {
@@ -121,14 +122,21 @@ def mark(truth: Truth, given: Given, asked: str) -> Mark:
     return Mark(ranks, cause, innocent, line, suspects, helpful, given.confidence)
 
 
-def ask(paths: Sequence[str], truth: Truth) -> Given:
-    """Analyze an incident and return what was answered. A broken analysis is an answer too: its status says how."""
+def ask(paths: Sequence[str], truth: Truth) -> tuple[Given, list[str]]:
+    """Analyze an incident and return what was answered, and what contradicts itself in the report.
+
+    A broken analysis is an answer too: its status says how.
+    """
     try:
         report = hangscope.analyze(list(paths), executor=InThisThread())
     except hangscope.HangscopeError as error:
-        return Given(type(error).__name__)
+        return Given(type(error).__name__), []
     except Exception:  # the table has to be finished
-        return Given(traceback.format_exc(limit=-2).strip().replace("\n", " | "))
+        return Given(traceback.format_exc(limit=-2).strip().replace("\n", " | ")), []
+    return _given(report, truth), contradictions(report)
+
+
+def _given(report: hangscope.Report, truth: Truth) -> Given:
     document = json.loads(report.to_json())
     verdict = document.get("verdict") or {}
     place = verdict.get("location") or {}
