@@ -20,7 +20,9 @@ _HASH = regex(r"(?:0x)?[0-9a-fA-F]+(?:U?L*)?|[a-z2-7]{51,52}|[A-Z2-7]{51,52}")
 _WORDLIKE = regex(r"[A-Z]?[a-z]{3,}\d*|\d{3,}|[A-Z]{4,}")
 _IN_PATH = regex(r"(?:^|/)(?:[^/]*[._-][^/]*|[A-Z]?[a-z]{3,}\d*|\d+|)(?=/|$)")
 #: In the names of compiled functions, and before a checksum or the public key of age.
-_NO_SECRET = regex(r"_Z[NTSLKG\d]|_RN|^__|(?:N|S[t_])\d{1,2}[a-z]\w*E$|^(?:(?:sha|md|blake)\w{1,4}-|age1)")
+_NO_SECRET = regex(
+    r"_Z[NTSLKG\d]|_RN|^__|(?:N|S[t_])\d{1,2}[a-z]\w{0,255}E$|^(?:(?:sha|md|blake)\w{1,4}-|age1)"
+)
 
 
 def kind(c: str) -> str:

@@ -86,11 +86,9 @@ def _edges(subject: Subject) -> Edges:
         for rank in subject.culprits:  # the headline's root waits for nobody
             if Host(rank) in edges or subject.node is not None:
                 edges[Host(rank)] = {}
-    if subject.node is not None and subject.node in edges:
-        for rank in sorted(subject.culprits):
-            inside = any(r == rank for r, _ in graph.calls_of(subject.node))
-            if inside and not circular:
-                edges[subject.node][Host(rank)] = False
+    for node in calls if not circular else ():  # a named rank keeps what it has queued behind its own call
+        inside = subject.culprits.intersection(r for r, _ in graph.calls_of(node))
+        edges[node].update({Host(rank): node != subject.node for rank in sorted(inside)})
     return edges
 
 
