@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.explain.finding import Nothing, Stalled
+from hangscope.explain.generate.agreement import has_root_buffers
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
@@ -82,22 +86,48 @@ def other_roots(case: Case) -> Match | None:
     if 0 < len(pending) < len(ranks):
         why = f"{everybody} entered the same {call}, which {who(pending)} did not complete"
     why += f": they may disagree about `{root}`"
+    named = outliers[0].ranks if outliers else _sends_elsewhere(view, seq, pending)
     if outliers:
-        why = f"{who(outliers[0].ranks)} probably passed another `{root}` to {call}: it printed another value than the others"
+        why = f"{who(named)} probably passed another `{root}` to {call}: it printed another value than the others"
+    elif named:
+        why = f"{who(named)} probably passed another `{root}` to {call}: its root waits for {who(named)} alone, and {who(named)} for another root"
+    facts = [
+        case.recorded(
+            r, f"rank {r} has not completed the {kind.op}, as other members did, and is not its root"
+        )
+        for r in named
+        if not outliers
+    ]
     unknown = "recorders do not keep the root of a collective, so it is not known whether all ranks pass the same one"
     return answer(
         "collective_mismatch",
-        outliers[0].ranks if outliers else (),
+        named,
         why,
         _PRINT.format(root=root),
         _GLOBAL.format(root=root),
         strength=int({k.backend for k in case.incident.kinds} <= {"gloo", ""}),
-        evidence=[*map(of_outlier, outliers), *statements.all(GlooTimeout)[:4], Evidence("method", unknown)],
+        evidence=[
+            *map(of_outlier, outliers),
+            *facts,
+            *statements.all(GlooTimeout)[:4],
+            Evidence("method", unknown),
+        ],
         frame=frame,
-        frame_rank=finding.stuck.rank,
+        frame_rank=named[0] if named else finding.stuck.rank,
         rivals=[("network_stall", "a stalled transport leaves the same record")],
         stack=kind.stack,
     )
+
+
+def _sends_elsewhere(view: GroupFrontier | None, seq: int | None, pending: Sequence[int]) -> tuple[int, ...]:
+    """Return the one member besides the root that has not completed a gather which several others completed: what it sends, the root does not take."""
+    if view is None or seq is None:
+        return ()
+    kinds = {rank: kind for rank in view.seen if (kind := view.kind_of(rank, seq)) is not None}
+    roots = {rank for rank, kind in kinds.items() if has_root_buffers(kind)}
+    waiting, ended = set(pending) - roots, kinds.keys() - set(pending) - roots
+    gathers = all(kind.op == "gather" for kind in kinds.values())
+    return tuple(waiting) if gathers and len(roots) == len(waiting) == 1 < len(ended) else ()
 
 
 def _all_at_one_line(case: Case) -> CallKind | None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hangscope.causes.case import Case, Match, answer, who
+from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.causes.mismatch import describe
+from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import CallKind
 from hangscope.model.rankset import agree
 
 _SLOW = ("stuck_rank", "a rank that was slow before its send or recv looks the same once all timed out")
+
+_PAIRED = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
 
 
 def unpaired(case: Case) -> Match | None:
@@ -53,6 +56,29 @@ def unpaired(case: Case) -> Match | None:
         frame=case.frame_of(finding.own.kind if own else finding.stuck.kind),
         frame_rank=culprit if own else waiter,
         evidence=[*evidence, case.recorded(absent, unmatched)],
+    )
+
+
+def unanswered(case: Case) -> Match | None:
+    """A rank waits in a send or receive that its recorder does not keep, as gloo's, and no other rank is in one."""
+    finding, placed = case.finding, case.statements.whereabouts
+    named, peers = finding.culprits, sorted(placed.keys() - set(finding.culprits))
+    inside = {rank for rank, where in placed.items() if where.inside and where.op in _PAIRED}
+    known = placed.keys() | case.graph.waiting
+    if not named or inside != set(named) or not known >= case.incident.ranks.keys():
+        return None
+    frame = user_frame(placed[named[0]].stack)
+    lines = [o for o in case.statements.outlier_lines if o.ranks == named and o.telling]
+    why = f"{who(named)} {agree(named, 'is', 'are')} in a send or receive{at(frame)}, and no other rank is in one that could match it"
+    return answer(
+        "p2p_mismatch",
+        named,
+        why,
+        "Print peer and number of each send and receive per rank, and look for the pair whose counts differ.",
+        strength=2 if lines else 0,
+        evidence=[*map(case.seen_at, named[:2]), *map(of_outlier, lines), *map(case.seen_at, peers[:2])],
+        frame=frame,
+        rivals=() if lines else [("p2p_mismatch", "its peer may have issued one send or receive too few")],
     )
 
 

@@ -41,6 +41,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Stalled, mismatch.unequal_splits),
     (finding.Absent, silence.lost_by_peers),
     (finding.Absent, participation.host_thread_stuck),
+    (finding.Absent, pairs.unanswered),
     (finding.Absent, participation.busy_elsewhere),
     (finding.Unseen, silence.vanished),
     (finding.Absent, silence.may_have_died),

@@ -58,3 +58,17 @@ def test_a_group_that_one_rank_made_of_other_members_never_forms(tmp_path: Path)
 def test_groups_of_one_name_that_share_nobody_are_no_disagreement(tmp_path: Path) -> None:
     report = analyze(write_all((_with_metrics(r, listed={}) for r in range(6)), tmp_path))
     assert judged(report).cause != "init_hang"
+
+
+def _ends_elsewhere(rank: int) -> Recorder:
+    recorder = Recorder(rank, world(SIZE), backend="gloo").call("all_reduce", times=9)
+    waits = rank in (1, 3)
+    state = "scheduled" if waits else "completed"
+    recorder.call("gather", sizes=[[32, 4]], outputs=EACH if rank == 1 else NONE, state=state)
+    return recorder if waits else recorder.call("all_reduce", state="scheduled")
+
+
+def test_who_waits_in_a_gather_besides_its_root_sends_to_another_one(tmp_path: Path) -> None:
+    report = analyze(write_all(map(_ends_elsewhere, range(SIZE)), tmp_path))
+    assert short(report) == ("collective_mismatch", (3,), "medium")
+    assert "rank 3 has not completed the gather" in " ".join(e.text.lower() for e in judged(report).evidence)

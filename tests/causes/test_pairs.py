@@ -209,3 +209,29 @@ def test_two_that_send_to_each_other_first_wait_in_a_circle(tmp_path: Path) -> N
 
 def test_two_that_post_both_at_once_do_not_wait_for_each_other(tmp_path: Path) -> None:
     assert _exchange(tmp_path, 4, batched=True)[1] not in ("p2p_mismatch", "collective_order_mismatch")
+
+
+_STACK = """Process {pid}: python -u pretrain.py
+Python v3.11.7 (/usr/local/bin/python3.11)
+
+Thread {pid} (idle): "MainThread"
+{frames}
+    train_step (pretrain.py:61)
+    <module> (pretrain.py:92)
+"""
+_IN_P2P = "    _wait_batch_p2p (torch/distributed/pipelining/schedules.py:683)\n    step (torch/distributed/pipelining/schedules.py:785)"
+_IN_CALL = "    all_reduce (torch/distributed/distributed_c10d.py:3252)"
+
+
+def test_a_rank_that_waits_in_an_unrecorded_receive_is_not_stuck(tmp_path: Path) -> None:
+    recorders = [Recorder(rank, RING).call("all_reduce", times=9) for rank in range(4)]
+    for recorder in recorders:
+        if recorder.rank != 1:
+            recorder.call("all_reduce", state="scheduled")
+    write_all(recorders, tmp_path)
+    for rank in range(4):
+        frames = _IN_P2P if rank == 1 else _IN_CALL
+        (tmp_path / f"stack_rank{rank}.txt").write_text(_STACK.format(pid=100 + rank, frames=frames))
+    report = analyze(tmp_path)
+    assert blame(report) == ("hang", "p2p_mismatch", (1,))
+    assert "no other rank is in one that could match it" in said(report)

@@ -18,7 +18,7 @@ def _printed(logs: dict[int, list[str]]) -> list[Printed]:
     found = []
     for rank, lines in logs.items():
         windows = [(1, "".join(f"{line}\n" for line in lines).encode())]
-        events = last_lines(KeptText(windows, f"rank_{rank}.log"), own=True)
+        events = last_lines(KeptText(windows, f"rank_{rank}.log", own=True))
         found += [replace(event, rank=rank) for event in events if isinstance(event, Printed)]
     return found
 

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from hangscope.align.frontier import GroupFrontier
+from hangscope.align.matching import numel
 from hangscope.align.waitgraph import Instance
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Different, OtherMembers, OtherRoot, OwnCall, StuckCall
@@ -20,8 +21,12 @@ _ROOTED = ("gather", "scatter")
 
 
 def has_root_buffers(kind: CallKind) -> bool:
-    """Return whether the caller of a gather or scatter is its root, by its buffers: all others have an empty one (ProcessGroupNCCL.cpp)."""
-    return len(kind.output_sizes if kind.op == "gather" else kind.input_sizes) > 1
+    """Return whether the caller of a gather or scatter is its root, by its buffers: all others have an empty one (ProcessGroupNCCL.cpp).
+
+    It has one for each member, or one for all of them (ProcessGroupGloo.cpp).
+    """
+    taken, given = sum(numel(kind.output_sizes)), sum(numel(kind.input_sizes))
+    return taken > given if kind.op == "gather" else given > taken
 
 
 def other_root(aligned: Aligned) -> OtherRoot | None:

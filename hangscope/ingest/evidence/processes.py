@@ -205,7 +205,7 @@ class Processes:
         for one in (n for n in named if len(n.pids) == 1):
             if len(one.locals) == 1:
                 self._locals.setdefault(one.pids[0], set()).add(one.locals[0])
-            elif len(one.ranks) == 1:
+            if len(one.ranks) == 1:
                 self._add("pid", None, one.pids[0], one.ranks[0])
 
     def _by_nccl(self, event: Event) -> int | None:

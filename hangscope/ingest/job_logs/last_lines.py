@@ -27,7 +27,6 @@ from hangscope.ingest.job_logs.progress import (
 from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.rank_words import by_itself
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
@@ -97,21 +96,21 @@ def template_of(line: Line) -> str:
 _MOST = 1024  # wordings whose lines are compared between ranks
 
 
-def last_lines(kept: KeptText, own: bool) -> list[Event]:
-    """Return what the last lines of a log say; `own`: it is one rank's log."""
+def last_lines(kept: KeptText) -> list[Event]:
+    """Return what the last lines of a log say."""
     progress: dict[tuple[str, str], Event] = {}
     ends: dict[str, Event] = {}
-    printed = _Writers(own)
+    printed = _Writers(kept.own)
     groups = kept.by_writer()
     for number, places in enumerate(groups):
         line = kept.line(places[-1])
         if places[-1] >= kept.end and (end := good_end_of(line)) is not None:
             ends.setdefault(end.kind, end)
-        line = by_itself(line)
+        line = kept.own_line(places[-1])
         step = progress_of(line)
         key = (f"{line.origin}|{line.host}", sort_of(step))
         if step is not None and key not in progress:
-            before = by_itself(kept.line(places[-2])) if len(places) > 1 else None
+            before = kept.own_line(places[-2]) if len(places) > 1 else None
             progress[key] = paced(step, before)
         if number < _MOST:
             printed.add(line, places)
@@ -143,5 +142,5 @@ class _Writers:
         """Return what each writer printed; nothing where there is no other to compare it with."""
         if not self._own and len(self._heard) < 2:
             return []
-        line_at = kept.line if self._own else lambda place: by_itself(kept.line(place))
+        line_at = kept.line if self._own else kept.own_line
         return [printed_by(places, line_at, complete and kept.complete) for places in self._places.values()]

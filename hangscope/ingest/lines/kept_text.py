@@ -6,18 +6,23 @@ of each wording and writer as few lines are parsed as a reader needs.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
-from hangscope.ingest.lines.rank_words import by_itself
+from hangscope.ingest.lines.rank_words import by_itself, column_of
 from hangscope.model.regex import regex
 
+_MOST = 400  # lines from which the form of a prefix is taken
+_HEAD = 120  # bytes of a line that hold a time and a rank
 _CUT = 1000  # bytes of a line
 _AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 #: what changes from line to line in the prefix of one writer
 _TIME = regex(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
+
+_HEAD_END = regex(rb"^.{0,40}(?:\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)[Z\]|,: -]{0,4}")
 
 
 class KeptText:
@@ -26,9 +31,9 @@ class KeptText:
     From `end` on they are the end of the log; `complete` if nothing of the log is missing.
     """
 
-    def __init__(self, windows: Sequence[tuple[int, bytes]], file: str = "") -> None:
-        """Take the text as `Scan` keeps it: (number of the first line, bytes); windows may overlap."""
-        self.file = file
+    def __init__(self, windows: Sequence[tuple[int, bytes]], file: str = "", own: bool = False) -> None:
+        """Take the text as `Scan` keeps it: (number of the first line, bytes); windows may overlap. `own`: one rank printed it."""
+        self.file, self.own = file, own
         self.numbers: list[int] = []
         self.raw: list[bytes] = []
         for first, data in windows:
@@ -53,6 +58,17 @@ class KeptText:
             self._lines[place] = strip_prefix(text, self.numbers[place], self.file)
         return self._lines[place]
 
+    def own_line(self, place: int) -> Line:
+        """Return a line without its prefixes and without the rank that its program put in front of it."""
+        return by_itself(self.line(place), self._column)
+
+    @cached_property
+    def _column(self) -> re.Pattern[str] | None:
+        if self.own:
+            return None
+        heads = (_HEAD_END.sub(b"", raw[:_HEAD]).decode("utf-8", "replace") for raw in self.raw[-_MOST:])
+        return column_of([*heads])
+
     def by_writer(self) -> list[Sequence[int]]:
         """Return the places of the lines of one wording and one writer, those that were printed last first."""
         found = [of_one for places in self._wordings.values() for of_one in self._by_writer(places)]
@@ -62,7 +78,7 @@ class KeptText:
         """Return the places of one wording by writer: by what the prefix, or the program before its own text, says besides the time."""
         if len(places) == 1:
             return [places]
-        last, text = self.raw[places[-1]], by_itself(self.line(places[-1])).text.encode()
+        last, text = self.raw[places[-1]], self.own_line(places[-1]).text.encode()
         prefix = last[: len(last) - len(text)] if last.endswith(text) else last
         times = [match.span() for match in _TIME.finditer(prefix)]
         edges = zip([(0, 0), *times], [*times, (len(prefix), 0)], strict=True)

@@ -16,6 +16,8 @@
     [ERROR] 2024-11-08-14:33:19 (PID:52806, Device:6, RankID:6) ERR02200 DIST call hccl api failed.
     20:15:02 [rank5] pid 78808 writing /nfs/ckpt/step_14000/__5_0.distcp
 
+    05:21:02 r3 item table 7 -> rank 2           what begins most lines of one log and counts from 0 without a gap, in no order
+
 Only a program's own lines are read by their own prefix: `[Rank 3]` in a line of the watchdog is a number within a group. Parsers read
 the forms that they know; `named_processes` finds the others, so that nothing is reported as unknown that the text states.
 """
@@ -23,8 +25,10 @@ the forms that they know; `named_processes` finds the others, so that nothing is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from hangscope.ingest.files.naming import rank_of_log, says_rank
 from hangscope.ingest.lines.prefixes import Line
@@ -41,6 +45,11 @@ _OWN = regex(
     r"|[\[(<](?:r|p|proc|process|процесс|卡|进程|プロセス|프로세스)[ :#=_-]{0,2}(\d{1,5})[\])>]:? ?"
     # fields of a logger between bars, of which one is the rank
     r"|r(\d{1,5}) ?\| ?|(?:\| ?)?(?:[A-Z]{4,8} {0,4}\| ?)?(?i:rank)[ :=#_-]{0,2}(\d{1,5}) ?\| ?"
+)
+_LEVEL = r"(?:[\[(<]?[A-Z]{1,8}[\])>:|]{0,2} {1,3})?"
+_COLUMN = regex(
+    rf"{_LEVEL}((?!\d)[^\w\s]?(?!(?i:step|epoch|it|iter|batch|layer|stage|fold|node|host|pod|level|expert|part|shard|try|attempt|round|seed|phase)s?\b"
+    r"|(?i:step|epoch|iter|batch|layer|stage|fold|node|host|expert|shard|attempt)\d)[A-Za-z_]{0,12}[ :#=_.-]?)(\d{1,5})([^\w\s.%]{0,2}(?= ))"
 )
 _SENTENCE = 160  # characters of a line that may be a title
 _TITLE_LIMIT = 80
@@ -89,9 +98,14 @@ def states_itself(texts: Iterable[str]) -> tuple[int, int] | None:
     return found.pop() if len(found) == 1 else None
 
 
-def by_itself(line: Line) -> Line:
-    """Return a program's own line without the rank that it begins with, as a line of that rank; others as they are."""
-    match = _OWN.match(line.text) if line.rank is None and line.source is None else None
+def by_itself(line: Line, column: re.Pattern[str] | None = None) -> Line:
+    """Return a program's own line without the rank that it begins with, as a line of that rank; others as they are.
+
+    `column` is how the lines of its file begin with a rank, where that was found.
+    """
+    if line.rank is not None or line.source is not None:
+        return line
+    match = _OWN.match(line.text) or (column.match(line.text) if column is not None else None)
     if match is None:
         return line
     return replace(
@@ -100,6 +114,25 @@ def by_itself(line: Line) -> Line:
         rank=int(next(filter(None, match.groups()))),
         origin=f"{line.origin}{match[0].strip()}",
     )
+
+
+def column_of(texts: Sequence[str]) -> re.Pattern[str] | None:
+    """Return how the lines of a log of several ranks begin, where a word or sign with a number begins most of them; None: with no rank.
+
+    The numbers are 0 to N-1, each several times, and neither in the order of a counter nor in that of a loop.
+    """
+    columns: dict[tuple[str, str], list[int]] = {}
+    for text in texts:
+        if match := _COLUMN.match(text):
+            columns.setdefault((match[1], match[3]), []).append(int(match[2]))
+    for (head, tail), numbers in columns.items():
+        times, steps = Counter(numbers), [*pairwise(numbers)]
+        back = sum(b < a for a, b in steps)
+        cyclic = sum(b in (a + 1, 0) for a, b in steps)
+        complete = times.keys() == set(range(len(times))) and len(times) > 1 < min(times.values())
+        if complete and 2 * len(numbers) > len(texts) and back >= len(times) and 4 * cyclic < 3 * len(steps):
+            return re.compile(rf"{_LEVEL}{re.escape(head)}(\d{{1,5}}){re.escape(tail)} ?")
+    return None
 
 
 def ranks_titled(text: str) -> tuple[int, ...]:

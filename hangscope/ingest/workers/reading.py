@@ -113,8 +113,8 @@ def read_log(stream: BinaryIO, file: str) -> LogReading:
     found = scan(stream, file, [*forms, *others, detail, nccl, late])
     rank, local_rank = rank_of_log(file)
     own = (rank, local_rank) != (None, None)
-    kept, recordings = KeptText(found.windows, file), detail.recordings(owned=own)
-    events = [*found.events, *last_lines(kept, own)]
+    kept, recordings = KeptText(found.windows, file, own), detail.recordings(owned=own)
+    events = [*found.events, *last_lines(kept)]
     signs = (data for _, data in found.windows if any(sign in data for sign in _SIGNS))
     return LogReading(
         file,

@@ -138,7 +138,13 @@ def _with_facts(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ve
     claim = [] if shown and _covers(shown[0], verdict.summary) else [verdict.summary]
     if find_stop(case.statements) is not None:
         shown = [*text.of_ranks(case, verdict.culprit_ranks, {*at}), *shown]
-    facts = [*claim, *_new(shown, " ".join(claim))][: _MOST + 1]
+    first, *rest = [*claim, *shown]
+    apart = [
+        line.says()
+        for line in case.statements.outlier_lines
+        if line.telling and line.ranks == verdict.culprit_ranks
+    ]
+    facts = [first, *_new([*apart[:1], *rest], first)][: _MOST + 1]
     # The rule's own advice counts, unless lines name the culprits or establish the cause, or the verdict is doubtful.
     nexts = _nexts(
         case, [s for s in its if low or s.cause == verdict.cause or (s.blamed and s.reads(deciding))]

@@ -172,7 +172,7 @@ def _several(found: Sequence[Wait]) -> Observation:
     apart = len(groups) == 1 and len(ranks) == len(set(ranks)) <= _FEW
     text = "the earliest timeout of every rank, with its group: which rank waits for which, back to the first one without a timeout"
     if apart:
-        text = "which code {who} are in there; a rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL stops at the first collective that differs"
+        text = "where in the program {who} issued it; a rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL stops at the first collective that differs"
     events = [e for w in found for e in w.events]
     seen = compared(head, sides, text, events, suspects=None if apart else ())
     unnamed = "; the lines do not name the group" if ("", "") in groups else ""

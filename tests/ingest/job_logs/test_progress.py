@@ -20,11 +20,7 @@ FORMS = (
 
 
 def progress_in(windows: list[tuple[int, bytes]]) -> list[Any]:
-    return [
-        event
-        for event in last_lines(KeptText(windows), own=False)
-        if event.kind in ("progress", "loop_length")
-    ]
+    return [event for event in last_lines(KeptText(windows)) if event.kind in ("progress", "loop_length")]
 
 
 @pytest.mark.parametrize("form", FORMS)

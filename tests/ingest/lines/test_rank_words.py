@@ -11,7 +11,7 @@ from hangscope.ingest.job_logs.last_lines import Printed, last_lines
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import strip_prefix
-from hangscope.ingest.lines.rank_words import Named, by_itself, named_processes, ranks_titled
+from hangscope.ingest.lines.rank_words import Named, by_itself, column_of, named_processes, ranks_titled
 from hangscope.ingest.stacks.dumps import read_processes
 from hangscope.ingest.stacks.threads import ranks_of_commands
 from tests.text_lines import judged, short, timeout, told
@@ -34,20 +34,36 @@ def test_other_words_tell_of_no_rank(text: str) -> None:
     assert by_itself(line) == line
 
 
+def test_what_begins_the_lines_of_a_log_and_counts_its_writers_is_the_rank() -> None:
+    writers = [2, 0, 1, 0, 2, 1, 1, 2, 0]
+    column = column_of([f"W{writer} step {n} loss 1.{n}" for n, writer in enumerate(writers)])
+    assert column is not None
+    line = by_itself(strip_prefix("W2 step 5 loss 1.25"), column)
+    assert (line.rank, line.text) == (2, "step 5 loss 1.25")
+
+
+@pytest.mark.parametrize(
+    ("word", "numbers"),
+    [("W", [0, 1, 2, 3, 4, 5]), ("W", [0, 1, 2, 0, 1, 2, 0, 1, 2]), ("W", [1, 2, 1, 2, 2, 1]), ("epoch", [0, 1, 1, 0, 1, 0, 0])],
+)  # fmt: skip
+def test_a_counter_is_no_rank(word: str, numbers: list[int]) -> None:
+    assert column_of([f"{word}{number} loss 1.25" for number in numbers]) is None
+
+
 def test_a_rank_that_another_prefix_tells_stays() -> None:
     assert by_itself(strip_prefix("[rank2]: rank 0 step 5")).rank == 2
 
 
 def test_of_each_rank_of_one_log_the_last_step_is_kept() -> None:
     data = b"".join(b"rank%d step %d\n" % (rank, step) for step in range(3) for rank in range(4))
-    events = [e for e in last_lines(KeptText([(1, data)]), own=False) if isinstance(e, Progress)]
+    events = [e for e in last_lines(KeptText([(1, data)])) if isinstance(e, Progress)]
     assert [(e.rank, e.step) for e in events] == [(rank, 2) for rank in range(4)]
 
 
 def test_of_each_rank_of_one_log_the_last_lines_are_kept() -> None:
     data = b"".join(b"[rank %d] read shard %d\n" % (rank, step) for step in range(3) for rank in range(2))
     kept = KeptText([(1, data + b"srun: waiting\nsrun: waiting\n")])
-    told = [event for event in last_lines(kept, own=False) if isinstance(event, Printed)]
+    told = [event for event in last_lines(kept) if isinstance(event, Printed)]
     assert {t.rank: (t.templates, t.counts) for t in told} == dict.fromkeys(
         range(2), (("read shard #",), (3,))
     )
