@@ -12,7 +12,6 @@ from typing import Any
 
 import hangscope
 from tests.in_thread import InThisThread
-from tests.report.consistency import contradictions
 
 #: Which folders of an incident are analyzed together. An incident with dumps alone is asked once.
 INPUTS = {
@@ -127,6 +126,9 @@ def ask(paths: Sequence[str], truth: Truth) -> tuple[Given, list[str]]:
 
     A broken analysis is an answer too: its status says how.
     """
+    # not above: it imports the core, of which `ablate.py` replaces modules first
+    from tests.report.consistency import contradictions
+
     try:
         report = hangscope.analyze(list(paths), executor=InThisThread())
     except hangscope.HangscopeError as error:
