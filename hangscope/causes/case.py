@@ -88,10 +88,12 @@ class Case:
         """Return those of `ranks` whose stack shows them at work outside of their pending collective.
 
         CPU threads that are blocked in a collective are at the same place as their peers, as are those that merely run
-        ahead: only a place that few ranks share shows that a rank is elsewhere.
+        ahead: only a place that few ranks share shows that a rank is elsewhere, unless all others are known to wait.
         """
         top = {rank: (w.stack[0].name, w.stack[0].file) for rank, w in self.stacks.items() if w.stack}
         places, few = Counter(top.values()), max(1, len(top) // 8)
+        if self.incident.ranks.keys() - set(ranks) <= self.statements.inside.union(self.graph.waiting):
+            few = len(ranks)
         away = [r for r in ranks if r in top and not self.stacks[r].inside and places[top[r]] <= few]
         return [r for r in away if self.stacks[r].stack[:1] != self._last_issued_at(r)[:1]]
 

@@ -100,7 +100,8 @@ def _blocked_in_a_library(case: Case) -> bool:
     placed = case.statements.whereabouts
     tops = [frame for rank in case.finding.culprits if rank in placed for frame in placed[rank].stack[:1]]
     at_work = any(is_user(frame) or "torch/" in frame.file.replace("\\", "/") for frame in tops)
-    return bool(tops) and set(placed) == set(case.incident.ranks) and not at_work
+    known = placed.keys() | case.graph.waiting
+    return bool(tops) and known >= case.incident.ranks.keys() and not at_work
 
 
 def _stacks_of_their_own(case: Case, ranks: set[int]) -> bool:

@@ -41,7 +41,9 @@ def stood_still(incident: Incident, statements: Statements, end: Event) -> bool 
         gap = (
             gap + LEAST
         ) % ZONES - LEAST  # just below a whole number of zones the two clocks merely disagree
-    return gap > max(LEAST, USUAL * usual) or gap > max(LEAST / 2, MANY * usual)
+    if gap > max(LEAST, USUAL * usual) or gap > max(LEAST / 2, MANY * usual):
+        return True
+    return None if gap > max(1.0, 2 * usual) else False
 
 
 def by_steps(statements: Statements, end: Event, least: float = DEFAULT) -> bool | None:

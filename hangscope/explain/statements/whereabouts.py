@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangscope.explain.statements.statements import CTRL_C, Statements, Whereabouts
+from hangscope.ingest.stacks.variables import Variables
 from hangscope.ingest.torch_logs.reports import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import calls_collectives
@@ -40,6 +41,7 @@ _CALLED = regex(
     r"\.(send|recv|isend|irecv|batch_isend_irecv|all_reduce|all_gather(?:_into_tensor|_object)?|reduce_scatter(?:_tensor)?"
     r"|all_to_all(?:_single)?|broadcast(?:_object_list)?|gather|scatter|reduce|barrier|monitored_barrier)\("
 )
+_WORK = "torch._C._distributed_c10d.Work"  # what a collective that runs returns
 _NEAR = 3  # frames within which a wait for sends and receives may wait for the device
 _NOT_OPS = _WAITS | {"wrapper", "<module>", "unwrap"}
 
@@ -48,7 +50,9 @@ def whereabouts(record: RankRecord, statements: Statements) -> Whereabouts | Non
     """Return where a rank stood by its stack, else by the traceback of an error that a waiting call raised; None: not told."""
     raised = statements.of(record.rank, RankException)
     for _, stack in record.threads:
-        where = _locate(stack, record.stack_file or "a stack dump", "stack")
+        where = _by_variables(
+            _locate(stack, record.stack_file or "a stack dump", "stack"), record, statements
+        )
         # A wait below which there is no Python frame looks like work until it fails.
         waits = any(e.symptom and e.frames and _place(e.frames) == _place(stack) for e in raised)
         return replace(where, inside=True) if waits else where
@@ -63,6 +67,16 @@ def whereabouts(record: RankRecord, statements: Statements) -> Whereabouts | Non
             called = _CALLED.search(quoted) if where.op is None and stood == event.frames else None
             return replace(where, op=called[1]) if called else where
     return None
+
+
+def _by_variables(where: Whereabouts, record: RankRecord, statements: Statements) -> Whereabouts:
+    """Return where a rank stood: a call of C++ has no frame in Python, but what it waits for is a variable of the innermost one."""
+    found = statements.of(record.rank, Variables)[-1:]
+    inner = [v for e in found for d, v in zip(e.depths, e.values, strict=True) if d == 0]
+    if where.inside or not any(_WORK in value for value in inner):
+        return where
+    paired = any("P2POp" in value for value in inner)
+    return replace(where, inside=True, op="batch_isend_irecv" if paired else where.op)
 
 
 def _place(stack: Stack) -> tuple[str, str, int] | None:

@@ -44,7 +44,7 @@ def _report(events: Sequence[CallFingerprint], finding: Different | None) -> Rep
         rank = e.rank if e.rank is not None else e.group_rank
         if rank is not None:
             form[rank] = _form(e.op, e.shape, e.dtype)
-    for e in events:
+    for e in sorted(events, key=_is_cut):
         if e.peer_group_rank is not None:
             other = _form(e.peer_op or "another collective", e.peer_shape, e.peer_dtype)
             garbled = " by the length of what it sent" if e.garbled else ""
@@ -58,6 +58,11 @@ def _report(events: Sequence[CallFingerprint], finding: Different | None) -> Rep
     by += f" at sequence number {number}" if number is not None else ""
     by += f" in {' and '.join(first.aspects)}" if first.aspects else ""
     return Report(by, sides, finding.culprits if finding is not None else (), events, finding)
+
+
+def _is_cut(event: CallFingerprint) -> tuple[bool, bool]:
+    """Return how much of the peer's collective is missing at the end of a line."""
+    return event.peer_dtype is None, event.peer_shape is None
 
 
 def _form(op: str, shape: tuple[int, ...] | None, dtype: str | None) -> str:
@@ -85,23 +90,16 @@ def _finding(incident: Incident, statements: Statements, seq: int | None, events
 
 
 def _only_peer(incident: Incident, statements: Statements, events: _Own) -> dict[int, CallKind]:
-    """Return the collective of the one rank that most ranks name as unlike their own, where it reports nothing itself."""
-    named = {(e.peer_group_rank, e.peer_op, e.peer_shape, e.peer_dtype): e for e in events.values()}
-    if len(named) != 1 or 2 * len(events) <= len(incident.ranks):
+    """Return the collective of the one rank that several ranks, which with those before it are most, name as unlike their own; it reports nothing itself."""
+    told = sorted(events.values(), key=_is_cut)
+    event = told[0]
+    compared = event.peer_group_rank is not None and event.aspects != ("sequence number",)
+    if not compared or len({e.peer_group_rank for e in told}) > 1 or any(e.garbled for e in told):
         return {}
-    event = next(iter(named.values()))
-    found = (
-        statements.group_ranks.resolve(event, (event.peer_group_rank,))[0]
-        if event.peer_group_rank is not None
-        else ()
-    )
-    if (
-        len(found) != 1
-        or found[0] in events
-        or event.garbled
-        or not event.peer_op
-        or event.aspects == ("sequence number",)
-    ):
+    alike = {*events, *statements.group_ranks.resolve(event, range(event.peer_group_rank or 0))[0]}
+    found = statements.group_ranks.resolve(event, (event.peer_group_rank or 0,))[0]
+    few = 2 * len(alike) <= len(incident.ranks) or len(events) < 2
+    if few or len(found) != 1 or found[0] in alike or not event.peer_op:
         return {}
     sizes = (event.peer_shape,) if event.peer_shape is not None else ()
     types = (event.peer_dtype,) if event.peer_dtype else ()

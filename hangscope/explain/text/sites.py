@@ -50,11 +50,13 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
             busy, last_call(inside[0], statements), waiting=inside, guess=of_a_moment and ops == _BATCHED
         )
     if inside and len(inside) == len(incident.ranks) and ops <= _POINT_TO_POINT:
-        if of_a_moment and ops == _BATCHED:
+        odd = {o.ranks for o in statements.outlier_lines if o.how == "variable" and o.telling}
+        named = odd.pop() if len(odd) == 1 else ()
+        if of_a_moment and ops == _BATCHED and not named:
             return None  # the stages of any pipeline are there most of the time
         # Pipeline stages are at different lines by design, which do not show whose send or recv is missing.
-        lines = tuple(errors(inside, statements))
-        return Unpaired((), last_call(inside[0], statements), tie=True, guess=of_a_moment, events=lines)
+        lines, waits = tuple(errors(inside, statements)), last_call(inside[0], statements)
+        return Unpaired(named, waits, tie=not named, guess=of_a_moment and not named, events=lines)
     # Which of its sends and receives a rank is in shows nothing; that it is in a collective of all ranks may.
     paired = tuple(sorted(r for (op, _), ranks in found.items() if op in _POINT_TO_POINT for r in ranks))
     sides = [tuple(ranks) for (op, _), ranks in found.items() if op not in _POINT_TO_POINT]

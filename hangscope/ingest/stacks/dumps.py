@@ -36,9 +36,11 @@ from hangscope.ingest.stacks.threads import (
     finished,
     function_name,
     local_ranks_of_commands,
+    main_of,
     ranks_of_commands,
     spy_json,
 )
+from hangscope.ingest.stacks.variables import KEPT, Variable, variable
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Event, Frame
 from hangscope.model.regex import regex
@@ -99,6 +101,7 @@ class ProcessStacks:
     local_rank: int | None = None
     task: int | None = None
     threads: list[Thread] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)  # of the main thread
 
 
 def read_processes(stream: BinaryIO, file: str) -> list[ProcessStacks]:
@@ -126,7 +129,9 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
         if rank is None and pid is not None:
             rank = by_title.get(pid)
             local_rank = local_by_title.get(pid) if rank is None and local_rank is None else local_rank
-        process = ProcessStacks(rank, pid, local_rank, task, finished(list(threads.values())))
+        main = main_of([thread for thread in threads.values() if thread.frames])
+        variables = main.variables if main is not None else []
+        process = ProcessStacks(rank, pid, local_rank, task, finished([*threads.values()]), variables)
         alike = (replace(process, rank=other) for other in found.titled.get(rank, ()) if other != rank)
         processes += [process, *alike]
     ranks = [process for process in processes if process.pid not in found.workers]
@@ -222,8 +227,11 @@ class _Dump:
                 known.pop(thread.ident, None)  # a later dump of the same thread replaces the earlier one
                 known[thread.ident] = thread
         frame = _frame(line.text)
-        if frame is not None and writer in self._open and len(self._open[writer].frames) < FRAMES_KEPT:
-            self._open[writer].frames.append(frame)
+        at = self._open.get(writer)
+        if frame is not None and at is not None and len(at.frames) < FRAMES_KEPT:
+            at.frames.append(frame)
+        elif at is not None and len(at.variables) < KEPT and (one := variable(line.text, at.frames)):
+            at.variables.append(one)
 
 
 def _header(text: str) -> OpenThread | None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from hangscope.ingest.lines.layers import coordinates
 from hangscope.ingest.lines.prefixes import clean
+from hangscope.ingest.stacks.variables import Variable
 from hangscope.model.dataclass import dataclass
 from hangscope.model.frames import Frame, Stack
 from hangscope.model.regex import regex
@@ -89,6 +90,7 @@ class OpenThread:
     numbered_first: bool = False
     outermost_first: bool = False
     frames: list[Frame] = field(default_factory=list)
+    variables: list[Variable] = field(default_factory=list)
 
     @property
     def from_bootstrap(self) -> bool:
@@ -107,7 +109,7 @@ def finished(threads: list[OpenThread]) -> list[Thread]:
     for thread in threads:
         if thread.outermost_first:
             thread.frames.reverse()
-    main = _main(threads)
+    main = main_of(threads)
     kept = [t for t in threads if t is main or not (t.current and t.from_bootstrap and main is not None)]
     result: list[Thread] = []
     for number, thread in enumerate(kept, 1):
@@ -117,7 +119,7 @@ def finished(threads: list[OpenThread]) -> list[Thread]:
     return sorted(result, key=lambda thread: not thread[2])
 
 
-def _main(threads: list[OpenThread]) -> OpenThread | None:
+def main_of(threads: list[OpenThread]) -> OpenThread | None:
     """Return the main thread: what runs the training, else named so, or gdb's first, or the oldest that Python did not start.
 
     faulthandler lists threads from the newest to the oldest, so the last candidate is the oldest.

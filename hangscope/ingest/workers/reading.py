@@ -41,6 +41,7 @@ from hangscope.ingest.nccl.ras_text import read_text
 from hangscope.ingest.recorder.members import Interner
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.stacks.dumps import LateStackParser, ProcessStacks, read_processes
+from hangscope.ingest.stacks.variables import variables
 from hangscope.ingest.torch_logs import analyzer, c10d, reports, wrapper
 from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.torch_logs.store import StoreParser
@@ -166,6 +167,8 @@ def read_stacks(stream: BinaryIO, shown: str) -> Wire:
     stream.seek(0)
     log = read_log(stream, shown)
     log.stacks = [process for process in stacks if process.threads] or log.stacks
+    found = (variables(process.variables, shown, process.rank, process.pid) for process in stacks)
+    log.events += filter(None, found)
     return _with_log(answer("stacks"), log)
 
 

@@ -131,6 +131,9 @@ def _with_facts(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ve
     deciding = [verdict.evidence[i] for i in verdict.deciding]
     at = {f.source.line: f for f in deciding if f.source is not None and f.source.line}
     low = verdict.confidence == "low"
+    if verdict.culprit_ranks:
+        moves = course.moving(case)
+        seen = [s for s in seen if s.proves or (s != moves and not _of_others(s, verdict))]
     its = [s for s in seen if s.reads(deciding) or _is_of(s, verdict)]
     shown = [s.shows for s in (*its, *(s for s in seen if s not in its and not s.vague))]
     if not its:
@@ -187,6 +190,11 @@ def _completed(
 def _lines_of(seen: Sequence[Observation], facts: Sequence[str]) -> Set[int]:
     """Return the numbers of the lines that these facts were read from."""
     return {e.line for s in seen if s.shows in facts for e in s.events}
+
+
+def _of_others(seen: Observation, verdict: Verdict) -> bool:
+    """Return whether lines point at other ranks than those that a verdict names."""
+    return bool(seen.suspects) and set(seen.suspects).isdisjoint(verdict.culprit_ranks)
 
 
 def _is_of(seen: Observation, verdict: Verdict) -> bool:
