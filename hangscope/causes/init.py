@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from hangscope.causes.agreement import LISTS
-from hangscope.causes.case import Case, Match, answer, of_outlier, who
+from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.explain.finding import Nothing
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.files.run_evidence import ELSEWHERE
 from hangscope.ingest.job_logs.activity import StoreAccess
+from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.comm import UnmadeCommunicator
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
@@ -24,12 +25,15 @@ from hangscope.ingest.torch_logs.store import (
 )
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
-from hangscope.knowledge.callsite import forms_a_group
+from hangscope.knowledge.callsite import forms_a_group, user_frame
+from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.incident import Event
 from hangscope.model.rankset import agree
 
 _WITNESSES = 2  # ranks that wait, at least, to tell a rank that does not from them
 _ADDRESS = "Compare MASTER_ADDR and MASTER_PORT of all ranks: each needs the address of rank 0's host (or of torchrun's store), which must accept connections at that port."
+_AGAIN = "Take the stacks again: a normal start leaves this place within a minute."
+_BEFORE = "Do the work of one rank before init_process_group, or with more processes (num_proc), or give the group a longer timeout."
 _STACKS = "Take a stack of each of these ranks (py-spy dump): the one outside ncclCommInit is the one that is missing."
 _CONNECT = "Some members cannot connect: check NCCL_SOCKET_IFNAME, firewalls between the hosts, and the NCCL_DEBUG=INFO log of those that did not complete it."
 _IDS = (
@@ -182,9 +186,7 @@ def _left_behind(case: Case) -> Match | None:
         return None
     events = [e for r in joining for e in case.statements.of(r, StoreTimeout, RankException)[:1]]
     are, them = agree(joining, "is", "are"), agree(joining, "it", "them")
-    why = (
-        f"{who(joining)} {are} still in init_process_group, while the others call collectives without {them}"
-    )
+    why = f"{who(joining)} {are} still in init_process_group, and the others call collectives without {them}"
     fix = f"Compare WORLD_SIZE, RANK, MASTER_ADDR, MASTER_PORT and the rendezvous id of {who(joining)} with those of the others."
     lines = [of_outlier(o) for o in case.statements.outlier_lines if o.ranks == joining]
     return answer("init_hang", joining, why, fix, evidence=[*events[:3], *lines])
@@ -230,6 +232,10 @@ def _store(case: Case) -> Match | None:
         one_log = len({e.file for e in waits}) == 1 and len(waiting) >= _WITNESSES
         if not missing and len(others) == 1 and (one_log or logged.issuperset(others)):
             missing = others
+        if missing and (work := _at_work(case)) is not None:
+            gave_up = "the others gave up waiting at the store"
+            why = f"{who(missing)} {agree(missing, 'was', 'were')} probably still at work when {gave_up}"
+            return answer("slow_rank", missing, why, _BEFORE, evidence=[work, *waits[:3]])
         why = f"the rendezvous did not complete{f': the others are waiting for {who(missing)}' if missing else ''}"
     check = f"Check that {who(missing, 'every rank')} was started and reaches MASTER_ADDR:MASTER_PORT."
     if joined is not None and joined > of:
@@ -238,6 +244,17 @@ def _store(case: Case) -> Match | None:
     strength = 0 if still else 2 if missing and not logged.intersection(missing) else 1
     evidence = sorted(waits, key=lambda e: e.rank not in missing)[:4]
     return answer("init_hang", missing, why, check, _IDS, strength=strength, evidence=evidence)
+
+
+def _at_work(case: Case) -> Evidence | None:
+    """Return the progress bar that moved and had not come to its end, which the text of a start shows."""
+    bars = [
+        (e.file, g) for e in case.statements.all(Excerpt) for g in e.groups if g.unfinished and g.count > 1
+    ]
+    if not bars:
+        return None
+    file, bar = bars[-1]
+    return Evidence("log", f"a progress bar was at: {bar.text}", None, Source(file, bar.numbers[-1]))
 
 
 def _mesh(case: Case) -> Match | None:
@@ -263,9 +280,13 @@ def _at_the_start(case: Case) -> Match | None:
     absent = sorted(set(case.incident.ranks) - set(stacks))
     rest = f"; {who(absent)} may not have arrived" if absent else ""
     why = f"{who(stacks)} {agree(stacks, 'is', 'are')} waiting where a group is created{rest}"
-    again = "Take the stacks again: a normal start leaves this place within a minute."
     facts = [case.seen_at(rank) for rank in list(stacks)[:4]]
-    return answer("init_hang", (), why, _ADDRESS, again, strength=0, evidence=facts)
+    if not absent and case.incident.groups and {where.op for where in stacks.values()} == {"new_group"}:
+        frame = user_frame(stacks[min(stacks)].stack)
+        why = f"all {len(stacks)} ranks are in new_group{at(frame)}, which does not complete: they probably created another number of groups before, or list other members"
+        lines = [of_outlier(o) for o in case.statements.outlier_lines[:2]]
+        return answer("init_hang", (), why, LISTS, strength=1, evidence=[*lines, *facts[:2]], frame=frame)
+    return answer("init_hang", (), why, _ADDRESS, _AGAIN, strength=0, evidence=facts)
 
 
 def _address(event: StoreUnreachable) -> str:

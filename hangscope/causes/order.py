@@ -12,7 +12,8 @@ from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.causes.mismatch import describe
 from hangscope.causes.participation import busy
 from hangscope.explain.finding import Circular
-from hangscope.model.conclusion import Evidence
+from hangscope.explain.statements.whereabouts import located
+from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.incident import CallKind
 from hangscope.model.rankset import agree
 
@@ -56,6 +57,31 @@ def false_circle(case: Case) -> Match | None:
     its = agree(away, "its", "their")
     why = f"{who(away)} {agree(away, 'is', 'are')} busy outside of {its} pending collective, by {its} stack; the circular wait is only apparent"
     return replace(busy(case, away), why=why, strength=1)
+
+
+def two_threads(case: Case) -> Match | None:
+    """Every rank waits in two collectives at once, each of another thread: nothing orders those of one group alike on all ranks."""
+    found = {rank: _in_collectives(case, rank) for rank in case.stacks}
+    if len(found) < 2 or not all(len(threads) > 1 for threads in found.values()):
+        return None
+    where = {
+        rank: " and ".join(f"{op} ({name})" for name, op in threads[:2]) for rank, threads in found.items()
+    }
+    facts = [
+        Evidence(
+            "stack", f"rank {rank} is in {text}", rank, Source(case.incident.ranks[rank].stack_file or "")
+        )
+        for rank, text in where.items()
+    ]
+    why = f"{who(where)} are each in two collectives at once, from two threads: {next(iter(where.values()))}"
+    fix = "Give the second thread a process group of its own (new_group), or wait for it before the next collective: on one group, the order of two threads' collectives differs from rank to rank."
+    return answer("collective_order_mismatch", (), why, fix, evidence=facts[:4])
+
+
+def _in_collectives(case: Case, rank: int) -> list[tuple[str, str]]:
+    """Return (thread, op) of the threads of a rank that are in a collective."""
+    places = ((name, located(stack, "", "stack")) for name, stack in case.incident.ranks[rank].threads)
+    return [(name, where.op) for name, where in places if where.inside and where.op]
 
 
 def crossed_groups(case: Case) -> Match | None:

@@ -45,6 +45,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Absent, participation.busy_elsewhere),
     (finding.Unseen, silence.vanished),
     (finding.Absent, silence.may_have_died),
+    (finding.Stalled | finding.Nothing, order.two_threads),
     (finding.Stalled | finding.Nothing, agreement.other_roots),
     (finding.Finding, unnamed.known_message),
     (finding.Finding, unnamed.fault_without_rank),

@@ -18,6 +18,7 @@ from hangscope.ingest.job_logs.starts import Spawned
 from hangscope.ingest.nccl.ras_json import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.store import StoreUnreachable
+from hangscope.knowledge.callsite import forms_a_group
 from hangscope.model.events import Event, since_new_year
 from hangscope.verdict.damage import damaged_files
 
@@ -55,6 +56,13 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
     if trouble(case):
         return False
     finding, waiting, ranks = case.finding, set(case.graph.waiting), case.incident.ranks
+    stacks = case.stacks
+    if (
+        len(stacks) > 1
+        and stacks.keys() >= ranks.keys()
+        and all(forms_a_group(w.stack) for w in stacks.values())
+    ):
+        return False  # a group whose members have all come forms within moments
     seen = {r for r, record in ranks.items() if record.seen and record.dump_file}
     if not waiting:
         return 0 < len(seen) == len(ranks)

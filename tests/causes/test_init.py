@@ -312,3 +312,13 @@ def test_who_created_a_communicator_of_another_size_keeps_it_from_forming(tmp_pa
     verdict = judged(analyze(tmp_path))
     assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", (3,))
     assert "of 4 ranks that the others created with 5" in verdict.summary
+
+
+def test_a_bar_that_moves_shows_the_awaited_rank_at_work(tmp_path: Path) -> None:
+    bars = [
+        f"Running tokenizer:  {n}%|#   | {n}000/100000 [0{n // 10}:00<01:00, 99.1 examples/s]"
+        for n in (30, 60, 90)
+    ]
+    error = "RuntimeError: [3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout"
+    report = told(tmp_path, [*bars, error])
+    assert short(report) == ("slow_rank", (0,), "medium")

@@ -9,6 +9,7 @@ import pytest
 from hangscope.api import Report
 from tests.conftest import analyze
 from tests.dump_writer import SCRIPT, TORCH, Recorder, job, write_all
+from tests.text_lines import short
 from tests.verdicts import blame, judged, level
 
 
@@ -170,3 +171,25 @@ def test_a_host_at_the_line_of_its_pending_call_is_not_elsewhere(tmp_path: Path)
     stack = ["Current thread 0x00007f4b7d000000 (most recent call first):", *at]
     report = judged(tmp_path, recorders, stack_rank_1=stack)
     assert blame(report) == ("hang", "collective_order_mismatch", (1,))
+
+
+_THREAD = (
+    'Thread {tid} (idle): "{name}"\n    {op} (torch/distributed/distributed_c10d.py:48{rank})\n    {user}'
+)
+
+
+def _two_threads(rank: int, *, second: str = "gather_object") -> str:
+    main = _THREAD.format(
+        tid=700 + rank, name="MainThread", op="barrier", rank=1, user="save (manager.py:231)"
+    )
+    saver = _THREAD.format(
+        tid=800 + rank, name="saver_0", op=second, rank=2, user="run (concurrent/futures/thread.py:59)"
+    )
+    return f"--- node{rank}, rank {rank}\nProcess {700 + rank}: python pretrain.py\n{main}\n{saver}\n"
+
+
+def test_two_threads_of_each_rank_in_collectives_have_no_common_order(tmp_path: Path) -> None:
+    (tmp_path / "paste.txt").write_text("".join(_two_threads(rank) for rank in range(2)))
+    assert short(analyze(tmp_path)) == ("collective_order_mismatch", (), "medium")
+    (tmp_path / "paste.txt").write_text("".join(_two_threads(rank, second="_worker") for rank in range(2)))
+    assert short(analyze(tmp_path))[0] != "collective_order_mismatch"

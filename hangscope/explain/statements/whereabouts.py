@@ -51,7 +51,7 @@ def whereabouts(record: RankRecord, statements: Statements) -> Whereabouts | Non
     raised = statements.of(record.rank, RankException)
     for _, stack in record.threads:
         where = _by_variables(
-            _locate(stack, record.stack_file or "a stack dump", "stack"), record, statements
+            located(stack, record.stack_file or "a stack dump", "stack"), record, statements
         )
         # A wait below which there is no Python frame looks like work until it fails.
         waits = any(e.symptom and e.frames and _place(e.frames) == _place(stack) for e in raised)
@@ -62,7 +62,7 @@ def whereabouts(record: RankRecord, statements: Statements) -> Whereabouts | Non
         stood = before_signal(event.frames, own_knowledge())
         if stood:  # whose signal handler waits for others stood somewhere else when the signal came
             interrupted = isinstance(event, RankException) and not event.symptom
-            where = _locate(stood, event.file, "stack" if interrupted or stood != event.frames else "log")
+            where = located(stood, event.file, "stack" if interrupted or stood != event.frames else "log")
             quoted = event.code or "" if isinstance(event, RankException) and not interrupted else ""
             called = _CALLED.search(quoted) if where.op is None and stood == event.frames else None
             return replace(where, op=called[1]) if called else where
@@ -84,7 +84,8 @@ def _place(stack: Stack) -> tuple[str, str, int] | None:
     return (stack[0].name, stack[0].file.rsplit("/", 1)[-1], stack[0].line) if stack else None
 
 
-def _locate(stack: Stack, source: str, kind: str) -> Whereabouts:
+def located(stack: Stack, source: str, kind: str) -> Whereabouts:
+    """Return where a thread stands by its stack."""
     op = None
     # An error of the communication layer is raised by a call that waits, whoever makes it: also by one from C++ code.
     native = any(_NATIVE_WAITS.match(f.name) for f in stack[:_NEAR])

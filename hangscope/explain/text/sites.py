@@ -37,7 +37,7 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
     found: dict[tuple[str | None, object], list[int]] = defaultdict(list)
     for rank, where in sorted(statements.whereabouts.items()):
         users = tuple((f.file, f.line) for f in user_frames(where.stack) if is_user(f))
-        frames = users or (tuple((f.file, f.line) for f in where.stack) if where.op else ())
+        frames = users or tuple((f.file, f.line) for f in where.stack)
         if frames and where.inside:
             found[(where.op, frames)].append(rank)
     inside = tuple(sorted(r for ranks in found.values() for r in ranks))

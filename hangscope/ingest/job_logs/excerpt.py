@@ -33,7 +33,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
-_MOST = 1 << 15  # bytes of a text that is read so
+MOST = 1 << 15  # bytes of a text that is read so
 _CUT = 600  # characters of a line that are read
 _SHOWN = 160
 _PAST = 3  # wordings of lines
@@ -87,7 +87,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
 
 def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     """Return what a text of `size` bytes is as a whole; None of one that is empty or long."""
-    if not 0 < size <= _MOST:
+    if not 0 < size <= MOST:
         return None
     lines = [(number, text[:_CUT]) for number, text in kept.texts]
     if not lines:

@@ -26,6 +26,7 @@ ERROR, WAIT, BAR, OTHER = "error", "wait", "bar", "other"
 _BAR = regex(
     r"(?P<label>[^|%\r]{0,80}?):? {0,6}\d{1,3}%\|[^|\r]{0,80}\| *(?P<state>[\d.,]{1,16}\w?/[\d.,]{1,16}\w? \[[\d:]{4,12}<[\d:?]{1,12}, [^\]]{1,30}\])"
 )
+_FULL = regex(r"\b(\d{1,12})/\1\b")
 _WORD_WITH_DIGIT = regex(r"(?<![\w.:])[a-zA-Z_.:]{0,80}\d[\w.:]*|\(nil\)")
 _BLANKS = regex(r"\s{2,}")
 _OF_RANK = regex(r"\b[Rr]ank(?:[ :=]{1,3}|\[)(\d{1,6})\b")
@@ -49,6 +50,11 @@ class LineGroup:
     size: int | None = None
     began: float | None = None
     ended: float | None = None
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it is a progress bar that has not come to its end."""
+        return self.kind == BAR and not _FULL.search(self.text)
 
 
 def line_groups(lines: Iterable[tuple[int, str]]) -> tuple[LineGroup, ...]:

@@ -89,6 +89,9 @@ def pace(counted: Sequence[tuple[re.Match[str], str]]) -> str:
     after = found[-1][1]
     if after < _SLOWER * before:
         return ""
+    if all(a < b for (_, a), (_, b) in pairwise(found)):
+        first, last = (" ".join(found[at][0].split()) for at in (0, -1))
+        return f"a step takes longer each time: {found[0][1]:.3g} s at {first}, {after:.3g} s at {last}"
     since = next(label for label, seconds in found if seconds > (before * after) ** 0.5)
     return f"{after / before:.2g} times slower since {' '.join(since.split())}: {before:.3g} s, then {after:.3g} s per step"
 
@@ -117,10 +120,10 @@ def slow_stretch(counted: Sequence[tuple[re.Match[str], str]]) -> str:
 
 
 def _rates(counted: Sequence[tuple[re.Match[str], str]]) -> list[tuple[str, float]]:
-    """Return (what counts, the seconds of a step) of the lines of the loop that counts last."""
-    form = form_of(counted[-1][1]) if counted else ""
-    alike = ((count, text) for count, text in counted if form_of(text) == form)
-    return [(count[0], _seconds(rate)) for count, text in alike if (rate := _RATE.search(text))]
+    """Return (what counts, the seconds of a step) of the lines of the loop that tells it last."""
+    rated = [(count[0], text, rate) for count, text in counted if (rate := _RATE.search(text))]
+    form = form_of(rated[-1][1]) if rated else ""
+    return [(label, _seconds(rate)) for label, text, rate in rated if form_of(text) == form]
 
 
 def spread(lines: Sequence[tuple[int, str]]) -> str:

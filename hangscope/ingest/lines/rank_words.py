@@ -7,7 +7,9 @@
     [  12.4s] rank 3 epoch 2 finished
 
     Stack of rank 3:                             a title above the stack, the log or the entries of a process
+    --- gpu07, rank 3
     ranks 1-3 all show                           one stack for several ranks
+    Thread (rank 3) "MainThread"
     $ py-spy dump --pid 812  # rank 3            a remark after a command
     ==> dumps/rank3.txt <==                      a file of which the text is a copy
     The one that prints nothing (rank 0) is at:  a sentence that ends in a colon and names one rank at its end or in brackets
@@ -55,7 +57,7 @@ _SENTENCE = 160  # characters of a line that may be a title
 _TITLE_LIMIT = 80
 _MOST_RANKS = 4096  # of one title
 _OF_A_DUMP = (
-    "the|begin|global|py-?spy|cuda-?gdb|gdb|p|faulthandler|stacks?|stack-?traces?|traces?|back-?traces?|dumps?|output|main|threads?"
+    "the|begin|global|py-?spy|cuda-?gdb|gdb|p|faulthandler|stacks?|stack-?traces?|traces?|back-?traces?|dumps?|output|main|main ?thread|threads?"
     "|process|processes|pid|logs?|last|tail|lines?|std(?:err|out)|file"
 )
 _SOME = r"\d{1,7}(?:(?:-|–|\.{2,3}|, ?| ?& ?| and | to | und | et | bis )\d{1,7}){0,15}"
@@ -69,6 +71,9 @@ _ENDS = regex(
     rf"\branks?[ :#]{{0,2}}({_SOME})(?: (?:{_AFTER}|{_OF_A_DUMP})){{0,5}} ?[:：]\W{{0,3}}$", re.IGNORECASE
 )
 _IN_BRACKETS = regex(rf"[(\[（]ranks?[ :#=]{{0,2}}({_SOME})[)\]）]", re.IGNORECASE)
+_RULED = regex(
+    r"[-=#*>~]{2,40}[ \w,.:@()/-]{1,60}\brank[ :#=]{0,2}(\d{1,7})[ )]{0,2}[-=#*<~]{0,40}$", re.IGNORECASE
+)
 _MENTION = regex(r"\branks?\W{0,3}\d", re.IGNORECASE)
 _BUT = regex(
     r"\b(?:except|but|besides|than|without|unlike|excluding|other|instead|au(?:ß|ss)er|sauf|excepto|salvo|кроме)\b[^.;]{0,30}$"
@@ -146,9 +151,11 @@ def ranks_titled(text: str) -> tuple[int, ...]:
         return () if rank is None else (rank,)
     if remark := _REMARK.match(text.rstrip()):
         return _numbers(remark[1])
+    alone = len(_MENTION.findall(text)) == 1
+    if alone and (ruled := _RULED.match(text)):
+        return _numbers(ruled[1])
     if not text.rstrip("`* ").endswith((":", "：")):
         return ()
-    alone = len(_MENTION.findall(text)) == 1
     match = _ENDS.search(text) or (_IN_BRACKETS.search(text) if alone else None)
     return () if match is None or _BUT.search(text[: match.start()]) else _numbers(match[1])
 

@@ -195,6 +195,9 @@ class _Dump:
             return
         elif line.text.strip("` \t"):
             self._left -= 1
+            if self._title is not None and thread is None and is_frame(line.text):
+                self._begin(self._title)  # a stack right below a title, without the line that begins a thread
+                self._title, thread = None, OpenThread("", "")
             self._title = self._title if self._left > 0 else None
         if section:
             self._begin(int(section[1]))

@@ -26,7 +26,7 @@ from hangscope.ingest.job_logs import (
     starts,
 )
 from hangscope.ingest.job_logs.endings import Exit
-from hangscope.ingest.job_logs.excerpt import Excerpt, excerpt
+from hangscope.ingest.job_logs.excerpt import MOST, Excerpt, excerpt
 from hangscope.ingest.job_logs.last_lines import last_lines
 from hangscope.ingest.lines.blocks import parsers_of
 from hangscope.ingest.lines.kept_text import KeptText
@@ -40,7 +40,7 @@ from hangscope.ingest.nccl.ras_json import read_inspector_lines, read_json
 from hangscope.ingest.nccl.ras_text import read_text
 from hangscope.ingest.recorder.members import Interner
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.stacks.dumps import LateStackParser, ProcessStacks, read_processes
+from hangscope.ingest.stacks.dumps import LateStackParser, ProcessStacks, processes_in, read_processes
 from hangscope.ingest.stacks.variables import variables
 from hangscope.ingest.torch_logs import analyzer, c10d, reports, wrapper
 from hangscope.ingest.torch_logs.detail import DetailParser
@@ -130,10 +130,16 @@ def read_log(stream: BinaryIO, file: str) -> LogReading:
         of_a_job=any(map(_OF_A_JOB.search, signs)),
         excerpt=None if is_of_the_watcher(file) else excerpt(kept, found.size),
         stated=None if own else states_itself(text for _, text in kept.texts),
-        stacks=late.processes(),
+        stacks=late.processes() or _titled(kept, found.size),
         nccl=nccl.recordings(),
         communicators=nccl.communicators(),
     )
+
+
+def _titled(kept: KeptText, size: int) -> list[ProcessStacks]:
+    """Return the stacks in a short text whose only headers are lines that name a rank."""
+    lines = map(kept.line, range(len(kept.raw))) if size <= MOST and kept.complete else ()
+    return [process for process in processes_in(lines) if process.threads and process.rank is not None]
 
 
 def _of_spawned(events: list[Event]) -> list[Event]:

@@ -13,6 +13,7 @@ from hangscope.explain.text import reports
 from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.group_size import others_of, world_size
 from hangscope.ingest.job_logs.last_lines import Printed
+from hangscope.ingest.job_logs.messages import Notice
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.starts import Announced
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
@@ -24,6 +25,7 @@ from hangscope.verdict.answer.observation import Observation, who
 from hangscope.verdict.phrasing import short
 
 _SHOWN = 4  # sides
+_ADAPTERS = "nccl_adapters"  # of knowledge/messages/start.toml
 _LEAST = 3  # ranks of which one may be the outlier
 _Sides = Mapping[str, Sequence[int]]
 #: Each with what to collect after it.
@@ -91,6 +93,20 @@ def last_lines(case: Case) -> Observation | None:
     wanted = "what {who} did between the last line that all of them printed and these"
     seen = compared("the last lines of the ranks differ", shown, wanted, [*last.values()])
     return replace(seen, proves=False, blamed=False)
+
+
+def adapters(case: Case) -> Observation | None:
+    """Compare the InfiniBand or RoCE adapters that NCCL uses on each host."""
+    events = [e for e in case.statements.all(Notice) if e.id == _ADAPTERS]
+    hosts: dict[str, list[str]] = defaultdict(list)
+    for host, used in sorted({(dict(e.values)["host"], dict(e.values)["adapters"]) for e in events}):
+        hosts[used].append(host)
+    if len(hosts) < 2:
+        return None
+    sides = [f"{' and '.join(some[:_SHOWN])} {used}" for used, some in hosts.items()]
+    shows = f"NCCL does not use the same adapters on every host: {'; '.join(sides[:_SHOWN])}"
+    text = "NCCL_IB_HCA, set on every host to the adapters that all of them have and that share one network (ibdev2netdev, show_gids)"
+    return Observation(shows, Collect((), "other", text), events=tuple(events))
 
 
 def announced(case: Case) -> Observation | None:

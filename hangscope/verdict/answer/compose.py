@@ -64,7 +64,7 @@ def observations(case: Case, ended: Observation | None) -> list[Observation]:
         *filter(None, [text.of_others(case, [r for w in waits.waits(case) for r in w.ranks])]),
         *_read(case, (waits.timeouts,)),
         *(s for s in printed if not s.blamed),
-        *_read(case, (comparisons.announced,)),
+        *_read(case, (comparisons.announced, comparisons.adapters)),
     ]
     known = [*messages(case)]
     faults = [seen for entry, seen in known if not entry.benign and not entry.follows]

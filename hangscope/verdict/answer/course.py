@@ -48,9 +48,17 @@ def course(case: Case) -> str:
     """Return a sentence on how far the job was; empty where no step, and no stage that says more than one, shows it."""
     last, text, stage = _last_progress(case), excerpt_of(case), _stage(case)
     telling = stage is not None and (stage.name in _TELLING or (stage.name == _BUILT and not trouble(case)))
+    if (done := _said_done(case)) is not None:
+        return f"The program had printed that it was done: '{short(done.text)}'"
     if stage is not None and telling and text is not None and text.stage_line:
         return f"The job was {stage.phrase}: '{short(text.stage_line)}'"
     return f"The last progress shown is '{short(last.text)}'" if last is not None else ""
+
+
+def _said_done(case: Case) -> Progress | None:
+    """Return the last line in which the program says that the whole of it is done."""
+    said = (e for e in case.statements.all(Progress) if (e.over or e.done) and _ALL.search(e.text))
+    return max((e for e in said if not of_people(e.text)), key=lambda e: (e.file, e.line), default=None)
 
 
 def _last_progress(case: Case) -> Progress | None:
@@ -89,10 +97,13 @@ def over(case: Case) -> Observation | None:
             if complaint_of(case)
             else "nothing here shows a hang"
         )
-        slow = next((f"; {e.slow}" for e in case.statements.all(Excerpt) if e.slow), f"; {hang}")
-        shows = f"the job finished: '{short(last.text)}'{slow}"
-        if any(e.slow for e in case.statements.all(Excerpt)):
+        texts = case.statements.all(Excerpt)
+        slow = next((e.slow or e.pace for e in texts if e.slow or e.pace), "")
+        shows = f"the job finished: '{short(last.text)}'; {slow or hang}"
+        if any(e.slow for e in texts):
             text = _IN_A_STRETCH
+        elif slow:
+            text = "a profile of one early and of one late step (torch.profiler, or py-spy record): which calls became more or longer"
         return Observation(shows, Collect((), "stack", text), events=(last,))
     text = "only if requests are not answered now: a stack of every worker (py-spy dump --native) during one"
     after = (

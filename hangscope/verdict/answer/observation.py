@@ -67,6 +67,8 @@ def clock(stamp: float | None) -> str:
 
 def lasted(milliseconds: int) -> str:
     """Return a duration as `600 s`, and from 20 minutes on also in minutes or hours."""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
     seconds = round(milliseconds / 1000)
     if seconds >= 7200:
         return f"{seconds} s ({seconds / 3600:.3g} hours)"

@@ -11,6 +11,7 @@ from hangscope.ingest.evidence.stack_owners import APART, MAIN_THREAD_AT, OF_NO_
 from hangscope.ingest.job_logs.activity import GpuUse
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.sections import Side
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Collect
 from hangscope.model.rankset import agree, compress, ranks_phrase
@@ -68,6 +69,8 @@ def sides(case: Case) -> Observation | None:
     excerpt = next((e for e in case.statements.all(Excerpt) if e.sides), None)
     if excerpt is None or (len(case.stacks) > 1 and not excerpt.sides[0].row):
         return None
+    if excerpt.sides[0].row and case.statements.all(WatchdogTimeout):
+        return None  # what differs are the milliseconds of one wait
     many, *others = excerpt.sides
     few = others[-1]
     outlier = len(others) == 1 and _number(few) < _number(many)

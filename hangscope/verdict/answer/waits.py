@@ -9,7 +9,6 @@ from dataclasses import replace
 from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import others_of, size_by_elements, world_size
 from hangscope.ingest.job_logs.last_lines import Printed
-from hangscope.ingest.job_logs.line_groups import BAR
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout, is_default_group
 from hangscope.model.conclusion import Collect
 from hangscope.model.dataclass import dataclass
@@ -25,9 +24,10 @@ _FEW = 8  # ranks that are suspects together
 _OPS = {"coalesced": "a coalesced batch (usually the sends and receives of a pipeline)"}
 _QUOTED = 2  # last lines of other ranks
 _Group = tuple[str, str]  # name and description, either of which may be empty
+_LATE = 60_000  # ms
+_PAUSED = ". A watchdog fires so late only if its process or host was stopped or suspended, or if it was blocked itself"
 _Key = tuple[str, int | None, int | None, int | None, _Group]  # op, seq, elements in and out, group
 #: ray/_private/log_monitor.py and ray_logging: lines alike are shown once
-_FULL = regex(r"\b(\d{1,12})/\1\b")
 _REPEATED = regex(r"\[repeated (\d{1,7})x across cluster\]")
 
 
@@ -64,6 +64,11 @@ class Wait:
         seq = f" seq {e.seq}" if e.seq is not None else ""
         group = f" of group {group_label(*self.group)}" if self.group[0] else ""
         return f"{_OPS.get(e.op, e.op)}{seq}{group}"
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the watchdog reported it long after its limit."""
+        return any(e.ran_ms and e.timeout_ms and e.ran_ms > 2 * e.timeout_ms + _LATE for e in self.events)
 
     def sizes(self) -> str:
         """Return how many elements go in and out, empty where the line does not say."""
@@ -139,12 +144,13 @@ def timeouts(case: Case) -> Observation | None:
     else:
         text = f"the watchdog lines, or flight recorder dumps, of {who(missing, 'all other members')}: which of them enqueued fewer, or printed no timeout"
         text = text if size is not None else f"how many ranks the job has, and {text}"
-    bar = next((g for g in groups(case, BAR) if not complete and not set(g.ranks) & set(wait.ranks)), None)
-    if bar is not None and not _FULL.search(bar.text):
+    bar = next((g for g in groups(case) if g.unfinished and not set(g.ranks) & set(wait.ranks)), None)
+    if bar is not None and not complete:
         shows += f"; a process of the job was at '{bar.text}', which the others may be waiting for"
         text = "which rank prints that bar, and its stack: work that one rank does while the others wait belongs before init_process_group, or needs a longer timeout"
     elif len(missing) == 1:
         text = f"a stack of {ranks_phrase(missing)} (py-spy dump), and its log from that moment on"
+    shows += _PAUSED if wait.is_late else ""
     return Observation(shows, Collect(missing, "log", text), missing, True, False, wait.events)
 
 
@@ -176,4 +182,5 @@ def _several(found: Sequence[Wait]) -> Observation:
     events = [e for w in found for e in w.events]
     seen = compared(head, sides, text, events, suspects=None if apart else ())
     unnamed = "; the lines do not name the group" if ("", "") in groups else ""
+    unnamed += _PAUSED if any(w.is_late for w in found) else ""
     return replace(seen, shows=f"{seen.shows}{unnamed}", blamed=False)

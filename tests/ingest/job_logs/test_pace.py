@@ -36,3 +36,10 @@ def test_rates_of_two_loops_are_not_compared() -> None:
     loads = [f"Tokenizing: {n}% {n}/100 [00:01<00:01, 9220.1 examples/s]" for n in (10, 20, 30)]
     trains = [f"epoch 1 {n}/300 [00:09<00:30, 9.7 s/it]" for n in (100, 200, 300)]
     assert pace(counted([*enumerate([*loads, *trains], 1)])) == ""
+
+
+def test_steps_that_take_longer_each_time_are_told_from_a_change() -> None:
+    grows = [f"iteration {n}/90 | elapsed time per iteration (ms): {900 * n}.5" for n in (10, 20, 30, 40)]
+    assert pace(counted([*enumerate([*grows, "[exiting program at iteration 40]"], 1)])) == (
+        "a step takes longer each time: 9 s at iteration 10, 36 s at iteration 40"
+    )

@@ -104,6 +104,9 @@ def test_a_few_numbers_are_not_the_tensor_of_the_others(
         ("$ py-spy dump --native --pid 812   # rank 9", (9,)),
         ("I looked at the one that prints nothing (rank 6) a bit earlier:", (6,)),
         ("this is what py-spy says on rank 5:", (5,)),
+        ("--- node1, rank 5", (5,)),
+        ("=== gpu07 / rank 5 ===", (5,)),
+        ('Thread (rank 5) "MainThread"', (5,)),
     ],
 )
 def test_a_line_above_a_stack_names_its_ranks(line: str, ranks: tuple[int, ...]) -> None:
@@ -119,6 +122,8 @@ def test_a_line_above_a_stack_names_its_ranks(line: str, ranks: tuple[int, ...])
         "all are waiting for rank 3:",
         "rank 0 (and rank 4) after rank 2 left (rank 1):",
         "nothing more from rank 3",
+        "--- rank 3 waits for rank 5",
+        "------ step 7 of rank 3 took 12 s",
         "ranks 0-9999999:",
         "rank: " + "x" * 200,
     ],

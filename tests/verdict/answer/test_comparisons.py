@@ -77,3 +77,18 @@ def test_of_two_ranks_that_differ_none_is_the_outlier(tmp_path: Path) -> None:
     verdict = judged(told(tmp_path, [line]))
     assert "rank 0 issued broadcast [8] Float; rank 5 issued all_reduce [8] Float" in verdict.explanation
     assert verdict.suspect_ranks == (0, 5)
+
+
+def adapters(host: str, used: str) -> str:
+    return f"{host}:225007:225311 [0] NCCL INFO NET/IB : Using {used} [RO]; OOB bond0:10.77.0.11<0>"
+
+
+def test_hosts_with_other_adapters_are_compared(tmp_path: Path) -> None:
+    lines = [adapters("gpu-a", "[0]mlx5_2:1/RoCE"), adapters("gpu-b", "[0]mlx5_5:1/RoCE")]
+    said = judged(told(tmp_path, lines)).explanation
+    assert "gpu-a [0]mlx5_2:1/RoCE; gpu-b [0]mlx5_5:1/RoCE" in said
+
+
+def test_one_set_of_adapters_is_worth_no_word(tmp_path: Path) -> None:
+    lines = [adapters(f"gpu-{n}", "[0]mlx5_2:1/RoCE") for n in "ab"]
+    assert "adapters" not in told(tmp_path, lines).to_text()

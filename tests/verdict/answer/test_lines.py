@@ -68,7 +68,7 @@ def test_an_entry_names_fields_that_its_kind_has(row: object) -> None:
         ),
         pytest.param(
             ["torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /broadcast_from/1/0"],
-            ["timed out waiting for a key of the store that rank 1 writes"],
+            ["timed out waiting for an entry of the store that rank 1 writes"],
             (1,),
             id="key of a sender",
         ),

@@ -112,3 +112,16 @@ def test_work_that_is_under_way_is_what_others_may_wait_for(tmp_path: Path) -> N
     bar = "Running tokenizer on dataset:  58%|#####     | 620/1073 [30:10<22:04, 0.34 examples/s]"
     shown = judged(told(tmp_path, [timeout(1), bar])).explanation
     assert "a process of the job was at 'Running tokenizer" in shown and "which rank prints that bar" in shown
+
+
+def test_a_limit_of_milliseconds_proves_no_deadlock(tmp_path: Path) -> None:
+    lines = [
+        timeout(r).replace("Timeout(ms)=600000", "Timeout(ms)=30").replace("600029", "118") for r in (0, 1)
+    ]
+    said = judged(told(tmp_path, lines)).explanation
+    assert "below 10 seconds" in said and "after 118 ms" in said
+
+
+def test_a_watchdog_that_fires_hours_late_was_stopped_itself(tmp_path: Path) -> None:
+    lines = [timeout(r).replace("600029", "26402510") for r in (0, 1)]
+    assert "was stopped or suspended" in judged(told(tmp_path, lines)).explanation
