@@ -233,9 +233,9 @@ def _store(case: Case) -> Match | None:
         if not missing and len(others) == 1 and (one_log or logged.issuperset(others)):
             missing = others
         if missing and (work := _at_work(case)) is not None:
-            gave_up = "the others gave up waiting at the store"
-            why = f"{who(missing)} {agree(missing, 'was', 'were')} probably still at work when {gave_up}"
-            return answer("slow_rank", missing, why, _BEFORE, evidence=[work, *waits[:3]])
+            were = f"{who(missing)} {agree(missing, 'was', 'were')} probably still at work"
+            why = f"{were} when the others gave up waiting at the store: that work belongs before init_process_group, or needs a longer timeout"
+            return answer("stuck_rank", missing, why, _BEFORE, evidence=[work, *waits[:3]])
         why = f"the rendezvous did not complete{f': the others are waiting for {who(missing)}' if missing else ''}"
     check = f"Check that {who(missing, 'every rank')} was started and reaches MASTER_ADDR:MASTER_PORT."
     if joined is not None and joined > of:

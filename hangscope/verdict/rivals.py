@@ -96,6 +96,6 @@ def blocked_without(case: Case, ranks: Sequence[int]) -> tuple[str, ...]:
     """Return who would stay blocked if these ranks had done what is expected of them, as a sentence, or nothing."""
     if not case.replay.waiting or not 0 < len(ranks) <= MOST_REPLAYED:
         return ()
-    stuck = case.replay.stuck(ranks) - set(ranks)
+    stuck = case.replay.waiting - case.replay.accounts_for(ranks) - set(ranks)
     text = f"it does not account for {ranks_phrase(stuck)}, which {agree(stuck, 'is', 'are')} blocked as well"
     return (text,) if stuck else ()

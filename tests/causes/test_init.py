@@ -321,4 +321,4 @@ def test_a_bar_that_moves_shows_the_awaited_rank_at_work(tmp_path: Path) -> None
     ]
     error = "RuntimeError: [3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout"
     report = told(tmp_path, [*bars, error])
-    assert short(report) == ("slow_rank", (0,), "medium")
+    assert short(report) == ("stuck_rank", (0,), "medium")

@@ -47,7 +47,7 @@ def owners(
     by_pid: dict[int | None, ProcessStacks] = {}
     for process in reading.stacks:
         if process.pid is not None or of_no_pid == 1:
-            by_pid.setdefault(process.pid, ProcessStacks(pid=process.pid)).threads += process.threads
+            by_pid.setdefault(process.pid, ProcessStacks(pid=process.pid, name=process.name)).threads += process.threads
     missed = []
     for pid, process in by_pid.items():
         named = known.of_pid(pid) if len(by_pid) > 1 or rank is None else None
@@ -132,17 +132,18 @@ def _places(missed: Sequence[ProcessStacks]) -> str:
     pids = [pid for those in at.values() for pid in those]
     if len(pids) < 2 or None in pids or len(set(pids)) < len(pids):
         return f"{MAIN_THREAD_AT}{'; '.join([*at][:_SHOWN])}" if at else ""
+    names = {process.pid: f"{process.pid} ({process.name})" for process in missed if process.name}
     alone = len(at) == 2 < len(pids) and min(map(len, at.values())) == 1
     texts = [
-        f"processes {_listed(ids)} are at {place}"
+        f"processes {_listed([names.get(pid, pid) for pid in ids])} are at {place}"
         if len(ids) > 1
-        else f"process {ids[0]}{ALONE if alone else ' is at '}{place}"
+        else f"process {names.get(ids[0], ids[0])}{ALONE if alone else ' is at '}{place}"
         for place, ids in sorted(at.items(), key=lambda item: len(item[1]))
     ]
     return f"{APART}{'; '.join(texts[:_SHOWN])}"
 
 
-def _listed(ids: Sequence[int | None]) -> str:
+def _listed(ids: Sequence[int | str | None]) -> str:
     shown = [*map(str, ids[:_SHOWN]), *([f"{len(ids) - _SHOWN} more"] if len(ids) > _SHOWN else ())]
     return f"{', '.join(shown[:-1])} and {shown[-1]}"
 

@@ -63,6 +63,7 @@ _GDB_THREAD = regex(
 )
 _THREADS = (_FAULT_THREAD, _SPY_THREAD, _PLAIN_THREAD, _GDB_THREAD)
 _SPY_PROCESS = regex(r"^Process (\d{1,9}): ")
+_NAME = regex(r"[\w.-]{1,40}::[\w.:-]{1,40}(?=\s|$)")
 _WORKER = regex(r"^Process (\d{1,9}): worker of rank \d{1,7}\s*$")
 _FAULT_FRAME = regex(
     r'^\s{1,4}File "(?P<file>.{1,1000}?)", line (?P<line>\d{1,9}|\?\?\?) in (?P<name>.{1,300})$'
@@ -93,7 +94,8 @@ _NOBODY: _Who = (None, None, None, None, "")
 class ProcessStacks:
     """The threads of one process as (name, stack with the innermost frame first, whether it is the main thread).
 
-    `rank` is global, `local_rank` torchrun's and `task` srun's or mpirun's number, as far as the lines' prefixes state them.
+    `rank` is global, `local_rank` torchrun's and `task` srun's or mpirun's number, as far as the lines' prefixes state them. `name` is
+    what a process calls itself, such as `VLLM::EngineCore`; a command line is none.
     """
 
     rank: int | None = None
@@ -102,6 +104,7 @@ class ProcessStacks:
     task: int | None = None
     threads: list[Thread] = field(default_factory=list)
     variables: list[Variable] = field(default_factory=list)  # of the main thread
+    name: str = ""
 
 
 def read_processes(stream: BinaryIO, file: str) -> list[ProcessStacks]:
@@ -132,6 +135,8 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
         main = main_of([thread for thread in threads.values() if thread.frames])
         variables = main.variables if main is not None else []
         process = ProcessStacks(rank, pid, local_rank, task, finished([*threads.values()]), variables)
+        named = _NAME.match(found.titles.get(pid or 0, ""))
+        process.name = named[0] if named else ""
         alike = (replace(process, rank=other) for other in found.titled.get(rank, ()) if other != rank)
         processes += [process, *alike]
     ranks = [process for process in processes if process.pid not in found.workers]

@@ -63,7 +63,7 @@ class StoreTimeout(GroupEvent, same_by=("key", "joined", "expected"), size_field
         says(r"waitForInput: poll for socket .{0,400} returned 0, likely a timeout", what="no answer"),
         says(r"(?:RuntimeError|DistStoreError|DistNetworkError): Socket Timeout", what="no answer"),
         says(
-            r"retrieving ncclUniqueId from \[(?P<waited_rank>\d{1,7})\]"
+            r"retr(?:ie|ei)ving ncclUniqueId from \[(?P<waited_rank>\d{1,7})\]"
             r" via c10d key-value store by key '(?P<key>[^']{0,300})'",
             what="ncclUniqueId",
         ),

@@ -48,7 +48,7 @@ def course(case: Case) -> str:
     """Return a sentence on how far the job was; empty where no step, and no stage that says more than one, shows it."""
     last, text, stage = _last_progress(case), excerpt_of(case), _stage(case)
     telling = stage is not None and (stage.name in _TELLING or (stage.name == _BUILT and not trouble(case)))
-    if (done := _said_done(case)) is not None:
+    if trouble(case) and (done := _said_done(case)) is not None:
         return f"The program had printed that it was done: '{short(done.text)}'"
     if stage is not None and telling and text is not None and text.stage_line:
         return f"The job was {stage.phrase}: '{short(text.stage_line)}'"
@@ -99,7 +99,7 @@ def over(case: Case) -> Observation | None:
         )
         texts = case.statements.all(Excerpt)
         slow = next((e.slow or e.pace for e in texts if e.slow or e.pace), "")
-        shows = f"the job finished: '{short(last.text)}'; {slow or hang}"
+        shows = f"the job finished: '{short(last.text)}'; {hang}{f'; {slow}' if slow else ''}"
         if any(e.slow for e in texts):
             text = _IN_A_STRETCH
         elif slow:
