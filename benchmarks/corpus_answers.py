@@ -179,7 +179,9 @@ def own_words(document: Mapping[str, Any], verdict: Mapping[str, Any]) -> str:
 
 
 def says(text: str, wanted: str) -> bool:
-    """Whether a text holds one of the alternatives `a|b`; a number has to stand alone."""
+    """Whether a text holds one of the alternatives `a|b`; a number has to stand alone. What begins with `re:` is a pattern."""
+    if wanted.startswith("re:"):
+        return re.search(wanted[3:], text, re.IGNORECASE) is not None
     for words in wanted.lower().split("|"):
         pattern = re.escape(words)
         if re.search(rf"(?<!\d){pattern}(?!\d)" if words.isdigit() else pattern, text):

@@ -43,7 +43,7 @@ def stood_still(incident: Incident, statements: Statements, end: Event) -> bool 
         ) % ZONES - LEAST  # just below a whole number of zones the two clocks merely disagree
     if gap > max(LEAST, USUAL * usual) or gap > max(LEAST / 2, MANY * usual):
         return True
-    return None if gap > max(1.0, 2 * usual) else False
+    return None if gap > max(1.0, USUAL * usual) else False
 
 
 def by_steps(statements: Statements, end: Event, least: float = DEFAULT) -> bool | None:
@@ -58,7 +58,7 @@ def by_steps(statements: Statements, end: Event, least: float = DEFAULT) -> bool
     if stamp is None or not 0 <= gap < DAY:
         return None
     if gap < LEAST:
-        return False
+        return False if not paces or gap <= max(1.0, USUAL * max(paces)) else None
     if 2 * len(paces) <= len(logged):
         return None
     pace = max(paces)  # ranks go on together: the pace of most of them is that of all

@@ -47,7 +47,9 @@ def owners(
     by_pid: dict[int | None, ProcessStacks] = {}
     for process in reading.stacks:
         if process.pid is not None or of_no_pid == 1:
-            by_pid.setdefault(process.pid, ProcessStacks(pid=process.pid, name=process.name)).threads += process.threads
+            by_pid.setdefault(
+                process.pid, ProcessStacks(pid=process.pid, name=process.name)
+            ).threads += process.threads
     missed = []
     for pid, process in by_pid.items():
         named = known.of_pid(pid) if len(by_pid) > 1 or rank is None else None

@@ -37,6 +37,7 @@ from hangscope.ingest.stacks.threads import (
     function_name,
     local_ranks_of_commands,
     main_of,
+    own_name,
     ranks_of_commands,
     spy_json,
 )
@@ -63,7 +64,6 @@ _GDB_THREAD = regex(
 )
 _THREADS = (_FAULT_THREAD, _SPY_THREAD, _PLAIN_THREAD, _GDB_THREAD)
 _SPY_PROCESS = regex(r"^Process (\d{1,9}): ")
-_NAME = regex(r"[\w.-]{1,40}::[\w.:-]{1,40}(?=\s|$)")
 _WORKER = regex(r"^Process (\d{1,9}): worker of rank \d{1,7}\s*$")
 _FAULT_FRAME = regex(
     r'^\s{1,4}File "(?P<file>.{1,1000}?)", line (?P<line>\d{1,9}|\?\?\?) in (?P<name>.{1,300})$'
@@ -134,9 +134,8 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
             local_rank = local_by_title.get(pid) if rank is None and local_rank is None else local_rank
         main = main_of([thread for thread in threads.values() if thread.frames])
         variables = main.variables if main is not None else []
-        process = ProcessStacks(rank, pid, local_rank, task, finished([*threads.values()]), variables)
-        named = _NAME.match(found.titles.get(pid or 0, ""))
-        process.name = named[0] if named else ""
+        name = own_name(found.titles.get(pid or 0, ""))
+        process = ProcessStacks(rank, pid, local_rank, task, finished([*threads.values()]), variables, name)
         alike = (replace(process, rank=other) for other in found.titled.get(rank, ()) if other != rank)
         processes += [process, *alike]
     ranks = [process for process in processes if process.pid not in found.workers]

@@ -177,6 +177,15 @@ def ranks_of_commands(titles: Mapping[int, str]) -> dict[int, int]:
     return {**ranks_of_titles(titles), **ranks}
 
 
+_OWN_NAME = regex(r"[\w.-]{1,40}::[\w.:-]{1,40}(?=\s|$)")
+
+
+def own_name(title: str) -> str:
+    """Return what a process calls itself, such as `VLLM::EngineCore`; empty where the title is a command line."""
+    named = _OWN_NAME.match(title)
+    return named[0] if named is not None else ""
+
+
 _TITLE = regex(r"(VLLM::Worker|sglang::scheduler)((?:_[A-Z][A-Z_]{0,14}?\d{1,5}){1,6})\b")
 
 Place = tuple[int, int, int]
