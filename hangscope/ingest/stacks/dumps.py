@@ -13,8 +13,7 @@
 All others print the innermost frame first. A line above a stack may state whose it is (lines/rank_words.py, threads.py). Of several
 dumps in one file the last one of each thread counts.
 
-Stacks within a log come long after its start: faulthandler dumps them at an abort or when a timer of the job runs out; an inference
-engine's watchdog has py-spy print those of every worker.
+Stacks within a log come long after its start: at an abort, or from a timer of the job or an inference engine's watchdog.
 """
 
 from __future__ import annotations
@@ -94,8 +93,7 @@ _NOBODY: _Who = (None, None, None, None, "")
 class ProcessStacks:
     """The threads of one process as (name, stack with the innermost frame first, whether it is the main thread).
 
-    `rank` is global, `local_rank` torchrun's and `task` srun's or mpirun's number, as far as the lines' prefixes state them. `name` is
-    what a process calls itself, such as `VLLM::EngineCore`; a command line is none.
+    `rank` is global, `local_rank` torchrun's and `task` srun's or mpirun's number, as far as prefixes state them; `name` as in `own_name`.
     """
 
     rank: int | None = None
