@@ -24,7 +24,7 @@ from hangscope.ingest.job_logs.progress import (
     progress_of,
     sort_of,
 )
-from hangscope.ingest.job_logs.vocabulary import words
+from hangscope.ingest.job_logs.vocabulary import of_people, words
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.model.dataclass import dataclass
@@ -106,7 +106,9 @@ def last_lines(kept: KeptText) -> list[Event]:
         line = kept.line(places[-1])
         if places[-1] >= kept.end and (end := good_end_of(line)) is not None:
             ends.setdefault(end.kind, end)
-        line = kept.own_line(places[-1])
+        whole, line = line, kept.own_line(places[-1])
+        if line is not whole and whole.text[:1].isalpha() and of_people(whole.text):
+            continue  # somebody writes about a rank
         step = progress_of(line)
         key = (f"{line.origin}|{line.host}", sort_of(step))
         if step is not None and key not in progress:

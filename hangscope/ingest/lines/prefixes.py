@@ -36,6 +36,7 @@ _COMMON = regex(
     rf"(?:\[?([IWEFV])(\d{{1,2}})(\d\d) {CLOCK}\.(\d{{3,9}}) (?:(\d{{1,19}}) +)?({CODE}):(\d{{1,6}})\] ?)?"
 )
 _MORE = frozenset("[(0123456789EWI")
+_RANK_AGAIN = regex(r"\[rank(\d{1,7})\]: ?")
 _RANK_INSIDE = regex(r"\[rank\d{1,7}\]:")
 
 
@@ -111,6 +112,10 @@ def strip_prefix(raw: str, number: int = 1, file: str = "") -> Line:
         inside = _RANK_INSIDE.search(rest)  # after a progress bar that ended without a line feed
         if inside:
             rest = peel(rest[inside.start() :], found, origin)
+    while (inner := _RANK_AGAIN.match(rest)) is not None:  # torchrun's own prefix may be called so, too
+        found["local_rank"], found["rank"] = found.get("rank"), int(inner[1])
+        origin.append(inner[1])
+        rest = rest[inner.end() :]
     return Line(file, number, rest, raw, "".join(origin), **found)
 
 

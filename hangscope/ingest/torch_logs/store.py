@@ -68,8 +68,11 @@ class StoreTimeout(GroupEvent, same_by=("key", "joined", "expected"), size_field
             what="ncclUniqueId",
         ),
     )
-    # gloo's address of that rank
-    also = (regex(r", keys: .{0,290}//(?:cpu|cuda)//\d{1,7}/(?P<waited_rank>\d{1,7})\s*$"),)
+    # gloo's address of that rank, and who prints the line in ProcessGroupNCCL.cpp
+    also = (
+        regex(r", keys: .{0,290}//(?:cpu|cuda)//\d{1,7}/(?P<waited_rank>\d{1,7})\s*$"),
+        regex(r"\[(?P<group_rank>\d{1,7})\] is setting up NCCL communicator and retr"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

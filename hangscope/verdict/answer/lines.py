@@ -87,6 +87,9 @@ def _worst(events: Sequence[Event]) -> Sequence[Event]:
 
 def _observation(case: Case, row: LineKind, events: Sequence[Event]) -> Observation:
     named, blanks = row.named(events), _blanks(case, events)
+    if not row.names.isidentifier():  # a number within the group of whoever prints it
+        resolve = case.statements.group_ranks.resolve
+        named = tuple(sorted({rank for e in events for rank in resolve(e, row.named([e]))[0]}))
     if named:
         blanks["named"] = ranks_phrase(named)
     wanted = filled(row.collect, blanks)
