@@ -107,7 +107,7 @@ def mark(truth: Truth, given: Given, asked: str) -> Mark:
         shrug = given.status == "inconclusive" and "hang" in truth.statuses and (given.stated or 0) < 0.5
         ranks = ranks and given.status in truth.statuses and not shrug
         cause = cause or (calm and given.cause is None)
-    elif truth.kind in ("healthy", "slow"):
+    elif truth.kind in ("healthy", "slow") or (given.cause is None and "no_hang" in truth.statuses):
         cause = cause or given.status == "no_hang"
     named = any(truth.answers) or truth.must_not_name
     innocent = bool(set(given.ranks) - truth.culprits) and bool(named)

@@ -243,6 +243,22 @@ def left_or_died(case: Case, match: Match, proof: Proof) -> Doubts:
         yield LOW, "no line shows how it ended, and what it alone printed may say why it left"
 
 
+def in_an_unrecorded_call(case: Case, match: Match, proof: Proof) -> Doubts:
+    """Doubt that a rank without a stack is busy if it alone counted something else: gloo's recorder keeps no send or receive."""
+    odd = {o.ranks for o in case.statements.outlier_lines if o.telling and o.how == "value"}
+    only_gloo = {kind.backend for kind in case.incident.kinds} <= {"gloo", ""}
+    if (
+        match.cause == "stuck_rank"
+        and only_gloo
+        and match.culprits in odd
+        and not set(match.culprits) & set(case.stacks)
+    ):
+        yield (
+            MEDIUM,
+            "it printed another value than its peers and may wait in a call that gloo's recorder does not keep",
+        )
+
+
 #: Each with whether it is about the ranks, and about the cause.
 DOUBTS: tuple[tuple[Callable[[Case, Match, Proof], Doubts], bool, bool], ...] = (
     (damaged, True, True),
@@ -255,4 +271,5 @@ DOUBTS: tuple[tuple[Callable[[Case, Match, Proof], Doubts], bool, bool], ...] = 
     (text_alone, True, True),
     (no_history, False, True),
     (left_or_died, False, True),
+    (in_an_unrecorded_call, False, True),
 )
