@@ -9,6 +9,7 @@ from hangscope.align.p2p import Pair
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.faults import device_error, remedy
 from hangscope.explain.finding import Absent, Lagging, Nothing, Stalled, Unseen, Unstarted
+from hangscope.explain.statements.group_ranks import label_of
 from hangscope.explain.text.group_size import all_timed_out
 from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -58,7 +59,7 @@ def device_fault(case: Case) -> Match | None:
     faults = [e for e in next(filter(None, by_rank), ()) if not _of_the_program(e)]
     broken_path = any(e.tier < 3 for e in statements.all(NcclWarn) if e.of_transport)
     if isinstance(finding, Lagging) and 0 < len(finding.culprits) <= _AT_ONCE and not broken_path:
-        return _lags(case, finding, faults)
+        return _lags(case, finding, faults) if faults or not (apart := _out_of_step(case)) else apart
     ranks = {e.rank for e in faults if e.rank is not None}
     few = 0 < 2 * len(ranks) <= len(case.incident.ranks)
     if not few or not isinstance(finding, Nothing | Stalled | Unseen | Absent):
@@ -68,6 +69,24 @@ def device_fault(case: Case) -> Match | None:
     why = f"{whose} reported a device error: {device_error(first)}"
     named = [rank for rank in (first.rank,) if rank is not None]
     return answer("gpu_stall", named, why, remedy(first, whose), strength=2, evidence=faults[:4])
+
+
+def _out_of_step(case: Case) -> Match | None:
+    """Return the answer for the two members of a group whose watchdogs gave up in other collectives, several apart.
+
+    A device finishes its collectives in order, and none without the other member: it was paired with other ones than those of its seqs.
+    """
+    waits = {
+        e.rank: e for e in case.statements.all(WatchdogTimeout) if e.rank is not None and e.seq is not None
+    }
+    if len(waits) != 2 or len(case.incident.ranks) != 2 or not case.from_text:
+        return None
+    (a, first), (b, second) = sorted(waits.items())
+    apart = abs((first.seq or 0) - (second.seq or 0))
+    if apart < 2 or first.op == second.op or label_of(first) != label_of(second):
+        return None
+    why = f"ranks {a} and {b} are {apart} collectives out of step: rank {a} waits in {first.op} seq {first.seq}, rank {b} in {second.op} seq {second.seq}; one of them issued what the other did not"
+    return answer("collective_mismatch", (), why, strength=1, evidence=[first, second], suspects=[a, b])
 
 
 def _of_the_program(event: Event) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from tests.conftest import analyze
 from tests.dump_writer import SCRIPT, TORCH, Recorder, job, world, write_all
 from tests.small_jobs import ODD_ONES, due, frozen, loop
-from tests.text_lines import CLOSED, raised, short, told
+from tests.text_lines import CLOSED, raised, short, status, timeout, told
 from tests.verdicts import TIMED_OUT, blame, judged, level, said
 
 #: what the odd ranks call instead, and what that is called
@@ -187,3 +187,12 @@ def test_the_one_that_sends_back_less_than_it_was_sent_is_named(tmp_path: Path) 
         back = [[sent[recorder.rank] - 5 * (recorder.rank == 2)]]
         recorder.call("all_to_all", sizes=back, outputs=[[32]], line=44, state="started")
     assert short(analyze(write_all(recorders, tmp_path)))[:2] == ("shape_mismatch", (2,))
+
+
+def test_two_watchdogs_that_give_up_several_collectives_apart_are_out_of_step(tmp_path: Path) -> None:
+    lines = [timeout(0, seq=1731, op="_REDUCE_SCATTER_BASE"), timeout(1, seq=1735, op="_ALLGATHER_BASE")]
+    counts = [status(0, 1731, 1736, 1730), status(1, 1735, 1737, 1734)]
+    verdict = told(tmp_path, [*lines, *counts]).verdict
+    assert verdict is not None
+    assert (verdict.cause, verdict.culprit_ranks) == ("collective_mismatch", ())
+    assert "4 collectives out of step" in verdict.title

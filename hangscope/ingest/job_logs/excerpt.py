@@ -18,6 +18,7 @@ from hangscope.ingest.job_logs.pace import (
     form_of,
     moves,
     pace,
+    silence,
     slow_stretch,
     spread,
     steady,
@@ -27,6 +28,7 @@ from hangscope.ingest.job_logs.sections import Side, sides
 from hangscope.ingest.job_logs.vocabulary import Stage, complains, stage_of_line, words
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line, quote
+from hangscope.ingest.lines.rank_values import uneven
 from hangscope.ingest.lines.rank_words import Named, named_processes
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
@@ -58,7 +60,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `stage` is the last one that it shows, `stage_line` the line that shows it, unless it is an error. `sizes` are the numbers of ranks that it states for
     the whole job, or else that a reporter counts. `complaint`: what a reporter writes of the hang, `prose`: all that people write. `logged`: some lines are a program's, or report a failure.
     `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count
-    of lines that are alike but for their numbers, where the last of them is the end of the text, from the line `moves_from` on. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace. `exhibits`: what else was pasted, such as a
+    of lines that are alike but for their numbers, where the last of them is the end of the text, from the line `moves_from` on. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace; `silence`: the longest pause between lines; `uneven`: the number of `uneven_rank`, far from those of the others in a list by rank. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`. `endpoint`: where the rendezvous is by the launcher's arguments.
@@ -75,6 +77,9 @@ class Excerpt(Event, by_launcher=True, calm=True):
     moves_from: int = 0
     pace: str = ""
     slow: str = ""
+    silence: str = ""
+    uneven_rank: int | None = None
+    uneven: str = ""
     exhibits: tuple[str, ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
     groups: tuple[LineGroup, ...] = ()
@@ -105,7 +110,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     candidates = telling or printed or ours
     number, text = (candidates or [line for line, _ in written] or lines)[-1]
     counts, even, said, named = counted(printed), steady(printed), prose(people), named_processes(lines)
-    moving = moves(counts, printed)
+    moving, odd = moves(counts, printed), uneven(printed)
     sizes = tuple(sorted({n for n in _sizes(texts) if 1 < n <= MAX_RANKS})) or _counted_by_people(said, named)
     return Line(kept.file, number, text, text).event(
         Excerpt,
@@ -122,6 +127,9 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         moves_from=moving[1],
         pace=pace(counts) or spread(ours),
         slow=slow_stretch(counts),
+        silence=silence(printed),
+        uneven_rank=odd[0],
+        uneven=odd[1],
         exhibits=tuple(n for n, form in _EXHIBITS.items() if sum(bool(form.search(t)) for t in texts) > 1),
         versions=tuple((m[1], m[2]) for t in texts if (m := _VERSION.match(t.strip()))),
         groups=line_groups(printed),

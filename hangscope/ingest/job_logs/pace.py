@@ -45,6 +45,7 @@ _DATE = regex(r"\b\d{4}[-/]\d\d[-/]\d\d\b|\b\d\d[-/]\d\d[-/]\d{4}\b")
 _NUMBER = regex(r"\d{1,15}(?:\.\d{1,9})?")
 _DRAWN = regex(r"[^\x20-\x7e]{1,200}|[#|=>.-]{3,200}|\s{2,200}")
 _LEAST, _EVEN, _DAY = 3, 1.6, 86400
+_HEAD = 100  # characters of a line within which its clock is
 _LABEL = 24  # characters before a number
 
 
@@ -144,6 +145,20 @@ def steady(lines: Sequence[tuple[int, str]]) -> tuple[str, int]:
             forms[_NUMBER.sub("#", rest)].append((number, rest, clock))
     found = [even for those in forms.values() if (even := _even(those))]
     return max(found, key=lambda even: even[1], default=("", 0))
+
+
+def silence(lines: Sequence[tuple[int, str]]) -> str:
+    """Return `no line for 197 s, from 21:14:31 to 21:17:48` of the longest pause that is far longer than the others; empty where none is."""
+    clocks = [clock for _, text in lines if (clock := _CLOCK.search(text[:_HEAD]))]
+    spans = [((seconds_of_day(b) - seconds_of_day(a)) % _DAY, a, b) for a, b in pairwise(clocks)]
+    ordered = [span for span in spans if span[0] < _DAY / 2]  # lines of two writers may cross
+    if len(ordered) < _RATES:
+        return ""
+    longest, before, after = max(ordered, key=lambda span: span[0])
+    others = sorted(span[0] for span in ordered)[:-1]
+    if longest < _PAUSE or longest < _FASTER * max(others[-1], 1):
+        return ""
+    return f"no line for {longest} s, from {before[0][:8]} to {after[0][:8]}"
 
 
 def _even(those: Sequence[tuple[int, str, re.Match[str]]]) -> tuple[str, int] | None:

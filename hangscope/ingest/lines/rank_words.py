@@ -48,10 +48,10 @@ _OWN = regex(
     # fields of a logger between bars, of which one is the rank
     r"|r(\d{1,5}) ?\| ?|(?:\| ?)?(?:[A-Z]{4,8} {0,4}\| ?)?(?i:rank)[ :=#_-]{0,2}(\d{1,5}) ?\| ?"
 )
-_LEVEL = r"(?:[\[(<]?[A-Z]{1,8}[\])>:|]{0,2} {1,3})?"
+_LEVEL = r"(?:[\[(<]?[A-Z]{1,8}[\])>:|]{0,2} {1,3})?(?:\[[\w./]{1,80}:\d{1,6}\] {1,3})?"
 _COLUMN = regex(
     rf"{_LEVEL}((?!\d)[^\w\s]?(?!(?i:step|epoch|it|iter|batch|layer|stage|fold|node|host|pod|level|expert|part|shard|try|attempt|round|seed|phase)s?\b"
-    r"|(?i:step|epoch|iter|batch|layer|stage|fold|node|host|expert|shard|attempt)\d)[A-Za-z_]{0,12}[ :#=_.-]?)(\d{1,5})([^\w\s.%]{0,2}(?= ))"
+    r"|(?i:step|epoch|iter|batch|layer|stage|fold|node|host|expert|shard|attempt)\d)[A-Za-z_]{0,12}[ :#=_.-]?)(\d{1,5})((?:/\d{1,5})?[^\w\s.%]{0,2}(?= ))"
 )
 _SENTENCE = 160  # characters of a line that may be a title
 _TITLE_LIMIT = 80
@@ -135,7 +135,9 @@ def column_of(texts: Sequence[str]) -> re.Pattern[str] | None:
         back = sum(b < a for a, b in steps)
         cyclic = sum(b in (a + 1, 0) for a, b in steps)
         complete = times.keys() == set(range(len(times))) and len(times) > 1 < min(times.values())
-        if complete and 2 * len(numbers) > len(texts) and back >= len(times) and 4 * cyclic < 3 * len(steps):
+        of_all = tail.strip("/)]>") == str(len(times))  # `(3/8)`: a counter would come to 8
+        in_no_order = back >= len(times) and 4 * cyclic < 3 * len(steps)
+        if complete and 2 * len(numbers) > len(texts) and (of_all or in_no_order):
             return re.compile(rf"{_LEVEL}{re.escape(head)}(\d{{1,5}}){re.escape(tail)} ?")
     return None
 

@@ -12,6 +12,7 @@ from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text import reports
 from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.group_size import others_of, world_size
+from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.messages import Notice
 from hangscope.ingest.job_logs.progress import Progress
@@ -107,6 +108,17 @@ def adapters(case: Case) -> Observation | None:
     shows = f"NCCL does not use the same adapters on every host: {'; '.join(sides[:_SHOWN])}"
     text = "NCCL_IB_HCA, set on every host to the adapters that all of them have and that share one network (ibdev2netdev, show_gids)"
     return Observation(shows, Collect((), "other", text), events=tuple(events))
+
+
+def listed(case: Case) -> Observation | None:
+    """Read a list of numbers by rank in which one is far off."""
+    text = next((e for e in case.statements.all(Excerpt) if e.uneven), None)
+    if text is None or text.uneven_rank is None:
+        return None
+    wanted = f"clocks, temperature, power and memory of the GPU of rank {text.uneven_rank} (nvidia-smi -q), and whether the slowness stays with the GPU or with the rank"
+    return Observation(
+        text.uneven, Collect((text.uneven_rank,), "other", wanted), (text.uneven_rank,), events=(text,)
+    )
 
 
 def announced(case: Case) -> Observation | None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from hangscope.causes.case import Case
 from hangscope.explain.text.stop import find_stop
 from hangscope.model.conclusion import Collect, Verdict
+from hangscope.model.regex import regex
 from hangscope.verdict.answer import comparisons, course, ends, places, text, waits
 from hangscope.verdict.answer.lines import lines
 from hangscope.verdict.answer.messages import messages
@@ -45,6 +46,7 @@ LATER: tuple[Reader, ...] = (
     places.gpus,
 )
 _DEFAULT = " of group 0 (default_pg)"  # is meant where a title names no group
+_UNTOLD = regex(r"(?:does|do) not (?:show|name|tell)|shows neither|which of them was first")
 _MOST = 3  # observations of one answer
 _LEAST_ROOM = 60
 _KNOWN_BY = 30  # characters at the end of a line
@@ -64,7 +66,7 @@ def observations(case: Case, ended: Observation | None) -> list[Observation]:
         *filter(None, [text.of_others(case, [r for w in waits.waits(case) for r in w.ranks])]),
         *_read(case, (waits.timeouts,)),
         *(s for s in printed if not s.blamed),
-        *_read(case, (comparisons.announced, comparisons.adapters)),
+        *_read(case, (comparisons.announced, comparisons.adapters, comparisons.listed)),
     ]
     known = [*messages(case)]
     faults = [seen for entry, seen in known if not entry.benign and not entry.follows]
@@ -181,10 +183,20 @@ def _completed(
         steps, collect = [*steps[:2], *verdict.advice], [*nexts, *verdict.collect]
     return replace(
         verdict,
-        explanation=_paragraph(case, facts, [*remarks(case, verdict)], step, read),
+        explanation=_paragraph(
+            case, facts, [*remarks(case, verdict), *_nobody(case, verdict, facts)], step, read
+        ),
         collect=[*collect],
         advice=list(dict.fromkeys(steps))[:3],
     )
+
+
+def _nobody(case: Case, verdict: Verdict, facts: Sequence[str]) -> list[str]:
+    """Return that a pasted text names nobody, where its job stopped and no fact says so."""
+    named = {*verdict.culprit_ranks, *verdict.suspect_ranks}
+    if named or not _pasted(case) or find_stop(case.statements) is None or _UNTOLD.search(" ".join(facts)):
+        return []
+    return ["The text does not show which rank is to blame"]
 
 
 def _lines_of(seen: Sequence[Observation], facts: Sequence[str]) -> Set[int]:
@@ -211,7 +223,7 @@ def _pasted(case: Case) -> bool:
 
 def _course(case: Case, facts: Sequence[str]) -> str:
     """Return how far the job was, unless a fact quotes the same line."""
-    far = course.course(case)
+    far = ", and ".join(filter(None, (course.course(case), course.silence(case))))
     quoted = bare(far.partition("'")[2]).rstrip("'…")[-_KNOWN_BY:]
     return "" if quoted and any(quoted in fact for fact in facts) else far
 

@@ -55,6 +55,12 @@ def course(case: Case) -> str:
     return f"The last progress shown is '{short(last.text)}'" if last is not None else ""
 
 
+def silence(case: Case) -> str:
+    """Return that lines stopped for long in the middle of a text, empty where they did not."""
+    text = excerpt_of(case)
+    return f"there is {text.silence}" if text is not None and text.silence else ""
+
+
 def _said_done(case: Case) -> Progress | None:
     """Return the last line in which the program says that the whole of it is done."""
     said = (e for e in case.statements.all(Progress) if (e.over or e.done) and _ALL.search(e.text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangscope.ingest.job_logs.pace import counted, pace, steady
+from hangscope.ingest.job_logs.pace import counted, pace, silence, steady
 
 BATCHES = ["[09:31:49 TP0] Prefill batch, token usage: 0.39, #queue-req: 36",
            "[09:32:10 TP0] Prefill batch, token usage: 0.40, #queue-req: 37",
@@ -43,3 +43,11 @@ def test_steps_that_take_longer_each_time_are_told_from_a_change() -> None:
     assert pace(counted([*enumerate([*grows, "[exiting program at iteration 40]"], 1)])) == (
         "a step takes longer each time: 9 s at iteration 10, 36 s at iteration 40"
     )
+
+
+def test_the_longest_pause_is_told_where_it_is_far_longer_than_the_others() -> None:
+    lines = [f"Sep 12 21:14:{s:02} box node: reading" for s in (2, 12, 22, 31)]
+    assert silence([*enumerate([*lines, "Sep 12 21:17:48 box node: reading"])]) == (
+        "no line for 197 s, from 21:14:31 to 21:17:48"
+    )
+    assert silence([*enumerate(lines)]) == ""

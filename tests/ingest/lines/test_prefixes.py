@@ -165,3 +165,8 @@ def test_control_characters_never_pass() -> None:
 def test_any_text_is_accepted(text: str) -> None:
     line = strip_prefix(text)
     assert not any(ord(c) < 32 and c != "\t" for c in line.raw)
+
+
+def test_the_inner_of_two_rank_prefixes_is_the_global_rank() -> None:
+    line = strip_prefix("[rank0]:[rank4]: torch.distributed.DistBackendError: [1] is setting up")
+    assert (line.rank, line.local_rank, line.text[:5]) == (4, 0, "torch")

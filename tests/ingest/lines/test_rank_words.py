@@ -42,6 +42,12 @@ def test_what_begins_the_lines_of_a_log_and_counts_its_writers_is_the_rank() -> 
     assert (line.rank, line.text) == (2, "step 5 loss 1.25")
 
 
+def test_a_rank_of_a_stated_size_may_be_in_order() -> None:
+    texts = [f"INFO [trainer.py:668] ({rank}/3) Epoch 1, batch {n}" for n in (100, 200) for rank in range(3)]
+    column = column_of(texts)
+    assert column is not None and by_itself(strip_prefix(texts[1]), column).rank == 1
+
+
 @pytest.mark.parametrize(
     ("word", "numbers"),
     [("W", [0, 1, 2, 3, 4, 5]), ("W", [0, 1, 2, 0, 1, 2, 0, 1, 2]), ("W", [1, 2, 1, 2, 2, 1]), ("epoch", [0, 1, 1, 0, 1, 0, 0])],

@@ -111,3 +111,12 @@ def test_versions_of_nccl_that_differ_ask_for_no_test_of_the_network(tmp_path: P
 )
 def test_another_servers_port_is_not_the_stores(tmp_path: Path, line: str) -> None:
     assert judged(told(tmp_path, [line, timeout(0)])).cause != "init_hang"
+
+
+def test_a_number_within_a_group_is_not_given_for_a_global_rank(tmp_path: Path) -> None:
+    error = "torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0:1', but store->get('0:1') got error: wait timeout after 300000ms, keys: /default_pg/0//cuda//2/0:1"
+    said = judged(
+        told(tmp_path, [f"[rank{local}]:[rank{rank}]: {error}" for local, rank in ((0, 4), (1, 5))])
+    ).explanation
+    assert "Ranks 4-5 timed out waiting for an entry of the store:" in said
+    assert "rank 0 writes" not in said
