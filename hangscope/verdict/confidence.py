@@ -255,7 +255,7 @@ def in_an_unrecorded_call(case: Case, match: Match, proof: Proof) -> Doubts:
     ):
         yield (
             MEDIUM,
-            "it printed another value than its peers and may wait in a call that gloo's recorder does not keep",
+            "it printed another value than its peers and may wait in a send or receive, which gloo's recorder does not keep",
         )
 
 

@@ -34,6 +34,8 @@ from hangscope.model.regex import regex
 KEPT = 64  # templates of one writer
 _WIDTH = 200  # characters of a line
 _LONGEST = 120
+#: somebody writes about a rank
+_ABOUT = regex(r"(?i)rank \d{1,6} [a-z].{0,300}(?:\?|\b(?:I|we|my|our|guess|seems|always|why)\b)")
 #: what does not depend on the line's words: quoted names, paths, addresses, and numbers with their signs and units
 _MASKS = (
     (regex(r"'[^']{0,200}'|\"[^\"]{0,200}\""), "<s>"),
@@ -107,8 +109,8 @@ def last_lines(kept: KeptText) -> list[Event]:
         if places[-1] >= kept.end and (end := good_end_of(line)) is not None:
             ends.setdefault(end.kind, end)
         whole, line = line, kept.own_line(places[-1])
-        if line is not whole and whole.text[:1].isalpha() and of_people(whole.text):
-            continue  # somebody writes about a rank
+        if line is not whole and _ABOUT.match(whole.text) and of_people(whole.text):
+            continue
         step = progress_of(line)
         key = (f"{line.origin}|{line.host}", sort_of(step))
         if step is not None and key not in progress:
