@@ -112,7 +112,7 @@ def _somewhere(case: Case) -> Match:
         frame=case.frame_of(finding.own.kind if named else finding.stuck.kind),
         frame_rank=named[0] if named else finding.stuck.rank,
         evidence=[*map(of_outlier, odd), *map(case.seen_at, sorted(case.statements.whereabouts)[:8])],
-        rivals=[_SLOW],
+        rivals=() if odd else [_SLOW],
     )
 
 

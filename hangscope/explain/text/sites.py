@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.explain.finding import Absent, Finding, Unpaired
+from hangscope.explain.finding import Absent, Finding, OwnCall, Unpaired
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.output import errors
 from hangscope.explain.text.partitions import different, last_call
@@ -56,7 +56,8 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
             return None  # the stages of any pipeline are there most of the time
         # Pipeline stages are at different lines by design, which do not show whose send or recv is missing.
         lines, waits = tuple(errors(inside, statements)), last_call(inside[0], statements)
-        return Unpaired(named, waits, tie=not named, guess=of_a_moment and not named, events=lines)
+        own = OwnCall(statements.whereabouts[named[0]].call if named else None, None)
+        return Unpaired(named, waits, own, tie=not named, guess=of_a_moment and not named, events=lines)
     # Which of its sends and receives a rank is in shows nothing; that it is in a collective of all ranks may.
     paired = tuple(sorted(r for (op, _), ranks in found.items() if op in _POINT_TO_POINT for r in ranks))
     sides = [tuple(ranks) for (op, _), ranks in found.items() if op not in _POINT_TO_POINT]
