@@ -82,16 +82,20 @@ def _of_more_ranks(weighed: list[Weighed]) -> list[Weighed]:
     said = max(
         (_compared(w) for w in weighed if w.source is Source.OWN_WORDS and w.finding.culprits), default=0
     )
+    less = 2 * price(Different(), Source.OWN_WORDS)
     return [
-        replace(w, score=w.score - 2 * price(w.finding, Source.OWN_WORDS))
-        if w.source is Source.CALLS and isinstance(w.finding, Different) and _compared(w) < said
+        # That a rank left no dump says nothing against a mismatch that ranks report.
+        replace(w, score=w.score - (1 if isinstance(w.finding, Unseen) else less))
+        if w.source is Source.CALLS and isinstance(w.finding, Different | Unseen) and _compared(w) < said
         else w
         for w in weighed
     ]
 
 
 def _compared(weighed: Weighed) -> int:
-    return len({*weighed.finding.culprits, *weighed.finding.waiting})
+    """Return of how many ranks a finding has the calls."""
+    finding = weighed.finding
+    return len({*finding.waiting, *(() if isinstance(finding, Unseen) else finding.culprits)})
 
 
 def _with_its_lines(aligned: Aligned, finding: Finding, from_text: bool) -> Finding:

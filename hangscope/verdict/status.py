@@ -147,9 +147,11 @@ def _all_took_their_leave(case: Case) -> bool:
 
 
 def _all_said_so(case: Case) -> bool:
-    """Return whether the last that every rank printed is that its job is over."""
-    last = [last_output(case.statements, rank) for rank in case.incident.ranks]
-    return len(last) > 1 and all(e is not None and e.over for e in last)
+    """Return whether the last that every rank printed is that its job is over, or its loop, well after the newest collective of all dumps."""
+    last, newest = [last_output(case.statements, rank) for rank in case.incident.ranks], _newest(case)
+    return len(last) > 1 and all(
+        e is not None and (e.over or (e.done and _after(newest, e) > _LATER)) for e in last
+    )
 
 
 def _in_the_loop(case: Case) -> bool:

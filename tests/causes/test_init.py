@@ -322,3 +322,10 @@ def test_a_bar_that_moves_shows_the_awaited_rank_at_work(tmp_path: Path) -> None
     error = "RuntimeError: [3] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Socket Timeout"
     report = told(tmp_path, [*bars, error])
     assert short(report) == ("stuck_rank", (0,), "medium")
+
+
+def test_ranks_that_wait_for_one_of_themselves_list_other_members(tmp_path: Path) -> None:
+    error = "torch.distributed.DistStoreError: wait timeout after 12000ms, keys: /default_pg/0//2//cpu//0/3"
+    report = told(tmp_path, [line for rank in (0, 2, 3, 4) for line in raised(rank, error)])
+    assert short(report)[:2] == ("init_hang", ())
+    assert "wait for each other" in judged(report).title

@@ -19,7 +19,7 @@ _SCORE = 0.6
 _CONSTANT = regex(r"-?\d{1,18}(?:\.\d{1,18})?|True|False|\"[^\"]{0,80}\"|'[^']{0,80}'")
 #: what counts, or follows from the rank
 _OWN = regex(
-    r"(?i)_.*|[ijkntx]|.*(?:rank|step|epoch|iter|idx|index|count|stage|pid|port|device|gpu|host|name|path|file|loss|time|seed|first|last|is_\w+)\w{0,3}"
+    r"(?i)^(?:_|[ijkntx]$|is_)|rank|step|epoch|iter|idx|index|count|stage|pid|port|device|gpu|host|name|path|file|loss|time|seed|first|last"
 )
 
 
@@ -28,7 +28,7 @@ def outlier_variables(found: list[Variables], files: dict[int, str]) -> tuple[Ou
     values: dict[tuple[str, str], dict[int, str]] = defaultdict(dict)
     for event in found:
         for function, name, value in zip(event.functions, event.names, event.values, strict=True):
-            if event.rank is not None and not _OWN.fullmatch(name) and _CONSTANT.fullmatch(value):
+            if event.rank is not None and not _OWN.search(name) and _CONSTANT.fullmatch(value):
                 values[function, name].setdefault(event.rank, value)
     lines = []
     for (function, name), of_rank in values.items():

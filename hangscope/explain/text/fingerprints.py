@@ -32,12 +32,14 @@ def fingerprints(incident: Incident, statements: Statements) -> Report | None:
     for label, seq in sorted(own, key=lambda k: (k[1] or 0, not k[0][1], str(k[0][0]))):
         events = own[(label, seq)]
         if finding := _finding(incident, statements, seq, events):
-            return _report([*events.values()], finding)
+            return _report(statements, [*events.values()], finding)
     compared = [e for e in statements.all(CallFingerprint) if e.context == "mismatch"]
-    return _report(compared, None) if any(e.peer_group_rank is not None for e in compared) else None
+    return (
+        _report(statements, compared, None) if any(e.peer_group_rank is not None for e in compared) else None
+    )
 
 
-def _report(events: Sequence[CallFingerprint], finding: Different | None) -> Report:
+def _report(statements: Statements, events: Sequence[CallFingerprint], finding: Different | None) -> Report:
     """Return which ranks issued what; a garbled line shows its own rank's collective, and of its peer's the length."""
     form: dict[int, str] = {}
     for e in events:
@@ -48,7 +50,8 @@ def _report(events: Sequence[CallFingerprint], finding: Different | None) -> Rep
         if e.peer_group_rank is not None:
             other = _form(e.peer_op or "another collective", e.peer_shape, e.peer_dtype)
             garbled = " by the length of what it sent" if e.garbled else ""
-            form.setdefault(e.peer_group_rank, f"{other}{garbled}")
+            peer = statements.group_ranks.resolve(e, (e.peer_group_rank,))[0]
+            form.setdefault(peer[0] if peer else e.peer_group_rank, f"{other}{garbled}")
     sides: dict[str, list[int]] = defaultdict(list)
     for rank in sorted(form):
         sides[f"issued {form[rank]}"].append(rank)

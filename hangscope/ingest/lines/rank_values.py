@@ -15,6 +15,7 @@ from hangscope.model.regex import regex
 
 _LEAST = 4  # ranks
 _OFF, _ALIKE = 1.5, 1.25  # times the median: of the one that is off, and of the others at most
+_HINT = regex(r"(?i)(?:rank|gpu|device|worker)[ _:=#\[]{0,2}\d")
 _ROW = regex(
     r"(?i)^\W{0,20}(?:rank|gpu|device|worker)[ _:=#\[]{0,2}(\d{1,5})\W{1,6}(\d{1,12}(?:\.\d{1,9})?) ?([a-zµ%/]{0,8})\W{0,4}$"
 )
@@ -24,22 +25,19 @@ def uneven(lines: Iterable[tuple[int, str]]) -> tuple[int | None, str]:
     """Return the rank whose number is far off in a list, and what it shows beside the others; (None, "") where no list has one."""
     title, rows = "", dict[int, tuple[float, str]]()
     for _, raw in (*lines, (0, "")):
-        text = strip_prefix(raw).text.strip()
-        row = _ROW.match(text)
+        row = _ROW.match(strip_prefix(raw).text.strip()) if _HINT.search(raw) else None
         if row is not None and int(row[1]) not in rows:
             rows[int(row[1])] = float(row[2]), row[3]
             continue
         if (rank := _off(rows)) is not None:
             value, unit = rows[rank]
             others = [other for number, (other, _) in rows.items() if number != rank]
-            head = f"in the list '{title[:60]}' " if title else ""
-            return (
-                rank,
-                f"{head}rank {rank} has {value:g} {unit}".rstrip()
-                + f", the others {min(others):g} to {max(others):g}",
-            )
-        if text:
-            title, rows = (text.rstrip(":") if text.endswith(":") else title), {}
+            named = strip_prefix(title).text.strip(" :")[:60]
+            head = f"in the list '{named}' " if named else ""
+            shows = f"{head}rank {rank} has {value:g} {unit}".rstrip()
+            return rank, f"{shows}, the others {min(others):g} to {max(others):g}"
+        if raw.strip():
+            title, rows = (raw if raw.rstrip().endswith(":") or not title else title), {}
     return None, ""
 
 

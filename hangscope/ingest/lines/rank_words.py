@@ -50,8 +50,8 @@ _OWN = regex(
 )
 _LEVEL = r"(?:[\[(<]?[A-Z]{1,8}[\])>:|]{0,2} {1,3})?(?:\[[\w./]{1,80}:\d{1,6}\] {1,3})?"
 _COLUMN = regex(
-    rf"{_LEVEL}((?!\d)[^\w\s]?(?!(?i:step|epoch|it|iter|batch|layer|stage|fold|node|host|pod|level|expert|part|shard|try|attempt|round|seed|phase)s?\b"
-    r"|(?i:step|epoch|iter|batch|layer|stage|fold|node|host|expert|shard|attempt)\d)[A-Za-z_]{0,12}[ :#=_.-]?)(\d{1,5})((?:/\d{1,5})?[^\w\s.%]{0,2}(?= ))"
+    rf"{_LEVEL}((?!\d)[^\w\s]?(?!(?i:step|epoch|it|iter|batch|layer|fold|node|host|pod|level|part|shard|try|attempt|round|seed|phase)s?\b"
+    r"|(?i:step|epoch|iter|batch|layer|fold|node|host|shard|attempt)\d)[A-Za-z_]{0,12}[ :#=_.-]?)(\d{1,5})((?:/\d{1,5})?[^\w\s.%]{0,2}(?=[ \[]))"
 )
 _SENTENCE = 160  # characters of a line that may be a title
 _TITLE_LIMIT = 80

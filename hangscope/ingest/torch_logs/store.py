@@ -71,6 +71,7 @@ class StoreTimeout(GroupEvent, same_by=("key", "joined", "expected"), size_field
     # gloo's address of that rank, and who prints the line in ProcessGroupNCCL.cpp
     also = (
         regex(r", keys: .{0,290}//(?:cpu|cuda)//\d{1,7}/(?P<waited_rank>\d{1,7})\s*$"),
+        regex(r", keys: /default_pg/\d{1,7}//(?P<group_name>\d{1,7})//(?:cpu|cuda)//"),
         regex(r"\[(?P<group_rank>\d{1,7})\] is setting up NCCL communicator and retr"),
     )
 

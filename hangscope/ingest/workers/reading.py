@@ -138,7 +138,7 @@ def read_log(stream: BinaryIO, file: str) -> LogReading:
 
 def _titled(kept: KeptText, size: int) -> list[ProcessStacks]:
     """Return the stacks in a short text whose only headers are lines that name a rank."""
-    lines = map(kept.line, range(len(kept.raw))) if size <= MOST and kept.complete else ()
+    lines = map(kept.line, range(len(kept.raw))) if size <= MOST and kept.complete and not kept.own else ()
     return [process for process in processes_in(lines) if process.threads and process.rank is not None]
 
 

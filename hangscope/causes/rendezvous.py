@@ -1,0 +1,121 @@
+"""Rules about a store or a rendezvous at which ranks waited in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hangscope.causes.agreement import LISTS
+from hangscope.causes.case import Case, Match, answer, who
+from hangscope.ingest.job_logs.excerpt import Excerpt
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
+from hangscope.ingest.torch_logs.store import RendezvousTimeout, StoreBarrier, StoreTimeout, StoreUnreachable
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
+from hangscope.model.conclusion import Evidence, Source
+from hangscope.model.incident import Event
+from hangscope.model.rankset import agree
+
+_WITNESSES = 2  # ranks that wait, at least, to tell a rank that does not from them
+_BEFORE = "Do the work of one rank before init_process_group, or with more processes (num_proc), or give the group a longer timeout."
+_IDS = (
+    "Use one rendezvous id and one free port per job; a firewall or a wrong network interface looks the same."
+)
+
+
+def at_the_store(case: Case, world: int) -> Match | None:
+    """Return the answer for ranks that waited in vain at a store or rendezvous: for the ranks, of `world`, that are missing there, or for the store."""
+    statements = case.statements
+    # The store that a watchdog finds gone had been there, and is gone when a job ends, too.
+    unreachable = [e for e in statements.all(StoreUnreachable) if not e.what]
+    timeouts, barriers = statements.all(StoreTimeout), statements.all(StoreBarrier)
+    answered: list[Event] = [*timeouts, *barriers, *statements.all(RendezvousTimeout)]
+    waits = [*answered, *unreachable]
+    running = statements.all(CallFingerprint, GlooTimeout, WatchdogTimeout, MonitoredBarrier, Progress)
+    if running or (case.finding.culprits and not case.from_text):
+        return None
+    if not waits:
+        return _mesh(case)
+    waiting, reached, apart = ranks_of(waits), set(ranks_of(answered)), ranks_of(unreachable)
+    others = tuple(r for r in range(world) if r not in waiting)  # who does not wait for anybody to join
+    logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
+    address = next((_address(e) for e in unreachable if e.store_host or e.port), "")
+    counts = [(e.joined, e.expected) for e in timeouts] + [(e.joined, e.world_size) for e in barriers]
+    joined, of = next(((n, of) for n, of in counts if n is not None and of), (None, 0))
+    # A rank that still waits where the text ends may have waited for moments only.
+    still = all(isinstance(e, StoreBarrier) and e.waiting for e in waits)
+    missing: tuple[int, ...] = ()
+    local = False
+    if apart and reached and reached.isdisjoint(apart):
+        missing = apart if joined in (None, of - len(apart)) else ()
+        why = f"{who(apart)} found no store{address}, while the others wait at theirs"
+    elif joined is not None:
+        # The host of the store may be the only one that reports its wait.
+        lacking = others if set(waiting) - {0} else tuple(r for r in range(world) if r not in logged)
+        missing = lacking if len(lacking) == of - joined else ()
+        why = f"only {joined} of {of} ranks {'had joined when the text ends' if still else 'joined'}"
+        why += f"; {who(missing)} did not" if missing else ""
+    elif unreachable:
+        missing = (0,) if apart and 0 not in apart else ()
+        why = f"the rendezvous store did not answer{address}"
+    else:
+        waited = {e.waited_rank for e in timeouts if e.waited_rank is not None}
+        local = bool(waited & set(waiting))  # these are numbers within a group of fewer ranks
+        missing, others = (tuple(sorted(waited)), others) if not local else ((), ())
+        # One log of all ranks contains all that wait: the one that does not is the one that they wait for.
+        one_log = len({e.file for e in waits}) == 1 and len(waiting) >= _WITNESSES
+        if not missing and len(others) == 1 and (one_log or logged.issuperset(others)):
+            missing = others
+        if missing and (work := _at_work(case)) is not None:
+            were = f"{who(missing)} {agree(missing, 'was', 'were')} probably still at work"
+            why = f"{were} when the others gave up waiting at the store: that work belongs before init_process_group, or needs a longer timeout"
+            return answer("stuck_rank", missing, why, _BEFORE, evidence=[work, *waits[:3]])
+        why = f"the rendezvous did not complete{f': the others are waiting for {who(missing)}' if missing else ''}"
+    check = f"Check that {who(missing, 'every rank')} was started and reaches MASTER_ADDR:MASTER_PORT."
+    if local:
+        why, check = (
+            f"{who(waiting)} {agree(waiting, 'waits', 'wait')} for each other where a group is created",
+            LISTS,
+        )
+    if joined is not None and joined > of:
+        why = f"{joined} workers had joined a barrier of {of} ranks: its store also counts those of a second start or of an earlier attempt"
+        check = "Check whether the job was started twice, or a restart uses the store of what came before: end what is left of that, and start with a free port."
+    strength = 0 if still else 2 if missing and not logged.intersection(missing) else 1
+    evidence = sorted(waits, key=lambda e: e.rank not in missing)[:4]
+    return answer("init_hang", missing, why, check, _IDS, strength=strength, evidence=evidence)
+
+
+def _at_work(case: Case) -> Evidence | None:
+    """Return the progress bar that moved and had not come to its end, which the text of a start shows."""
+    bars = [
+        (e.file, g) for e in case.statements.all(Excerpt) for g in e.groups if g.unfinished and g.count > 1
+    ]
+    if not bars:
+        return None
+    file, bar = bars[-1]
+    return Evidence("log", f"a progress bar was at: {bar.text}", None, Source(file, bar.numbers[-1]))
+
+
+def _mesh(case: Case) -> Match | None:
+    """Return the answer where gloo tried a rank's address in vain. It names nobody: the address may be one of an earlier attempt."""
+    tried = [e for e in case.statements.all(StoreUnreachable) if e.what == "peer"]
+    if not tried:
+        return None
+    place = next((_address(e) for e in tried if e.port), "")
+    earlier = any(note.code == "several_attempts" for note in case.incident.notes)
+    left = ", which an earlier attempt may have left in the store" if earlier else ""
+    look = "Find out whether every rank had reached init_process_group when its peers connected to it."
+    check = "If they had, check which address each announces: GLOO_SOCKET_IFNAME, and what its host's own name resolves to."
+    return answer(
+        "init_hang", (), f"gloo could not connect to a peer{place}{left}", look, check, evidence=tried[:3]
+    )
+
+
+def _address(event: StoreUnreachable) -> str:
+    """Return ` at 10.0.0.7:29500`, with the host or the port alone where the line gives no more."""
+    place = ":".join(str(part) for part in (event.store_host, event.port) if part)
+    return f" at {place}" if event.store_host or not event.port else f" at port {place}"
+
+
+def ranks_of(events: Iterable[Event]) -> tuple[int, ...]:
+    """Return the ranks (global) of events."""
+    return tuple(sorted({e.rank for e in events if e.rank is not None}))
