@@ -15,10 +15,7 @@ from hangscope.ingest.job_logs.activity import StoreAccess
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.comm import UnmadeCommunicator
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
-from hangscope.ingest.torch_logs.store import (
-    PortInUse,
-    StoreTimeout,
-)
+from hangscope.ingest.torch_logs.store import PortInUse, StoreTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import forms_a_group, user_frame
 from hangscope.model.rankset import agree

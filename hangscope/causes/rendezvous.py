@@ -15,7 +15,7 @@ from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.incident import Event
 from hangscope.model.rankset import agree
 
-_WITNESSES = 2  # ranks that wait, at least, to tell a rank that does not from them
+_WITNESSES = 2  # ranks that wait, at least, to single out a rank that does not
 _BEFORE = "Do the work of one rank before init_process_group, or with more processes (num_proc), or give the group a longer timeout."
 _IDS = (
     "Use one rendezvous id and one free port per job; a firewall or a wrong network interface looks the same."
@@ -72,10 +72,8 @@ def at_the_store(case: Case, world: int) -> Match | None:
         why = f"the rendezvous did not complete{f': the others are waiting for {who(missing)}' if missing else ''}"
     check = f"Check that {who(missing, 'every rank')} was started and reaches MASTER_ADDR:MASTER_PORT."
     if local:
-        why, check = (
-            f"{who(waiting)} {agree(waiting, 'waits', 'wait')} for each other where a group is created",
-            LISTS,
-        )
+        why = f"{who(waiting)} {agree(waiting, 'waits', 'wait')} for each other where a group is created"
+        check = LISTS
     if joined is not None and joined > of:
         why = f"{joined} workers had joined a barrier of {of} ranks: its store also counts those of a second start or of an earlier attempt"
         check = "Check whether the job was started twice, or a restart uses the store of what came before: end what is left of that, and start with a free port."

@@ -70,7 +70,7 @@ def whereabouts(record: RankRecord, statements: Statements) -> Whereabouts | Non
 
 
 def _by_variables(where: Whereabouts, record: RankRecord, statements: Statements) -> Whereabouts:
-    """Return where a rank stood: a call of C++ has no frame in Python, but what it waits for is a variable of the innermost one."""
+    """Return where a rank was: a call of C++ has no frame in Python, while what it waits for is a variable of the innermost one."""
     found = statements.of(record.rank, Variables)[-1:]
     inner = [v for e in found for d, v in zip(e.depths, e.values, strict=True) if d == 0]
     if where.inside or not any(_WORK in value for value in inner):
@@ -85,7 +85,7 @@ def _place(stack: Stack) -> tuple[str, str, int] | None:
 
 
 def located(stack: Stack, source: str, kind: str) -> Whereabouts:
-    """Return where a thread stands by its stack."""
+    """Return where a thread is by its stack."""
     op = None
     # An error of the communication layer is raised by a call that waits, whoever makes it: also by one from C++ code.
     native = any(_NATIVE_WAITS.match(f.name) for f in stack[:_NEAR])

@@ -94,10 +94,10 @@ def _finding(incident: Incident, statements: Statements, seq: int | None, events
 
 def _only_peer(incident: Incident, statements: Statements, events: _Own) -> dict[int, CallKind]:
     """Return the collective of the one rank that several ranks, which with those before it are most, name as unlike their own; it reports nothing itself."""
-    told = sorted(events.values(), key=_is_cut)
-    event = told[0]
+    reports = sorted(events.values(), key=_is_cut)
+    event = reports[0]
     compared = event.peer_group_rank is not None and event.aspects != ("sequence number",)
-    if not compared or len({e.peer_group_rank for e in told}) > 1 or any(e.garbled for e in told):
+    if not compared or len({e.peer_group_rank for e in reports}) > 1 or any(e.garbled for e in reports):
         return {}
     alike = {*events, *statements.group_ranks.resolve(event, range(event.peer_group_rank or 0))[0]}
     found = statements.group_ranks.resolve(event, (event.peer_group_rank or 0,))[0]

@@ -121,7 +121,7 @@ def slow_stretch(counted: Sequence[tuple[re.Match[str], str]]) -> str:
 
 
 def _rates(counted: Sequence[tuple[re.Match[str], str]]) -> list[tuple[str, float]]:
-    """Return (what counts, the seconds of a step) of the lines of the loop that tells it last."""
+    """Return (what counts, the seconds of a step) of the lines of the loop whose last line has both."""
     rated = [(count[0], text, rate) for count, text in counted if (rate := _RATE.search(text))]
     form = form_of(rated[-1][1]) if rated else ""
     return [(label, _seconds(rate)) for label, text, rate in rated if form_of(text) == form]

@@ -22,7 +22,7 @@ _AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 #: what changes from line to line in the prefix of one writer
 _TIME = regex(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
 
-_HEAD_END = regex(rb"^.{0,40}(?:\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)[Z\]|,: -]{0,4}")
+_HEAD_END = regex(rb"^.{0,40}(?:" + _TIME.pattern + rb")[Z\]|,: -]{0,4}")
 
 
 class KeptText:

@@ -15,9 +15,9 @@ from hangscope.model.regex import regex
 
 _LEAST = 4  # ranks
 _OFF, _ALIKE = 1.5, 1.25  # times the median: of the one that is off, and of the others at most
-_HINT = regex(r"(?i)(?:rank|gpu|device|worker)[ _:=#\[]{0,2}\d")
+_HINT = regex(r"(?i)rank[ _:=#\[]{0,2}\d")
 _ROW = regex(
-    r"(?i)^\W{0,20}(?:rank|gpu|device|worker)[ _:=#\[]{0,2}(\d{1,5})\W{1,6}(\d{1,12}(?:\.\d{1,9})?) ?([a-zµ%/]{0,8})\W{0,4}$"
+    r"(?i)^\W{0,20}rank[ _:=#\[]{0,2}(\d{1,5})\W{1,6}(\d{1,12}(?:\.\d{1,9})?) ?([a-zµ%/]{0,8})\W{0,4}$"
 )
 
 

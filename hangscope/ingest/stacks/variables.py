@@ -1,12 +1,11 @@
-"""The variables of a stack: what `py-spy dump --locals` (and its --json) prints below each frame of a process's main thread.
+"""The variables of a stack: what `py-spy dump --locals` prints below each frame of a process's main thread.
 
-run (schedule.py:71)
+A frame is indented by four blanks, `Arguments:` and `Locals:` by eight, and each variable by twelve:
 
-Arguments:
-micro: [<Tensor at 0x7fbb2777b610>, ...]
-Locals:
-m: 5
-
+    |    run (schedule.py:71)
+    |        Locals:
+    |            m: 5
+    |            w: <torch._C._distributed_c10d.Work at 0x7fbb2777b610>
 """
 
 from __future__ import annotations
@@ -40,12 +39,11 @@ class Variables(Event, kind="variables", calm=True):
 def variable(text: str, frames: Sequence[Frame]) -> Variable | None:
     """Return the variable that a line below the last of these frames shows."""
     match = _VARIABLE.match(text) if frames else None
-    return (len(frames) - 1, frames[-1], match[1], shown(match[2])) if match is not None else None
-
-
-def shown(value: str) -> str:
-    """Return a value without addresses, cut."""
-    return _ADDRESS.sub("", value[:_WIDTH])
+    return (
+        (len(frames) - 1, frames[-1], match[1], _ADDRESS.sub("", match[2][:_WIDTH]))
+        if match is not None
+        else None
+    )
 
 
 def variables(found: Iterable[Variable], file: str, rank: int | None, pid: int | None) -> Variables | None:

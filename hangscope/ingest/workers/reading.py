@@ -173,9 +173,16 @@ def read_stacks(stream: BinaryIO, shown: str) -> Wire:
     stream.seek(0)
     log = read_log(stream, shown)
     log.stacks = [process for process in stacks if process.threads] or log.stacks
-    found = (variables(process.variables, shown, process.rank, process.pid) for process in stacks)
-    log.events += filter(None, found)
+    log.events += _variables(stacks, shown)
     return _with_log(answer("stacks"), log)
+
+
+def _variables(stacks: Sequence[ProcessStacks], shown: str) -> list[Event]:
+    """Return the variables of the processes, which are no part of their stacks from then on."""
+    found = [variables(process.variables, shown, process.rank, process.pid) for process in stacks]
+    for process in stacks:
+        process.variables = []
+    return [event for event in found if event is not None]
 
 
 def read_ras(stream: BinaryIO, shown: str) -> Wire:
