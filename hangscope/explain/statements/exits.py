@@ -19,8 +19,8 @@ from hangscope.ingest.job_logs.progress import Progress
 ABORTS = frozenset({-6, 134})  # by SIGABRT, as a launcher or a shell reports it
 CLEANUPS = frozenset({-15, 143})
 _LISTED = ("table", "docker")  # exits that stand in one list of all processes
-#: Launchers that report the first failure alone: Composer ends all others with SIGTERM, torch's own tests list those that failed.
-_OF_THE_FIRST = ("composer", "test", "mpirun")
+#: Launchers that report the first failure alone: they end all others with SIGTERM, torch's own tests list those that failed.
+_OF_THE_FIRST = ("script", "test", "mpirun")
 _GRACE = (
     25.0  # seconds: a torchrun agent waits 30 between SIGTERM and SIGKILL, and its table counts whole seconds
 )

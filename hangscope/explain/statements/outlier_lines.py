@@ -25,6 +25,10 @@ _MOST = 8
 _REPORT = 0.3  # weight of a line of the reporter that counts or measures nothing and does not name its rank
 _FEW = 0.25  # share of the ranks whose value may be the outlier
 _NUMBER = regex(r"\d+(?:\.\d+)?")
+_MEASURED = regex(
+    r"\d+(?:\.\d+)? ?(?:[KMGT]i?B|[mun]?s|sec|%|it/s|W)\b"
+)  # differs between ranks all the time
+_NAME = regex(r"[A-Za-z][\w.-]{0,40}[ =:]{1,2}$")
 _CLOCK = regex(r"\d{4}[-/]\d\d[-/]\d\d|\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?")
 _OF_ITSELF = regex(r"(?i)\brank\W{0,3}(\d{1,6})\b|^\W{0,3}(\d{1,6})\]")
 
@@ -125,8 +129,11 @@ def _outlier(
     if len(ranks) == 2 and len(lines) == 1:
         usual, times = 0, 1
     few = tuple(rank for rank, count in counts.items() if count != usual)
+    in_step = len(lines) == len(ranks) and max(counts.values()) - min(counts.values()) < 2
+    if usual and in_step and (odd := _other_value(lines, ranks)) and (odd.telling or not few):
+        return odd
     if not few:
-        return _other_value(lines, ranks) if usual else None
+        return None
     if not usual and len(set(counts.values())) > 2:
         return None
     if 2 * len(few) > len(ranks) or (usual and (times == 1 or cut)):
@@ -156,7 +163,7 @@ def _as_reporter(rank: int, text: str) -> float:
 
 
 def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None:
-    """Return the line in which a few ranks print another number than all others, of one that every rank printed equally often.
+    """Return the line in which a few ranks print another number than all others, of one that no rank printed twice more than another.
 
     In a recurring line only a number counts that was the same on all ranks the time before, or that no rank ever changes: a size, a
     setting. These are telling.
@@ -167,6 +174,8 @@ def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None
     )
     again = any(lines[rank].earlier for rank in ranks)
     for place, column in enumerate(last):
+        if column == tuple(map(str, sorted(ranks))):
+            continue  # each rank's own number
         constant = again and place < len(before) and before[place] == column
         changed = again and place < len(before) and len(set(before[place])) == 1
         if again and not (constant or changed):
@@ -174,16 +183,30 @@ def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None
         value, times = Counter(column).most_common(1)[0]
         few = tuple(rank for rank, number in zip(sorted(ranks), column, strict=True) if number != value)
         if 0 < len(few) <= max(1, _FEW * len(ranks)) and len(few) < times:
-            note = f"{ranks_phrase(few)} printed another value here than {value}, which the others printed"
+            its = _named(lines[few[0]].text, place)
+            note = f"{ranks_phrase(few)} printed {its} here, {'the others' if len(ranks) - len(few) > 1 else 'the other'} {value}"
             note += "; the time before, all printed the same" if changed else ""
             return lines[few[0]].sets_apart(few, "value", TELLING / 2, note, telling=again)
     return None
 
 
 def _numbers(text: str) -> list[str]:
-    """Return the numbers of a line, without clock times and its own rank."""
-    found: list[str] = _NUMBER.findall(_CLOCK.sub("", _OF_ITSELF.sub("", text)))
+    """Return the numbers of a line, without clock times, measurements and its own rank."""
+    found: list[str] = _NUMBER.findall(_bare(text))
     return found
+
+
+def _named(text: str, place: int) -> str:
+    """Return one of a line's numbers with the word that it belongs to: `batches=3`."""
+    bare = _bare(text)
+    number = [*_NUMBER.finditer(bare)][place]
+    name = _NAME.search(bare[: number.start()])
+    return f"{name[0] if name else ''}{number[0]}"
+
+
+def _bare(text: str) -> str:
+    """Return a line without clock times, measurements and its own rank."""
+    return str(_MEASURED.sub("", _CLOCK.sub("", _OF_ITSELF.sub("", text))))
 
 
 def first_aftermath(events: list[Event]) -> dict[tuple[int, str], int]:

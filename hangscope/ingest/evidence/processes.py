@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from hangscope.ingest.evidence.attempts import with_attempts
 from hangscope.ingest.files.naming import bare_number
+from hangscope.ingest.files.numbering import of_files
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, WorkerDied
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.lines.rank_words import Named
@@ -57,6 +58,7 @@ class Processes:
         for file, log in self._logs.items():
             if bare_number(file) is not None and self._heard[file] - {log.rank}:
                 log.rank = None  # a node's or a launcher's number: other ranks print here
+        self._count_logs()
         for file, log in self._logs.items():
             self._learn_local_ranks(file, log)
         self._identity = self._counts_as_one_host(len(readings))
@@ -74,6 +76,16 @@ class Processes:
             reading.events = [self._of_its_process(event) for event in reading.events]
             if reading.log is not None:
                 reading.log.events = [self._of_its_process(event) for event in reading.log.events]
+
+    def _count_logs(self) -> None:
+        """Give logs the numbers in their names as ranks, where these count the processes of the job."""
+        unnamed = {
+            file: only(self._heard[file])
+            for file, log in self._logs.items()
+            if log.rank is None and log.local_rank is None and len(self._heard[file]) < 2
+        }
+        for file, rank in of_files(unnamed).items():
+            self._logs[file].rank = rank
 
     def _add(self, kind: str, where: str | None, number: int | None, rank: int) -> None:
         self._ranks.setdefault((kind, where, number), set()).add(rank)
@@ -106,10 +118,17 @@ class Processes:
             log.local_rank for log in self._logs.values() if any(e.local_rank is None for e in log.events)
         }
         return (
-            (bool(known) or files > 1 or len(stated - {None}) > 1)
+            (bool(known) or files > 1 or len(stated - {None}) > 1 or self._is_one_console())
             and len({host for _, host, _ in known}) <= 1
             and all(ranks == {local} for (_, _, local), ranks in known.items())
         )
+
+    def _is_one_console(self) -> bool:
+        """Return whether one log has the lines of all ranks from 0 on and one report of torch.multiprocessing, which every host makes."""
+        heard = set[int]().union(*self._heard.values())
+        events = [event for log in self._logs.values() for event in log.events]
+        spawned = [event for event in events if isinstance(event, Exit) and event.via == "spawn"]
+        return len(self._logs) == len(spawned) == 1 < len(heard) and heard == {*range(len(heard))}
 
     def local(self, host: str | None, local: int, file: str) -> int | None:
         """Return the global rank of a local one that `file` is about, or None.

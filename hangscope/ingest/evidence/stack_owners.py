@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from hangscope.errors import Note
 from hangscope.ingest.evidence.processes import Processes, only, tasks_are_ranks
@@ -25,8 +25,6 @@ _API = regex(
     r"|Hccl[A-Z]\w{2,40}$|(?:cuda|hip)(?:Stream|Event|Device|Memcpy|Malloc|Free|Launch|Graph)\w{0,40}$|cu(?:Stream|Event|Ctx|Mem|Launch|Graph)\w{1,40}$|MPI_\w{3,40}$"
 )
 _TORCH = "distributed_c10d.py"
-_NUMBER = regex(r"\d{1,7}")
-_NO_IDS: Mapping[str, int | None] = {}
 
 
 def owners(
@@ -84,31 +82,6 @@ def _stated_ranks(known: Processes, reading: Reading) -> Iterator[int | None]:
         else:
             rank = known.in_file(reading.file, process.local_rank)
             yield process.local_rank if rank is None and of_one_host and process.pid else rank
-
-
-def numbered(
-    files: Mapping[str, int | None], processes: Mapping[str, int | None] = _NO_IDS
-) -> dict[str, int]:
-    """Return the rank of each of these files where their names differ in one number alone that counts ranks: `py-spy.2.txt`.
-
-    Numbers from 0 on count ranks, and so do those of which two at least are the ranks (values; None: not known) that process ids
-    state. Process ids do not count from 0, and the number of a single file need not count; a number that occurs twice counts within
-    its node, unless both are of the same of the `processes` (ids; None: not known) at another time.
-    """
-    series: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
-    for file in files:
-        name = file.replace("\\", "/").rsplit("/", 1)[-1]
-        found = list(_NUMBER.finditer(name))
-        if len(found) == 1:
-            series[(name[: found[0].start()], name[found[0].end() :])].append((int(found[0].group()), file))
-    counted: dict[str, int] = {}
-    for of_names in series.values():
-        numbers = sorted(number for number, _ in {(n, processes.get(file) or file) for n, file in of_names})
-        known = [files[file] == number for number, file in of_names if files[file] is not None]
-        from_0 = len(numbers) > 1 and numbers == [*range(len(numbers))]
-        if from_0 or (len(known) > 1 and all(known) and len(set(numbers)) == len(numbers)):
-            counted |= {file: number for number, file in of_names}
-    return counted
 
 
 def unplaced(file: str, placed: int, missed: list[ProcessStacks]) -> list[Note]:

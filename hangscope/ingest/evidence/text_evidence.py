@@ -18,9 +18,10 @@ from hangscope.ingest.evidence.attempts import without_earlier
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.misplaced_lines import misplaced
 from hangscope.ingest.evidence.processes import Processes
-from hangscope.ingest.evidence.stack_owners import numbered, owners, unplaced
+from hangscope.ingest.evidence.stack_owners import owners, unplaced
 from hangscope.ingest.evidence.world_size import without_job_numbers
 from hangscope.ingest.files.naming import rank_of_log
+from hangscope.ingest.files.numbering import of_files
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.join import Joined, join_processes
@@ -197,7 +198,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     processes = Processes(readings, joined)
     notes += misplaced(readings)
     pids = {r.file: r.stacks[0].pid for r in readings if r.stacks and rank_of_log(r.file) == (None, None)}
-    by_number = numbered({file: processes.of_pid(pid) for file, pid in pids.items()}, pids)
+    by_number = of_files({file: processes.of_pid(pid) for file, pid in pids.items()}, pids)
     for reading in readings:
         rank = processes.of_file(reading)
         if reading.stacks:

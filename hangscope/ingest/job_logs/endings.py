@@ -90,6 +90,10 @@ def _coded(line: Line, match: re.Match[str]) -> dict[str, Any]:
     return {"code": -int(caught["number"]) if caught.get("number") else int(caught.get("exit") or 1)}
 
 
+def _of_own_launcher(line: Line, match: re.Match[str]) -> dict[str, Any]:
+    return {"rank" if match["own"] else "task": int(match["number"])}
+
+
 def _srun(line: Line, match: re.Match[str]) -> Sequence[Event]:
     if not match["exit"] and match["word"] not in WORDS:
         return []
@@ -152,8 +156,6 @@ class Exit(Event, by_launcher=True):
                 r"(?:\[rank: (?P<local_rank>\d{1,6})\] )?Child process with PID (?P<pid>\d{1,9}) terminated with code (?P<code>-?\d{1,4})\. Forcefully terminating all other": "lightning",
                 # vllm/executor/multiproc_worker_utils.py (V0)
                 r"Worker VllmWorkerProcess pid (?P<pid>\d{1,9}) died, exit code: (?P<code>-?\d{1,4})": "engine",
-                # composer/cli/launcher.py
-                r"Global rank (?P<rank>\d{1,7}) \(PID (?P<pid>\d{1,9})\) exited with code (?P<code>-?\d{1,4})\b": "composer",
                 # deepspeed/launcher/launch.py prints the command line of the worker that it started last, whichever failed
                 r"exits with return code = (?P<code>-?\d{1,4})": "deepspeed",
                 # torch/testing/_internal/common_distributed.py: the processes of a test are numbered by rank
@@ -167,6 +169,14 @@ class Exit(Event, by_launcher=True):
             rf": [^\W\d]{{1,10}} ?\d{{1,7}}: +(?P<pid>\d{{1,9}}) (?P<word>{'|'.join(map(re.escape, KILLED_ABROAD))})",
             read=_coded,
             via="shell",
+        ),
+        # a launcher of the user's own, or of a library: `task 3: exit code 0`, `Global rank 1 (PID 12) exited with code -9`
+        says(
+            r"(?i)(?<![a-z])(?:(?P<own>rank)|task|worker|trainer|replica|stage|proc)[ #:=_\[-]{0,2}(?P<number>\d{1,4})\]?(?:,? \(?pid[ =:]{0,2}(?P<pid>\d{1,9})\)?)?"
+            r"[: ,]{1,3}(?:has |was )?exit(?:ed|s)?[ ,:(]{0,2}(?:with |on )?(?:error |exit |return )?(?:code|status|rc)?[ =:]{0,3}(?P<code>-?\d{1,3})\b",
+            literal=" exit",
+            read=_of_own_launcher,
+            via="script",
         ),
     )
 

@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
+from hangscope.ingest.files.numbering import may_count
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs.progress import (
     WorkersEnded,
@@ -127,7 +128,10 @@ def last_lines(kept: KeptText) -> list[Event]:
 
 
 class _Writers:
-    """The places of the lines of each writer by their template. Of a log of several only lines with a rank or a prefix count."""
+    """The places of the lines of each writer by their template. Of a log of several only lines with a rank or a prefix count.
+
+    A log in which nobody has either may be that of one process: its name says so, or those of its siblings.
+    """
 
     def __init__(self, own: bool) -> None:
         self._own = own
@@ -137,14 +141,15 @@ class _Writers:
     def add(self, line: Line, places: Sequence[int]) -> None:
         """Add lines of one wording and one writer, the last of which is given."""
         who = None if self._own else line.rank if line.rank is not None else line.origin
-        if self._own or who != "":
-            self._heard.add(who)
-            if template := template_of(line):
-                self._places[who][template] += places
+        self._heard.add(who)
+        if template := template_of(line):
+            self._places[who][template] += places
 
     def events(self, kept: KeptText, complete: bool) -> list[Printed]:
         """Return what each writer printed; nothing where there is no other to compare it with."""
-        if not self._own and len(self._heard) < 2:
-            return []
+        if self._heard != {""} or not may_count(kept.file):
+            self._places.pop("", None)
+            if not self._own and len(self._heard - {""}) < 2:
+                return []
         line_at = kept.line if self._own else kept.own_line
         return [printed_by(places, line_at, complete and kept.complete) for places in self._places.values()]

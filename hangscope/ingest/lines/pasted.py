@@ -125,6 +125,7 @@ _WRITER = regex(
     r" {0,6}(?:\[[^\]\s]{1,100}\]|[\w.-]{1,100}(?::| {1,20}\|)|[\w.-]{1,100} \[std(?:out|err)\])(?= |$)"
 )
 _QUOTE = regex(r"^(?:>[ >]{0,8})(?=\S|$)|^(?:>[ >]{0,8}) ")
+_DIGITS = regex(r"\d")
 _PROCESSES = regex(r" {0,12}(?:\w{1,8} {1,12})?PID .{0,120}\b(?:CMD|COMMAND)\b")  # the head of what ps prints
 _NUMBER = regex(r"^ {0,6}(\d{1,7})(?:[:|\t] ?| {1,4})")
 #: What a line of a job begins with: such a line is never the rest of another.
@@ -171,7 +172,7 @@ def _goes_on(line: str, after: str, writers: Container[str]) -> bool:
     own = _TASK.sub("", after, count=1)
     if own.startswith("  ") or line.rstrip()[-1:] in ".:" or _TABLE.search(line) or _TABLE.match(after):
         return False
-    alike = line.split(maxsplit=1)[:1] == after.split(maxsplit=1)[:1]
+    alike = _DIGITS.sub("0", line).split(maxsplit=1)[:1] == _DIGITS.sub("0", after).split(maxsplit=1)[:1]
     return not alike and not _is_whole(own, after, writers)
 
 

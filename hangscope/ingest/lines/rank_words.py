@@ -39,9 +39,7 @@ from hangscope.model.regex import regex
 
 _END = r"(?:[\])>]:?|[:,|]|(?= )) ?"
 #: a clock without a date, or what counts seconds or milliseconds
-_CLOCK = (
-    r"\[? {0,6}(?:\d{1,3}(?::\d\d){1,2}(?:[.,]\d{1,9})?|\d{1,10}\.\d{1,9}s?|\d{5,13}(?:ms)?)\]?[ |:-]{1,3}"
-)
+_CLOCK = r"\[? {0,6}(?:\d{1,3}(?::\d\d){1,2}(?:[.,]\d{1,9})?|\d{1,10}\.\d{1,9}s?|\d{5,13}(?:ms)?)(?:\][ |:-]{0,3}|[ |:-]{1,3})"
 _OWN = regex(
     rf"(?:{_CLOCK})?(?:[A-Z]{{4,8}}:? )?[\[(<]?(?:global[_ -])?(?i:rank|rang|ранг|ранк|ランク|랭크)[ :#=_-]{{0,2}}(\d{{1,5}})(?:(?:/| of )\d{{1,5}})?{_END}"
     r"|[\[(<](?:r|p|proc|process|процесс|卡|进程|プロセス|프로세스)[ :#=_-]{0,2}(\d{1,5})[\])>]:? ?"
@@ -50,7 +48,7 @@ _OWN = regex(
 )
 _LEVEL = r"(?:[\[(<]?[A-Z]{1,8}[\])>:|]{0,2} {1,3})?(?:\[[\w./]{1,80}:\d{1,6}\] {1,3})?"
 _COLUMN = regex(
-    rf"{_LEVEL}((?!\d)[^\w\s]?(?!(?i:step|epoch|it|iter|batch|layer|fold|node|host|pod|level|part|shard|try|attempt|round|seed|phase)s?\b"
+    rf"(?:{_CLOCK})?{_LEVEL}((?!\d)[^\w\s]?(?!(?i:step|epoch|it|iter|batch|layer|fold|node|host|pod|level|part|shard|try|attempt|round|seed|phase)s?\b"
     r"|(?i:step|epoch|iter|batch|layer|fold|node|host|shard|attempt)\d)[A-Za-z_]{0,12}[ :#=_.-]?)(\d{1,5})((?:/\d{1,5})?[^\w\s.%]{0,2}(?=[ \[]))"
 )
 _SENTENCE = 160  # characters of a line that may be a title
@@ -127,6 +125,7 @@ def column_of(texts: Sequence[str]) -> re.Pattern[str] | None:
     The numbers are 0 to N-1, each several times, and neither in the order of a counter nor in that of a loop.
     """
     columns: dict[tuple[str, str], list[int]] = {}
+    texts = [text for text in texts if not text.startswith((" ", "Traceback "))]
     for text in texts:
         if match := _COLUMN.match(text):
             columns.setdefault((match[1], match[3]), []).append(int(match[2]))
@@ -138,7 +137,7 @@ def column_of(texts: Sequence[str]) -> re.Pattern[str] | None:
         of_all = tail.strip("/)]>") == str(len(times))  # `(3/8)`: a counter would come to 8
         in_no_order = back >= len(times) and 4 * cyclic < 3 * len(steps)
         if complete and 2 * len(numbers) > len(texts) and (of_all or in_no_order):
-            return re.compile(rf"{_LEVEL}{re.escape(head)}(\d{{1,5}}){re.escape(tail)} ?")
+            return re.compile(rf"(?:{_CLOCK})?{_LEVEL}{re.escape(head)}(\d{{1,5}}){re.escape(tail)} ?")
     return None
 
 

@@ -6,7 +6,8 @@ r"""Records, one a line, into which a log shipper or a logger put the lines of a
     {"message": {"message": "ValueError: bad", "extraInfo": {"py_callstack": "Traceback ...", "timestamp": "1795188709"}}}
 
 are Docker's json-file driver, Loki's `logcli -o jsonl`, a Ray Train worker (ray/train/v2/_internal/logging/logging.py) and the error file of
-a worker of torchrun (torch/distributed/elastic/multiprocessing/errors/error_handler.py). loguru's `serialize=True`, structlog and python-json-logger write records of this kind, too.
+a worker of torchrun (torch/distributed/elastic/multiprocessing/errors/error_handler.py). The numbers that a program's own record states
+follow its message: `{"ts": 1.5, "event": "fwd", "it": 12}` is read as `fwd it=12`. loguru's `serialize=True`, structlog and python-json-logger write records of this kind, too.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ _KEYS = {
     "time": ("asctime", "timestamp", "time", "@timestamp", "ts"),
     "pod": ("pod", "pod_name"),
 }
+#: numbers of a record that are the logger's
+_OF_THE_LOGGER = frozenset(
+    ("level", "levelno", "lineno", "line", "thread", "process", "pid", "tid", "created", "msecs", "relativeCreated", "local_rank", "node_rank", "world_size")
+)  # fmt: skip
 _DEPTH = 3  # of records within records
 _MOST_LINES = 500  # of one record
 _STAMP = regex(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?$")
@@ -60,6 +65,7 @@ def _line(line: bytes) -> bytes:
         time = datetime.fromtimestamp(float(time), timezone.utc).isoformat()
     stamp = f"{time} " if _STAMP.match(time) else ""
     error = error if isinstance(error, str) and error not in message else ""
+    message = f"{message}{found['numbers']}" if message.count("\n") == 0 and not error else message
     lines = [] if message in error else message.splitlines()
     lines += error.splitlines()
     stated = [f"{head}{'' if _STAMPED.match(text) else stamp}{text}" for text in lines[:_MOST_LINES]]
@@ -73,7 +79,18 @@ def _record(line: bytes) -> Mapping[str, Any]:
         record = json.loads(line)
     except (ValueError, RecursionError):
         return {}
-    return {name: _first(record, keys) for name, keys in _KEYS.items()}
+    return {"numbers": _numbers(record), **{name: _first(record, keys) for name, keys in _KEYS.items()}}
+
+
+def _numbers(record: Mapping[str, Any]) -> str:
+    """Return the numbers that a record states itself, but for those of its time, its rank and its logger, as ` it=12 loss=0.5`."""
+    known = _OF_THE_LOGGER.union(*_KEYS.values())
+    stated = ((key, value) for key, value in record.items() if key not in known and _NAME.match(key))
+    return "".join(
+        f" {key}={value}"
+        for key, value in stated
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    )
 
 
 def _first(record: Any, keys: tuple[str, ...]) -> Any:

@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 from typing import BinaryIO
 
+from hangscope.ingest.files.numbering import of_titles
 from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.ingest.lines.rank_words import ranks_titled
@@ -125,6 +126,7 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
     for line in lines:
         found.read(line)
     by_title, local_by_title = ranks_of_commands(found.titles), local_ranks_of_commands(found.titles)
+    by_title = by_title or of_titles(found.headed)
     processes = []
     for (rank, local_rank, task, pid, _), threads in found.threads.items():
         if rank is None and pid is not None:
@@ -167,14 +169,16 @@ def _lines(data: bytes, file: str) -> Iterator[Line]:
 class _Dump:
     """The threads of a dump by process, read line by line.
 
-    `workers` are processes that are workers, `titles` what processes are called by their ids; `titled` holds the ranks that a title
-    names, by the first of them.
+    `workers` are processes that are workers, `titles` what processes are called by their ids and `headed` the lines above them;
+    `titled` holds the ranks that a title names, by the first of them.
     """
 
     def __init__(self) -> None:
         self.threads: dict[_Who, dict[str, OpenThread]] = {}
         self.workers: set[int] = set()
         self.titles: dict[int, str] = {}
+        self.headed: dict[int, str] = {}
+        self._above = ""
         self.titled: dict[int | None, tuple[int, ...]] = {}
         self._section: int | None = None  # rank, the first of several
         self._pid: int | None = None
@@ -206,10 +210,12 @@ class _Dump:
         elif process:
             self._pid = int(process[1])
             self.titles[self._pid] = line.text[process.end() :]
+            self.headed[self._pid] = self._above
             if _WORKER.match(line.text):
                 self.workers.add(self._pid)
         else:
             self._thread(line, thread)
+        self._above = line.text
 
     def _begin(self, section: int | None) -> None:
         self._open, self._section, self._pid = {}, section, None

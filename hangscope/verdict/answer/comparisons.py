@@ -96,6 +96,16 @@ def last_lines(case: Case) -> Observation | None:
     return replace(seen, proves=False, blamed=False)
 
 
+def other_values(case: Case) -> Observation | None:
+    """Read the line in which one rank alone printed another number than all others, where nobody's number had changed before."""
+    odd = [line for line in case.statements.outlier_lines if line.telling and line.how == "value"]
+    if len({line.ranks for line in odd}) != 1:
+        return None
+    line, ranks = odd[-1], odd[-1].ranks
+    wanted = f"what differs on {who(ranks)} before that line: its configuration, its data, a branch"
+    return Observation(f"{line.note}: '{short(line.text)}'", Collect(ranks, "log", wanted), ranks)
+
+
 def adapters(case: Case) -> Observation | None:
     """Compare the InfiniBand or RoCE adapters that NCCL uses on each host."""
     events = [e for e in case.statements.all(Notice) if e.id == _ADAPTERS]

@@ -42,6 +42,7 @@ READERS: tuple[Reader, ...] = (
 LATER: tuple[Reader, ...] = (
     places.of_no_rank,
     ends.exceptions,
+    comparisons.other_values,
     comparisons.last_lines,
     places.gpus,
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from hangscope.ingest.evidence.stack_owners import numbered
+from hangscope.ingest.files.numbering import of_files, of_titles
 from tests.conftest import analyze
 
 INSIDE = """Process {pid}: python3 -u train.py
@@ -30,22 +31,49 @@ def _unknown(*files: str) -> dict[str, int | None]:
 
 
 def test_files_that_count_from_0_are_the_ranks() -> None:
-    assert numbered(_unknown("a/py-spy.1.txt", "a/py-spy.0.txt")) == {
+    assert of_files(_unknown("a/py-spy.1.txt", "a/py-spy.0.txt")) == {
         "a/py-spy.0.txt": 0,
         "a/py-spy.1.txt": 1,
     }
 
 
 def test_process_ids_a_single_file_and_numbers_within_nodes_are_none() -> None:
-    assert numbered(_unknown("stack_4711.txt", "stack_4712.txt")) == {}
-    assert numbered(_unknown("stack_0.txt")) == {}
-    assert numbered(_unknown("n0/stack_0.txt", "n0/stack_1.txt", "n1/stack_0.txt", "n1/stack_1.txt")) == {}
+    assert of_files(_unknown("stack_4711.txt", "stack_4712.txt")) == {}
+    assert of_files(_unknown("stack_0.txt")) == {}
+    assert of_files(_unknown("n0/stack_0.txt", "n0/stack_1.txt", "n1/stack_0.txt", "n1/stack_1.txt")) == {}
 
 
 def test_numbers_that_are_the_ranks_of_known_processes_are_ranks() -> None:
     known = {"s_0.txt": 0, "s_9.txt": 9, "s_5.txt": None}
-    assert numbered(known) == {"s_0.txt": 0, "s_9.txt": 9, "s_5.txt": 5}
-    assert numbered({**known, "s_9.txt": 1}) == {} == numbered({**known, "s_9.txt": None})
+    assert of_files(known) == {"s_0.txt": 0, "s_9.txt": 9, "s_5.txt": 5}
+    assert of_files({**known, "s_9.txt": 1}) == {} == of_files({**known, "s_9.txt": None})
+
+
+def test_numbers_of_nodes_and_attempts_are_no_ranks() -> None:
+    assert (
+        of_files(_unknown("node_0.log", "node_1.log")) == {} == of_files(_unknown("run-0.txt", "run-1.txt"))
+    )
+
+
+def test_titles_that_count_from_0_are_the_ranks_of_the_processes_below() -> None:
+    titles = {900 + n: f"== worker {n} (pid {900 + n})" for n in (1, 0, 2)}
+    assert of_titles(titles) == {900: 0, 901: 1, 902: 2}
+    assert of_titles({900: "== worker 0", 901: "== worker 2"}) == {}
+    assert of_titles({900: "== node 0", 901: "== node 1"}) == {}
+    assert of_titles({900: "== worker 0", 901: "-- worker 1"}) == {}
+
+
+def test_logs_that_count_from_0_are_of_the_ranks_and_their_numbers_are_compared(tmp_path: Path) -> None:
+    for stage in range(4):
+        steps = [
+            {"ts": 1795860700.5 + n, "stage": stage, "event": "fwd", "it": n, "batches": 4} for n in range(6)
+        ]
+        steps[-1]["batches"] = 3 if stage == 2 else 4
+        (tmp_path / f"stage_{stage}.jsonl").write_text("".join(f"{json.dumps(step)}\n" for step in steps))
+    report = analyze(tmp_path)
+    assert "rank 2 printed batches=3 here, the others 4" in " ".join(
+        o.says() for o in report.analysis.case.statements.outlier_lines
+    )
 
 
 def test_the_busy_rank_is_found_by_stacks_alone_and_at_its_own_line(tmp_path: Path) -> None:
@@ -59,8 +87,8 @@ def test_the_busy_rank_is_found_by_stacks_alone_and_at_its_own_line(tmp_path: Pa
 def test_numbers_of_the_same_processes_at_another_time_count_once() -> None:
     files = [f"look_{time}/{rank}.txt" for time in (1, 2) for rank in (0, 1)]
     same = {file: 70 + int(file[-5]) for file in files}
-    assert numbered(_unknown(*files), same) == {file: int(file[-5]) for file in files}
-    assert numbered(_unknown(*files), {**same, files[0]: 90}) == {}
+    assert of_files(_unknown(*files), same) == {file: int(file[-5]) for file in files}
+    assert of_files(_unknown(*files), {**same, files[0]: 90}) == {}
 
 
 def test_stacks_of_no_known_rank_are_shown_and_said_to_be_there(tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""Ranks by numbers that count them, where no word says `rank`: names that are alike but for one number, 0 to N-1, each of another process.
+
+stacks/py-spy.0.txt  stacks/py-spy.1.txt         files of stacks
+logs/stage_0.jsonl  logs/stage_1.jsonl           logs, each with the lines of one process
+== worker 0 (pid 812)    == worker 1 (pid 813)   what stands above the stacks of each process
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+
+from hangscope.model.regex import regex
+
+_NUMBER = regex(r"\d{1,7}")
+_NO_IDS: Mapping[str, int | None] = {}
+#: what is numbered from 0 as well
+_OTHERS = regex(
+    r"(?i)(?<![a-z])(?:node|host|pod|attempt|restart|retry|run|epoch|part|chunk|job|version|round|day|step|snapshot|dump)s?[ _.#:-]{0,2}$"
+)
+
+
+def of_files(
+    files: Mapping[str, int | None], processes: Mapping[str, int | None] = _NO_IDS
+) -> dict[str, int]:
+    """Return the rank of each of these files where their names differ in one number alone that counts ranks: `py-spy.2.txt`.
+
+    Numbers from 0 on count ranks, and so do those of which two at least are the ranks (values; None: not known) that process ids or
+    lines state. Process ids do not count from 0, and the number of a single file need not count; a number that occurs twice counts
+    within its node, unless both are of the same of the `processes` (ids; None: not known) at another time.
+    """
+    series: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
+    for file in files:
+        if (found := _number(file)) is not None:
+            series[(found.string[: found.start()], found.string[found.end() :])].append((int(found[0]), file))
+    counted: dict[str, int] = {}
+    for of_names in series.values():
+        numbers = sorted(number for number, _ in {(n, processes.get(file) or file) for n, file in of_names})
+        known = [files[file] == number for number, file in of_names if files[file] is not None]
+        from_0 = len(numbers) > 1 and numbers == [*range(len(numbers))] and all(known)
+        if from_0 or (len(known) > 1 and all(known) and len(set(numbers)) == len(numbers)):
+            counted |= {file: number for number, file in of_names}
+    return counted
+
+
+def may_count(file: str) -> bool:
+    """Return whether the name of a file has one number alone, which may count ranks."""
+    return _number(file) is not None
+
+
+def _number(file: str) -> re.Match[str] | None:
+    """Return the only number in a file's name, None where it numbers something else than processes."""
+    name = file.replace("\\", "/").rsplit("/", 1)[-1]
+    found = list(_NUMBER.finditer(name))
+    return found[0] if len(found) == 1 and not _OTHERS.search(name[: found[0].start()]) else None
+
+
+def of_titles(titles: Mapping[int, str]) -> dict[int, int]:
+    """Return the rank of each process (by its id) where the lines above their stacks are alike but for numbers, of which one counts from 0."""
+    columns = [[(m.start(), int(m.group())) for m in _NUMBER.finditer(text)] for text in titles.values()]
+    shapes = {_NUMBER.sub("#", text) for text in titles.values()}
+    if len(titles) < 2 or len(shapes) != 1:
+        return {}
+    first = next(iter(titles.values()))
+    for column in zip(*columns, strict=True):
+        numbers = [number for _, number in column]
+        if sorted(numbers) == [*range(len(numbers))] and not _OTHERS.search(first[: column[0][0]]):
+            return dict(zip(titles, numbers, strict=True))
+    return {}
