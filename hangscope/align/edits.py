@@ -35,10 +35,12 @@ class Edit:
     left: int
 
 
-def edit_between(own: np.ndarray, at: int, peers: np.ndarray, there: int, alike: bool) -> Edit:
+def edit_between(
+    own: np.ndarray, at: int, peers: np.ndarray, there: int, alike: bool, in_step: bool = False
+) -> Edit:
     """Return the edit at the first difference of two lists of tokens, `own[at]` and `peers[there]`: the one behind which most matches.
 
-    `alike`: these two calls differ in sizes, type or line alone.
+    `alike`: these two calls differ in sizes, type or line alone; `in_step`: so do all behind them.
     """
     rows = [*range(there, len(peers)), *_continued(peers, there)]
     mine, theirs, recorded = own[at:], peers[rows], len(peers) - there
@@ -56,12 +58,21 @@ def edit_between(own: np.ndarray, at: int, peers: np.ndarray, there: int, alike:
                 found.append((kept + _same(mine[ahead:], theirs[ahead:]), How.SWAPPED, ahead, ahead))
             if size < len(mine):
                 found.append((_same(mine[size:], theirs), How.ADDED, size, 0))
+                if (
+                    not in_step
+                ):  # a stretch of calls that a branch makes, of which the first one spares another later
+                    found.append((_same(mine[size:], theirs[1:]), How.REPLACED, size, 1))
             if size < len(theirs):
                 found.append((_same(mine, theirs[size:]), How.LEFT_OUT, 0, size))
-    _, how, here, other = max(found, key=lambda one: one[0])
-    behind = mine[here:], theirs[other:]
-    matched = _same(*behind)
-    left = min(map(len, behind)) - matched
+
+    def behind(one: tuple[int, How, int, int]) -> tuple[int, int]:
+        """Return how many calls match behind an edit, and how many do not."""
+        rest = mine[one[2] :], theirs[one[3] :]
+        matched = _same(*rest)
+        return matched, min(map(len, rest)) - matched
+
+    best = max(found, key=lambda one: (one[0], -behind(one)[1]))
+    (_, how, here, other), (matched, left) = best, behind(best)
     return Edit(how, tuple(range(at, at + here)), tuple(rows[:other]), matched, left)
 
 

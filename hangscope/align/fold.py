@@ -160,7 +160,8 @@ class _Vote:
         staying = [self.classes[one] for one in np.flatnonzero(self._voting(column)).tolist()]
         own, peers = self.classes[row], max(staying, key=lambda one: len(one.order))
         at, there = (int(np.searchsorted(one.order, self.positions[column])) for one in (own, peers))
-        edit = edit_between(own.tokens, at, peers.tokens, there, own.bare[at] == peers.bare[there])
+        alike = own.bare[at:][: len(peers.bare) - there] == peers.bare[there:][: len(own.bare) - at]
+        edit = edit_between(own.tokens, at, peers.tokens, there, bool(alike[0]), bool(alike.all()))
         others = [one for one in self.classes if one is not own]
         if edit.how is How.ADDED and all(own.tokens[at] not in one.tokens for one in others):
             staying = others  # none of them ever issues this call

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from hangscope.causes.case import Case, Match, at
+from hangscope.explain.finding import StuckCall
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 from hangscope.model.dataclass import dataclass
@@ -40,12 +41,12 @@ def act(case: Case, match: Match) -> Act:
     return Act(ranks, match.why, (hosts.pop() or "") if len(ranks) == len(hosts) == 1 else "", place)
 
 
-def blocked(case: Case, waiting: Sequence[int], in_call: Sequence[int], left: bool) -> str:
+def blocked(case: Case, stuck: StuckCall, waiting: Sequence[int], in_call: Sequence[int], left: bool) -> str:
     """Return `ranks 0-2 are blocked in all_reduce seq 11 on group 0 (default_pg)`; empty where no collective is known.
 
     `left`: the ranks in `in_call` have left the collective in which a peer's device still is.
     """
-    stuck, statements = case.finding.stuck, case.statements
+    statements = case.statements
     op = stuck.kind.op if stuck.kind is not None else ""
     checked = any(e.context == "mismatch" for e in statements.all(CallFingerprint))
     if not (op or stuck.seq is not None) or (

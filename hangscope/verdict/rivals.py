@@ -46,7 +46,7 @@ def rivals(case: Case, match: Match, others: Sequence[Match], verdict: Verdict) 
     candidates += [(other.cause, other.culprits, other.why) for other in others]
     for cause, named, why in candidates:
         ranks = tuple(sorted(set(named)))
-        if (cause, ranks) in seen:
+        if (cause, ranks) in seen or (cause == verdict.cause and not ranks):
             continue
         seen.add((cause, ranks))
         left = blocked_without(case, ranks)
@@ -54,7 +54,7 @@ def rivals(case: Case, match: Match, others: Sequence[Match], verdict: Verdict) 
         fewer = left if complete and ranks != verdict.culprit_ranks else ()
         if because := _excluded(case, match, verdict, cause, ranks) or "".join(fewer):
             ruled_out.append(RuledOut(cause, ranks, because))
-        elif cause != verdict.cause or ranks:
+        else:
             possible.append(Hypothesis(cause, ranks, (why,), left, CATALOG[cause].would_decide))
     for candidate in case.explanation.set_aside:
         ranks = tuple(sorted(set(candidate.ranks)))

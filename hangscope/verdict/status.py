@@ -20,6 +20,7 @@ from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.store import StoreUnreachable
 from hangscope.knowledge.callsite import forms_a_group
 from hangscope.model.events import Event, since_new_year
+from hangscope.model.regex import regex
 from hangscope.verdict.damage import damaged_files
 
 #: Of the kinds of lines that are not calm, those that a job which goes on leaves as well.
@@ -27,6 +28,7 @@ _OF_ANY_JOB = (Progress, NcclRas, CleanupSignal)
 _UNRECORDED = frozenset(
     {"init_process_group", "new_group"}
 )  # waits for others that are no collectives of a group
+_CLOCK = regex(r"[\[(]?(\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)\b")
 _AGAIN = 3  # times
 _LATER, _ZONE = 3.0, 900.0  # s: more than clocks differ, and what time zones differ by
 _STEPS, _LONG = 3.0, 10.0  # times the pace of the steps, and s: no step takes longer to be printed
@@ -182,10 +184,17 @@ def _after(newest: int, event: Event) -> float:
 
     A log's clock may be that of any time zone, all of which differ by quarters of an hour: what is later counts up to half of one.
     """
-    if not newest or event.in_the_year is None:
+    printed = event.in_the_year if event.in_the_year is not None else _clock(event.text)
+    if not newest or printed is None:
         return 0.0
-    later = (event.in_the_year - since_new_year(newest / 1e9)) % _ZONE
+    later = (printed - since_new_year(newest / 1e9)) % _ZONE
     return later if later < _ZONE / 2 else 0.0
+
+
+def _clock(text: str) -> float | None:
+    """Return the seconds since midnight that a line without a date begins with."""
+    clock = _CLOCK.match(text)
+    return 3600 * int(clock[1]) + 60 * int(clock[2]) + float(clock[3]) if clock else None
 
 
 def status_without_verdict(case: Case, views: Sequence[GroupFrontier]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from hangscope.align.waitgraph import Instance
 from hangscope.causes.case import Case, Match, at, of_outlier, quote
+from hangscope.explain.finding import StuckCall
 from hangscope.explain.text.stop import Stop
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
@@ -99,7 +100,7 @@ def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
 
 def named(case: Case, match: Match, sure: Confidence, wanted: Sequence[Collect]) -> Verdict:
     """Return the verdict on a match."""
-    finding, stuck = case.finding, case.finding.stuck
+    finding, stuck = case.finding, _still_open(case)
     culprits = tuple(sorted(set(match.culprits)))
     waiting = _waiting(case, culprits)
     inside = {r for r, _ in case.graph.calls_of(stuck.node)} if stuck.node is not None else set()
@@ -116,6 +117,9 @@ def named(case: Case, match: Match, sure: Confidence, wanted: Sequence[Collect])
     others = () if culprits and sure.rank else match.suspects or case.explanation.suspects
     verdict = replace(
         unknown(case, wanted),
+        op=(stuck.kind.op or None) if stuck.kind is not None else None,
+        seq=stuck.seq,
+        waiting_call=_call(stuck.kind, stuck.seq),
         cause=match.cause,
         confidence=LEVELS[sure.level],
         rank_confidence=LEVELS[sure.rank],
@@ -126,7 +130,7 @@ def named(case: Case, match: Match, sure: Confidence, wanted: Sequence[Collect])
         waiting_ranks=waiting,
         in_call=in_call,
         explained=_explained(case, match, waiting),
-        culprit_call=_culprit_call(case, culprits, label),
+        culprit_call=_culprit_call(case, culprits, label, earlier=stuck.seq != case.finding.stuck.seq),
         location=location,
         api=match.api,
         evidence=evidence,
@@ -137,7 +141,21 @@ def named(case: Case, match: Match, sure: Confidence, wanted: Sequence[Collect])
         fingerprint=_fingerprint(case, match.cause, stuck.kind, location),
     )
     after = bool(inside) and inside.isdisjoint(in_call)
-    return worded(verdict, act(case, match), blocked(case, waiting, in_call, after))
+    return worded(verdict, act(case, match), blocked(case, stuck, waiting, in_call, after))
+
+
+def _still_open(case: Case) -> StuckCall:
+    """Return the call at which the programs part; where all of its group have left that one, the first that is open on the group."""
+    stuck, graph = case.finding.stuck, case.graph
+    if stuck.view is None or stuck.pair is not None or stuck.node in graph.edges:
+        return stuck
+    gid = stuck.view.group.gid
+    opened = sorted(node.seq for node in graph.edges if isinstance(node, Instance) and node.gid == gid)
+    inside = [r for r, _ in graph.calls_of(Instance(gid, opened[0]))] if opened else []
+    rank = next((r for r in inside if r not in case.finding.culprits), None)
+    if rank is None:
+        return stuck
+    return replace(stuck, seq=opened[0], rank=rank, kind=stuck.view.kind_of(rank, opened[0]))
 
 
 def _waiting(case: Case, culprits: Sequence[int]) -> tuple[int, ...]:
@@ -159,14 +177,14 @@ def _explained(case: Case, match: Match, waiting: Sequence[int]) -> int:
     return min(explained, len(set(waiting) - stay_blocked(case, match)))
 
 
-def _culprit_call(case: Case, culprits: Sequence[int], group: str | None) -> CallRef | None:
-    """Return what the culprits issued, marked as completed if the first of them has other collectives pending."""
+def _culprit_call(case: Case, culprits: Sequence[int], group: str | None, earlier: bool) -> CallRef | None:
+    """Return what the culprits issued, marked as completed if that was `earlier`, or the first of them has other collectives pending."""
     own, stuck = case.finding.own, case.finding.stuck.group
     call, pending = _call(own.kind, own.seq, group), case.graph.open_calls.get(next(iter(culprits), -1))
     gid = own.gid if own.gid is not None or stuck is None else stuck.gid
-    if call is None or not pending or gid is None or own.seq is None:
+    if call is None or (not pending and not earlier) or gid is None or own.seq is None:
         return call
-    is_over = all(one.node != Instance(gid, own.seq) for one in pending)
+    is_over = earlier or all(one.node != Instance(gid, own.seq) for one in pending or ())
     return replace(call, completed=True) if is_over else call
 
 

@@ -150,7 +150,9 @@ def change_between(programs: Programs, own: tuple[int, int], peer: tuple[int, in
     older = row == 0 and any(queue.overwritten for queue in incident.ranks[rank].queues.values())
     return Change(
         skipped=kinds(peer[0], edit.peers) if edit.how in (How.LEFT_OUT, How.SWAPPED) and not older else (),
-        added=kinds(rank, edit.own) if edit.how is How.ADDED and not older else (),
+        added=kinds(rank, edit.own)
+        if (edit.how is How.ADDED or len(edit.own) > 1) and edit.how is not How.SWAPPED and not older
+        else (),
         shift=len(edit.own) - len(edit.peers),
         swapped=edit.how is How.SWAPPED,
         matched=edit.matched,
