@@ -82,6 +82,26 @@ def other_arguments(case: Case) -> Match | None:
     return answer(cause, finding.culprits, why, strength=strength, evidence=evidence)
 
 
+def swapped_calls(case: Case) -> Match | None:
+    """Two collectives of one group that some ranks issued in the opposite order."""
+    finding, change = case.finding, case.finding.change
+    if (
+        not change.swapped
+        or change.elsewhere
+        or len(change.skipped) not in (1, 2)
+        or finding.own.gid is not None
+    ):
+        return None
+    first, second = describe(finding.own.kind), describe(change.skipped[0])
+    threads = {kind.of_a_thread for kind in (finding.own.kind, change.skipped[0]) if kind is not None}
+    why = f"{who(finding.culprits)} called {first} before {second}, the others in the opposite order"
+    fix = "Issue the two in one order on every rank, whatever the data."
+    if len(threads) > 1:
+        why += "; each is issued by a thread of its own, and nothing orders the two"
+        fix = "Give the second thread a process group of its own (new_group), or wait for it before the next collective: on one group, the order of two threads' collectives differs from rank to rank."
+    return answer("collective_mismatch", finding.culprits, why, fix, strength=2)
+
+
 def different_calls(case: Case) -> Match | None:
     """Different collectives at one seq that no finer rule explains."""
     d, finding, culprits = Difference(case), case.finding, case.finding.culprits

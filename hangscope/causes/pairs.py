@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.causes.mismatch import describe
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
-from hangscope.model.incident import CallKind
+from hangscope.model.incident import CallKind, Group, Incident
 from hangscope.model.rankset import agree
 
 _SLOW = ("stuck_rank", "a rank that was slow before its send or recv looks the same once all timed out")
@@ -80,6 +81,47 @@ def unanswered(case: Case) -> Match | None:
         frame=frame,
         rivals=() if lines else [("p2p_mismatch", "its peer may have issued one send or receive too few")],
     )
+
+
+def left_by_one(case: Case) -> Match | None:
+    """Several ranks stay at one line of the user's that no recorded call explains, and the one other rank of their block has gone on.
+
+    A block are the ranks at one position in the groups of one kind, as those of a ring across replicas: a group that only sends and
+    receives is not recorded with gloo. What is missing there is a send or receive of the rank that went on.
+    """
+    finding, stacks = case.finding, case.stacks
+    named = set(finding.culprits)
+    lines = {stacks[r].stack[0] for r in named if r in stacks and stacks[r].stack and not stacks[r].inside}
+    if len(named) < 2 or len(lines) != 1 or not named <= stacks.keys() or not keeps_no_sends(case.incident):
+        return None
+    frame = user_frame(tuple(lines))
+    others = [block - named for block in _blocks(case.incident.groups) if named < block]
+    if frame is None or not others or len(others[0]) != 1 or not others[0].issubset(case.graph.waiting):
+        return None
+    (rank,) = others[0]
+    why = (
+        f"{who(named)} {agree(named, 'is', 'are')} still in an exchange{at(frame)} that rank {rank} has left"
+    )
+    fix = "Issue the same sends and receives on both sides whatever the data: a hop may be skipped by both or by none."
+    facts = [*map(case.seen_at, sorted(named)[:2]), case.seen_at(rank)]
+    return answer(
+        "p2p_mismatch", (rank,), why, fix, strength=0, evidence=facts, frame=frame, frame_rank=min(named)
+    )
+
+
+def _blocks(groups: Sequence[Group]) -> list[set[int]]:
+    """Return the ranks at each position of the groups that have one description and size, the smallest blocks first."""
+    of_kind: dict[tuple[str, int], list[Group]] = defaultdict(list)
+    for group in groups:
+        of_kind[group.desc, len(group.ranks)].append(group)
+    several = [alike for alike in of_kind.values() if len(alike) > 1]
+    blocks = [{*ranks} for alike in several for ranks in zip(*(g.ranks for g in alike), strict=True)]
+    return sorted(blocks, key=len)
+
+
+def keeps_no_sends(incident: Incident) -> bool:
+    """Return whether the recorders keep no send and no receive, as gloo's."""
+    return {kind.backend for kind in incident.kinds} <= {"gloo", ""}
 
 
 def _skipped(case: Case) -> Match:

@@ -9,6 +9,7 @@ from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe, meeting
 from hangscope.explain.finding import Extra
 from hangscope.ingest.job_logs.activity import Computing, Held
+from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout, WatchdogTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
@@ -19,6 +20,7 @@ _ORDER = ("collective_order_mismatch", "the collective that it skipped may have 
 _STOPPED = "{who} stopped by a signal (SIGSTOP, SIGTSTP or SIGTTIN): `kill -CONT PID` resumes the process; find out who stopped it."
 _MOVE = "Move work that one rank does alone out of the step, or give that group a longer timeout and say why."
 _WHOLE = ("stuck_rank", "the process may be stopped as a whole: a signal, a debugger, a dead disk")
+_QUOTED = 80  # characters of a line in a reason
 _LATE = ("slow_rank", "a rank that computes may still arrive: capture it again")
 
 
@@ -45,6 +47,26 @@ def one_sided_call(case: Case) -> Match | None:
         evidence=map(of_outlier, d.steps.skips[:2]),
         rivals=[_ORDER] if crossed else (),
         frame=case.frame_of(outlier),
+    )
+
+
+def skipped_by_its_words(case: Case) -> Match | None:
+    """A rank without a dump that the others wait for, and that alone printed something inside the loop while it went on."""
+    skips = Difference(case).steps.skips
+    last = {e.texts[-1] for rank in case.finding.culprits for e in case.statements.of(rank, Printed)}
+    if not (case.finding.guess and skips) or skips[0].text in last:
+        return None
+    why = f"{who(case.finding.culprits)} may have skipped a collective; it alone printed '{skips[0].text[:_QUOTED]}'"
+    advice = (
+        f"Check whether {who(case.finding.culprits)} issues every collective of the step after that line."
+    )
+    return answer(
+        "rank_conditional_collective",
+        case.finding.culprits,
+        why,
+        advice,
+        strength=0,
+        evidence=map(of_outlier, skips[:2]),
     )
 
 

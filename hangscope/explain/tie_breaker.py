@@ -6,16 +6,20 @@ which of them is wrong, it decides.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.explain.finding import Different, Finding, OwnCall, Unpaired
+from hangscope.explain.finding import Different, Finding, OwnCall, Unpaired, Unseen
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.partitions import last_call
+from hangscope.ingest.job_logs.last_lines import Printed
 
 
 def decided(finding: Finding, statements: Statements) -> Finding:
     """Return a finding that names nobody with the one rank that printed what no other did, where there is such a rank."""
     telling = {odd.ranks for odd in statements.outlier_lines if odd.telling}
+    if isinstance(finding, Unseen) and len(finding.culprits) > 1:
+        return _of_several(finding, [ranks for ranks in telling if len(ranks) == 1], statements)
     if not finding.tie or finding.culprits or not isinstance(finding, Different | Unpaired):
         return finding
     culprits = telling.pop() if len(telling) == 1 else ()
@@ -31,4 +35,15 @@ def decided(finding: Finding, statements: Statements) -> Finding:
     reached = finding.reached - set(culprits)
     return replace(
         finding, culprits=culprits, waiting=waiting, reached=reached, own=own, stuck=stuck, tie=False
+    )
+
+
+def _of_several(finding: Unseen, telling: Sequence[tuple[int, ...]], statements: Statements) -> Unseen:
+    """Return a finding of several ranks without dumps as that of the one which alone printed something, where all their output was collected."""
+    named = [ranks for ranks in telling if set(ranks) <= set(finding.culprits)]
+    heard = all(statements.of(rank, Printed) for rank in (*finding.culprits, *finding.waiting))
+    return (
+        replace(finding, culprits=named[0], guess=True)
+        if heard and len(named) == len(telling) == 1
+        else finding
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from hangscope.causes.case import Case, Match
 from hangscope.causes.ends.process import shows_a_wait
+from hangscope.causes.pairs import keeps_no_sends
 from hangscope.explain.finding import Absent, Different, Extra, Lagging, Nothing, OtherRoot, Source, Unseen
 from hangscope.explain.predict import MOST_REPLAYED
 from hangscope.explain.statements.bounds import idle
@@ -20,6 +21,7 @@ from hangscope.ingest.job_logs.activity import Computing
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
+from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Absence
@@ -246,16 +248,22 @@ def left_or_died(case: Case, match: Match, proof: Proof) -> Doubts:
 def in_an_unrecorded_call(case: Case, match: Match, proof: Proof) -> Doubts:
     """Doubt that a rank without a stack is busy if it alone counted something else: gloo's recorder keeps no send or receive."""
     odd = {o.ranks for o in case.statements.outlier_lines if o.telling and o.how == "value"}
-    only_gloo = {kind.backend for kind in case.incident.kinds} <= {"gloo", ""}
-    if (
-        match.cause == "stuck_rank"
-        and only_gloo
-        and match.culprits in odd
-        and not set(match.culprits) & set(case.stacks)
-    ):
+    stuck = match.cause == "stuck_rank" and keeps_no_sends(case.incident)
+    if stuck and match.culprits in odd and not set(match.culprits) & set(case.stacks):
         yield (
             MEDIUM,
             "it printed another value than its peers and may wait in a send or receive, which gloo's recorder does not keep",
+        )
+
+
+def at_one_line(case: Case, match: Match, proof: Proof) -> Doubts:
+    """Doubt that several ranks are busy whose innermost frame is one line of the user's: `work.wait()` has no frame of its own."""
+    stacks = [case.stacks[rank].stack for rank in match.culprits if rank in case.stacks]
+    places = {stack[0] for stack in stacks if stack and stack[0] == user_frame(stack)}
+    if match.cause == "stuck_rank" and len(stacks) > 1 == len(places) and keeps_no_sends(case.incident):
+        yield (
+            LOW,
+            "they are at one line and may wait in sends or receives for another rank, which gloo's recorder does not keep",
         )
 
 
@@ -272,4 +280,5 @@ DOUBTS: tuple[tuple[Callable[[Case, Match, Proof], Doubts], bool, bool], ...] = 
     (no_history, False, True),
     (left_or_died, False, True),
     (in_an_unrecorded_call, False, True),
+    (at_one_line, True, True),
 )

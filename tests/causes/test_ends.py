@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -217,3 +218,45 @@ def test_a_rank_that_came_long_after_all_others_was_slow_where_nothing_hangs() -
 def test_several_tasks_that_were_aborted_are_victims(tmp_path: Path) -> None:
     lines = [f"srun: error: gpu01: task {rank}: Aborted (core dumped)" for rank in (0, 1)]
     assert blame(told(tmp_path, {"slurm.out": lines}, world_size=4))[2] == ()
+
+
+def test_the_exits_that_an_own_launcher_prints_count(tmp_path: Path) -> None:
+    launcher = ["task 3: exit code 0", *(f"task {rank}: exit code 1" for rank in (2, 0, 1))]
+    logs = {f"rank{rank}": ["step 5", f"[rank{rank}]: {CLOSED}"] for rank in range(3)}
+    assert blame(judged(tmp_path, [], launcher=launcher, **logs)) == ("hang", "early_exit", (3,))
+
+
+@pytest.mark.parametrize("signal", ["SIGKILL", "SIGABRT"])
+def test_what_the_parent_of_spawned_processes_numbers_is_a_rank_of_its_console(
+    tmp_path: Path, signal: str
+) -> None:
+    printed = [
+        f"[expert {n}] step {step} loss 2.{n}"
+        for step, order in enumerate(("2031", "3102", "1230"))
+        for n in order
+    ]
+    ended = f"torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with signal {signal}"
+    gloo = ["what():  [enforce fail at pair.cc:456] op.preamble.length <= op.nbytes. 8 vs 4. "] * (
+        signal == "SIGABRT"
+    )
+    verdict = judged(tmp_path, [], moe=[*printed, *gloo, ended]).verdict
+    assert verdict is not None
+    assert verdict.culprit_ranks == ((2,) if signal == "SIGKILL" else ())  # gloo aborts who receives
+
+
+def test_a_job_whose_ranks_all_finish_after_their_dumps_does_not_hang(tmp_path: Path) -> None:
+    """The log has a clock and no date."""
+    recorders = job(3, backend="gloo")
+    for recorder in recorders:
+        recorder.call("all_gather", line=20, times=5)
+        if recorder.rank != 1:
+            recorder.call("all_gather", line=20, state="scheduled")
+    newest = max(entry["time_created_ns"] for recorder in recorders for entry in recorder.entries) // 10**9
+    clock = time.strftime("%H:%M:%S", time.gmtime(newest + 11))
+    printed = [
+        f"[{clock}.100][worker {n}][I] round {step}"
+        for step, order in enumerate(("210", "021", "102"))
+        for n in order
+    ]
+    ends = [f"[{clock}.526][worker {n}][I] evaluation finished" for n in (1, 2, 0)]
+    assert judged(tmp_path, recorders, eval=[*printed, *ends]).status == "no_hang"

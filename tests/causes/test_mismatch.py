@@ -196,3 +196,17 @@ def test_two_watchdogs_that_give_up_several_collectives_apart_are_out_of_step(tm
     assert verdict is not None
     assert (verdict.cause, verdict.culprit_ranks) == ("collective_mismatch", ())
     assert "4 collectives out of step" in verdict.title
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+def test_two_calls_of_one_group_in_opposite_orders_are_said_to_be(tmp_path: Path, threaded: bool) -> None:
+    recorders = job(4, backend="gloo")
+    for recorder in recorders:
+        recorder.call("broadcast", line=30, times=8)
+        calls = [("all_reduce", 27, threaded), ("reduce", 39, False)]
+        for op, line, of_a_thread in reversed(calls) if recorder.rank == 2 else calls:
+            recorder.call(op, line=line, threaded=of_a_thread, state="scheduled")
+    report = judged(tmp_path, recorders)
+    assert blame(report) == ("hang", "collective_mismatch", (2,))
+    assert "Rank 2 called reduce before all_reduce, the others in the opposite order" in said(report)
+    assert ("by a thread of its own" in said(report)) == threaded

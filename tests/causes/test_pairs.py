@@ -235,3 +235,27 @@ def test_a_rank_that_waits_in_an_unrecorded_receive_is_not_stuck(tmp_path: Path)
     report = analyze(tmp_path)
     assert blame(report) == ("hang", "p2p_mismatch", (1,))
     assert "no other rank is in one that could match it" in said(report)
+
+
+_AT_A_LINE = "    exchange (ring.py:23)"
+
+
+def test_who_has_left_an_exchange_of_its_block_left_something_out(tmp_path: Path) -> None:
+    """Two rings of three, of which gloo records nothing; the groups across them show who is in which."""
+    groups = {"0": ("default_pg", range(6)), **{str(n + 1): ("dp", (n, n + 3)) for n in range(3)}}
+    recorders = [Recorder(rank, groups, backend="gloo") for rank in range(6)]
+    for recorder in recorders:
+        own = str(recorder.rank % 3 + 1)
+        for _ in range(8):
+            recorder.call("all_reduce", own, line=93).call("all_reduce", line=98)
+        if recorder.rank in (0, 3):
+            recorder.call("all_reduce", own, line=93).call("all_reduce", line=98, state="scheduled")
+        elif recorder.rank in (1, 2):
+            recorder.call("all_reduce", own, line=93, state="scheduled")
+    write_all(recorders, tmp_path)
+    for rank in range(6):
+        frames = _AT_A_LINE if rank in (4, 5) else _IN_CALL
+        (tmp_path / f"stack_rank{rank}.txt").write_text(_STACK.format(pid=100 + rank, frames=frames))
+    report = analyze(tmp_path)
+    assert blame(report) == ("hang", "p2p_mismatch", (3,))
+    assert report.verdict is not None and report.verdict.suspect_ranks == (3, 4, 5)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.dump_writer import SCRIPT, TORCH, job
-from tests.verdicts import TIMED_OUT, blame, judged
+from tests.verdicts import TIMED_OUT, blame, judged, level
 
 ODD = "overflow in the scaler, step dropped"
 
@@ -47,3 +47,14 @@ def test_two_ranks_with_lines_of_their_own_decide_nothing(tmp_path: Path) -> Non
     own = {1: ODD, 2: "cache rebuilt from the manifest"}
     logs = {f"rank_{rank}": _log(rank, "recv", 23, *filter(None, [own.get(rank)])) for rank in range(3)}
     assert blame(judged(tmp_path, [], **logs))[2] == ()
+
+
+def test_of_ranks_without_dumps_the_one_that_alone_dropped_something_is_named(tmp_path: Path) -> None:
+    recorders = [recorder for recorder in job(4, backend="gloo") if recorder.rank in (1, 3)]
+    for recorder in recorders:
+        recorder.call("all_reduce", line=50, times=6).call("all_reduce", line=50, state="scheduled")
+    logs = {f"rank{rank}": ["loading", *["batch padded"] * 4] for rank in range(4)}
+    logs["rank2"][3:3] = ["feats (8, 190000, 20) too large, batch dropped"]
+    report = judged(tmp_path, recorders, **logs)
+    assert blame(report) == ("hang", "rank_conditional_collective", (2,)) and level(report) == "low"
+    assert report.verdict is not None and report.verdict.suspect_ranks == (0, 2)

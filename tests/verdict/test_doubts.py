@@ -94,7 +94,7 @@ def test_a_call_that_its_rank_makes_in_every_round_accuses_nobody(tmp_path: Path
     assert blame(judged(tmp_path / "node0", recorders))[2] == ()
 
 
-def test_silence_and_an_unusual_line_do_not_prove_that_a_rank_crashed(tmp_path: Path) -> None:
+def test_a_rank_whose_last_words_are_its_own_probably_exited_by_itself(tmp_path: Path) -> None:
     """Rank 2 left no dump, peers lost their connection to it, and the last line of its log is its own."""
     recorders = [Recorder(rank, {"0": ("default_pg", range(4))}, backend="gloo") for rank in range(4)]
     for recorder in recorders:
@@ -104,4 +104,4 @@ def test_silence_and_an_unusual_line_do_not_prove_that_a_rank_crashed(tmp_path: 
     logs = {f"rank{r}": ["loading the shards", f"[rank{r}]: {CLOSED}"] for r in (0, 1, 3)}
     logs["rank2"] = ["loading the shards", "no samples are left after filtering"]
     report = judged(tmp_path, [r for r in recorders if r.rank != 2], **logs)
-    assert blame(report) == ("hang", "crashed_rank", (2,)) and level(report) == "low"
+    assert blame(report) == ("hang", "early_exit", (2,)) and level(report) == "low"

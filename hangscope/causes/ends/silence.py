@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from hangscope.causes.case import Case, Match, answer, quote, who
+from hangscope.causes.case import Case, Match, answer, of_outlier, quote, who
 from hangscope.causes.participation import busy, calls_stay_open
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.explain.text.steps import last_output
+from hangscope.ingest.job_logs.last_lines import Printed
+from hangscope.ingest.job_logs.line_groups import tells_of_trouble
 from hangscope.ingest.nccl.ras_json import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import AsyncError, DumpObserved, DumpSignal, HeartbeatTimeout
@@ -34,7 +36,7 @@ def vanished(case: Case) -> Match | None:
     culprits = tuple(r for r in finding.culprits if r not in heard)
     if not culprits:
         return None
-    if (left := _said_goodbye(case, culprits)) is not None:
+    if (left := _said_goodbye(case, culprits) or _last_words(case, culprits)) is not None:
         return left
     if alone := case.elsewhere(culprits):  # alive, but its recorder did not answer
         return busy(case, alone)
@@ -123,6 +125,22 @@ def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
     strength = 1 if all(e.leaving or e.over for e in bye) else 0
     facts = [quote(e, f"rank {e.rank}'s last output: {e.text}") for e in bye[-2:]]
     return answer("early_exit", culprits, why, code, together, strength=strength, evidence=facts)
+
+
+def _last_words(case: Case, culprits: tuple[int, ...]) -> Match | None:
+    """Return the answer for a rank whose log ends, without trouble, with a line that it alone printed, while its peers lost it."""
+    own = [o for o in case.statements.outlier_lines if o.telling and o.how == "only" and o.ranks == culprits]
+    last = [e.texts[-1] for rank in culprits for e in case.statements.of(rank, Printed)]
+    if len(culprits) != 1 or not own or last[-1:] != [own[0].text] or tells_of_trouble(own[0].text):
+        return None
+    if not case.statements.all(GlooClosed):
+        return None
+    why = f"{who(culprits)} probably exited by itself; the last that it printed, and no other rank did, is '{own[0].text[:80]}'"
+    code = f"Check the exit code of rank {culprits[0]}: 0 means that it exited early; otherwise look for what killed it."
+    rivals = [("crashed_rank", "a rank that is killed after that line leaves the same log")]
+    return answer(
+        "early_exit", culprits, why, code, strength=0, evidence=map(of_outlier, own[:1]), rivals=rivals
+    )
 
 
 def lost_by_peers(case: Case) -> Match | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -70,6 +71,10 @@ def _finding(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> Diffe
         own, peers = (np.array(programs.of(rank).tokens) for rank in (odd[0], waiting))
         edit = edit_between(own, at, peers, there, alike=False)
         change = change_between(programs, (odd[0], at), (waiting, there), edit)
+    next_own, next_peer = (view.kind_of(rank, seq + 1) for rank in (odd[0], waiting))
+    if not tie and next_own is not None and (next_own, next_peer) == (kinds.get(waiting), kinds.get(odd[0])):
+        # also where two threads issue them, of which a rank's program has one
+        change = replace(change, swapped=True, skipped=(next_own,), added=(), shift=0)
     stuck = StuckCall(view, seq, waiting, kinds.get(waiting), programs.before(waiting, there))
     finding = Different(culprits, stuck, OwnCall(kinds.get(odd[0]), seq), change, tie=tie)
     return aligned.reached_by(finding, view.members)

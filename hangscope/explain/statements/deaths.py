@@ -29,6 +29,20 @@ from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
 _PREFIX = "[rank"  # of each line of a traceback that ended a process of a group (torch 2.3 and later)
+#: With what the traceback of an error begins that nothing caught.
+_OUTERMOST = frozenset(
+    {
+        "<module>",
+        "_bootstrap",
+        "_bootstrap_inner",
+        "_wrap",
+        "wrapper",
+        "_run_code",
+        "_run_module_as_main",
+        "main",
+        "launch",
+    }
+)
 REPLACED = "\ufffd"  # stands for invalid bytes
 #: Where calls of the communication layer raise what C++ threw, and what Python raises there for a wrong argument.
 _COMMUNICATION = (
@@ -82,7 +96,8 @@ def _own_death(rank: int, statements: Statements, exits: Exits) -> Death | None:
         return Death(rank, f"raised {exception or 'an exception'}", raised[0], 3, frame, exception)
     crashes = statements.of(rank, Terminate)
     aborted = any(not e.what.startswith("Fatal Python error") or "Aborted" in e.what for e in crashes)
-    aborting = aborted or bool(statements.of(rank, *_ABORTING))
+    unowned = any(e.rank is None for e in statements.all(GlooSizeMismatch))  # gloo aborts who receives
+    aborting = aborted or unowned or bool(statements.of(rank, *_ABORTING))
     if how := exits.own_end(rank, aborting):
         return Death(rank, how, statements.exits[rank], 3)
     for crash in crashes:
@@ -127,8 +142,10 @@ def _went_on(event: Event, statements: Statements) -> bool:
     if isinstance(event, RankException) and event.frames:
         raised = [e for e in statements.of(event.rank, RankException) if e.symptom]
         logged, by_library = not event.text.startswith(_PREFIX), user_frame(event.frames) is None
-        if not _left_its_peers(event, raised, statements):
-            ending = (e for e in raised if by_library or (logged and e.text.startswith(_PREFIX)))
+        # The function that its traceback begins with caught it.
+        handled = logged and event.frames[-1].name not in _OUTERMOST
+        if handled or not _left_its_peers(event, raised, statements):
+            ending = (e for e in raised if by_library or handled or (logged and e.text.startswith(_PREFIX)))
             later += [(e.file, e.line) for e in ending]
     return any(file == event.file and line > event.line for file, line in later)
 

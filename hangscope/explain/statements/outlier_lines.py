@@ -28,7 +28,7 @@ _NUMBER = regex(r"\d+(?:\.\d+)?")
 _MEASURED = regex(
     r"\d+(?:\.\d+)? ?(?:[KMGT]i?B|[mun]?s|sec|%|it/s|W)\b"
 )  # differs between ranks all the time
-_NAME = regex(r"[A-Za-z][\w.-]{0,40}[ =:]{1,2}$")
+_NAME = regex(r"[A-Za-z][\w.-]{0,40} ?[=:] ?$")
 _CLOCK = regex(r"\d{4}[-/]\d\d[-/]\d\d|\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?")
 _OF_ITSELF = regex(r"(?i)\brank\W{0,3}(\d{1,6})\b|^\W{0,3}(\d{1,6})\]")
 

@@ -147,9 +147,13 @@ class _Writers:
 
     def events(self, kept: KeptText, complete: bool) -> list[Printed]:
         """Return what each writer printed; nothing where there is no other to compare it with."""
-        if self._heard != {""} or not may_count(kept.file):
-            self._places.pop("", None)
-            if not self._own and len(self._heard - {""}) < 2:
+        own, named = self._places.pop("", {}), self._heard - {""}
+        if len(named) < 2 and not self._own:
+            if not may_count(kept.file):
                 return []
+            for places in self._places.values():  # of the one rank that prints here
+                for template, found in places.items():
+                    own.setdefault(template, []).extend(found)
+            self._places = {"": own} if own else {}
         line_at = kept.line if self._own else kept.own_line
         return [printed_by(places, line_at, complete and kept.complete) for places in self._places.values()]

@@ -39,3 +39,10 @@ def test_lines_of_one_width_stay_apart(lines: list[str]) -> None:
 def test_a_paste_without_a_last_line_feed_is_put_together(tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text("\n".join(part for r in (0, 1) for part in broken(timeout(r))))
     assert told(tmp_path, {}).verdict is not None
+
+
+def test_a_line_that_begins_with_a_clock_is_no_rest_of_another() -> None:
+    lines = [
+        f"[10:17:05.41{n}][worker {n}][I] round 3: mean score 0.05757 over 120 answers" for n in range(6)
+    ]
+    assert not repair("\n".join(lines).encode())[1]

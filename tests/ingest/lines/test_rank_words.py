@@ -205,3 +205,15 @@ def test_a_line_names_processes(text: str, expected: Named) -> None:
 @pytest.mark.parametrize("text", ["rankings of 3 teams", "tp rank 1 is done", "node_rank=1", "stupid=44"])
 def test_other_numbers_are_no_process(text: str) -> None:
     assert named_processes([(1, text)]) == ()
+
+
+def test_a_clock_and_lines_of_a_traceback_hide_no_column() -> None:
+    printed = [
+        f"[10:16:5{n}.273][worker {writer}][I] round {n}"
+        for n, writer in enumerate([2, 0, 1, 0, 2, 1, 1, 2, 0])
+    ]
+    trace = ["Traceback (most recent call last):", *['  File "eval.py", line 7, in <module>'] * 9]
+    column = column_of([*printed, *trace])
+    assert column is not None
+    line = by_itself(strip_prefix(printed[0]), column)
+    assert (line.rank, line.text) == (2, "[I] round 0")

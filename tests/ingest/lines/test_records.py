@@ -87,3 +87,8 @@ def test_what_is_no_record_after_all_costs_no_other_line(line: str) -> None:
     behind = f"[rank2]: {MESSAGE}"
     text = unwrapped(f"{line}\n{behind}\n".encode()).decode()
     assert text.endswith(f"\n{behind}\n") and "[rankTrue]" not in text and "[rank999" not in text
+
+
+def test_the_numbers_of_a_programs_own_record_follow_its_message() -> None:
+    record = {"ts": 1795860700.5, "stage": 2, "event": "fwd", "it": 12, "ok": True, "lineno": 31, "rank": 2}
+    assert lines(record) == ["[rank2]: 2026-11-28T10:11:40.500000+00:00 fwd stage=2 it=12"]
