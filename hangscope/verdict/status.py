@@ -94,7 +94,9 @@ def ended_well(case: Case) -> bool:
     if any(not (harmless_at_an_end(e) or _survived(case, e)) for e in trouble(case)):
         return False
     everywhere = {e.everywhere for e in statements.all(WorkersEnded) if not e.of_a_script}
-    if statements.all(JobCompleted) or len(everywhere) == 2:
+    codes = {rank: end.code for rank, end in statements.exits.items()}
+    every_code_is_0 = bool(codes) and not any(codes.values()) and codes.keys() >= ranks.keys()
+    if statements.all(JobCompleted) or len(everywhere) == 2 or every_code_is_0:
         return True
     if case.graph.waiting:
         hosts = Counter(r.host for r in ranks.values() if r.host)

@@ -226,6 +226,17 @@ def test_the_exits_that_an_own_launcher_prints_count(tmp_path: Path) -> None:
     assert blame(judged(tmp_path, [], launcher=launcher, **logs)) == ("hang", "early_exit", (3,))
 
 
+def test_dumps_of_a_job_all_of_whose_processes_ended_with_code_0_are_of_a_pause(tmp_path: Path) -> None:
+    recorders = job(3, backend="gloo")
+    for recorder in recorders:
+        recorder.call("all_gather", line=20, times=5)
+        if recorder.rank:
+            recorder.call("all_gather", line=20, state="scheduled")
+    launcher = [f"[launch] rank {rank} (pid {15 + rank}) exited with code 0" for rank in range(3)]
+    assert judged(tmp_path, recorders, launch=launcher).status == "no_hang"
+    assert judged(tmp_path, recorders, launch=launcher[:1]).status == "hang"
+
+
 @pytest.mark.parametrize("signal", ["SIGKILL", "SIGABRT"])
 def test_what_the_parent_of_spawned_processes_numbers_is_a_rank_of_its_console(
     tmp_path: Path, signal: str
