@@ -19,7 +19,7 @@ from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user
-from hangscope.model.conclusion import Evidence
+from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.events import Event
 
 REASONS = {
@@ -177,7 +177,10 @@ def left_quietly(case: Case) -> Match | None:
         left = sorted(quiet) if not case.solid and (stopped or not isinstance(finding, Nothing)) else []
     if not left or len(left) * 2 > world - (len(left) > 1):
         return None  # where as many left as stayed, there is no outlier
-    evidence: list[Evidence | Event] = [Evidence("exit", f"rank {r}: {quiet[r]}", r) for r in left]
+    ends = {r: Source(e.file, e.line) for r, e in case.statements.exits.items() if e.code == 0}
+    evidence: list[Evidence | Event] = [
+        Evidence("exit", f"rank {r}: {quiet[r]}", r, ends.get(r)) for r in left
+    ]
     others = (rank for rank in sorted(case.statements.whereabouts) if rank not in left)
     reading = case.knowledge.read(case.stack_of(finding.stuck.kind, others))
     if reading.loop is not None and reading.stage == "step" and not reading.by_user:
