@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import FIXTURES, INCIDENTS, analyze
+from tests.conftest import FIXTURES, analyze
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ INPUTS = {
     "stacks too": ["dumps", "logs", "stacks"],
     "logs detail": ["logs_detail"],
 }
-OWN, SHARED = FIXTURES / "frameworks", INCIDENTS / "frameworks"
+OWN = FIXTURES / "frameworks"
 #: the call of the culprit's, as the library's documentation has it (None: no call, or none that a library makes)
 APIS = {
     "accelerate_gather_rank0": "Accelerator.gather_for_metrics",
@@ -83,7 +83,7 @@ def answer(job: Path, given: str) -> Answer | None:
     )
 
 
-@lru_cache(maxsize=2)
+@cache
 def answers(top: Path) -> list[Answer]:
     return [a for job in jobs(top) for given in INPUTS if (a := answer(job, given)) is not None]
 
@@ -92,11 +92,9 @@ def misses(found: list[Answer], what: str) -> list[tuple[str, str]]:
     return [(a.incident, a.given) for a in found if getattr(a, what) is False]
 
 
-@pytest.fixture(params=[OWN, SHARED], ids=["own", "shared"])
-def found(request: pytest.FixtureRequest) -> list[Answer]:
-    if not jobs(request.param):
-        pytest.skip(f"no incidents at {request.param}")
-    return answers(request.param)
+@pytest.fixture
+def found() -> list[Answer]:
+    return answers(OWN)
 
 
 def test_there_are_twenty_jobs_of_five_libraries() -> None:

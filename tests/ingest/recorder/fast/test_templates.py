@@ -191,7 +191,7 @@ def test_a_head_that_is_not_plain_is_left_to_loading(model: tuple[bytes, Templat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["model", "own", "compiled"])
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draws=st.data())
 def test_whatever_changes_in_a_dump_it_is_read_like_a_load(
     request: pytest.FixtureRequest, which: str, draws: st.DataObject
