@@ -101,6 +101,9 @@ class LogReading:
         return bool(found) or any(event.kind not in _OF_ANY_TEXT for event in self.events)
 
 
+_READ_AS_A_WHOLE = 64  # ranks whose own logs are: what a whole shows, those of a large job show alike
+
+
 def read_log(stream: BinaryIO, file: str) -> LogReading:
     """Return what a log says. Reads the stream once, in memory that does not grow with it; never raises for what it holds.
 
@@ -128,7 +131,9 @@ def read_log(stream: BinaryIO, file: str) -> LogReading:
         attempt_of(file),
         tail=tuple(cut(text, _WIDTH) for _, text in kept.texts[-_SHOWN:]) if own else (),
         of_a_job=any(map(_OF_A_JOB.search, signs)),
-        excerpt=None if is_of_the_watcher(file) else excerpt(kept, found.size),
+        excerpt=None
+        if is_of_the_watcher(file) or (rank or 0) >= _READ_AS_A_WHOLE
+        else excerpt(kept, found.size),
         stated=None if own else states_itself(text for _, text in kept.texts),
         stacks=late.processes() or _titled(kept, found.size),
         nccl=nccl.recordings(),
