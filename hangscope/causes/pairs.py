@@ -83,6 +83,32 @@ def unanswered(case: Case) -> Match | None:
     )
 
 
+def unrecorded(case: Case) -> Match | None:
+    """All ranks wait in calls that no dump has, as gloo's recorder keeps no send and no receive: every recorded collective is over."""
+    placed, records = case.statements.whereabouts, case.incident.ranks
+    recorded = len(records) > 1 and all(r.seen and r.dump_file for r in records.values())
+    if case.graph.waiting or not recorded or not keeps_no_sends(case.incident):
+        return None
+    if not placed.keys() >= records.keys() or not all(
+        w.inside and (w.op is None or w.op in _PAIRED) for w in placed.values()
+    ):
+        return None
+    odd = [line for line in case.statements.outlier_lines if line.telling]
+    named = odd[0].ranks if len({line.ranks for line in odd}) == 1 else ()
+    why = "all ranks wait in sends or receives, by their lines, while every collective of their dumps is over"
+    if named:
+        why = f"{who(named)} probably issued other sends and receives than the others: {odd[0].says()}"
+    return answer(
+        "p2p_mismatch",
+        named,
+        why,
+        "Print peer, tag and number of each send and receive per rank, and look for the pair that differs.",
+        strength=1 if named else 0,
+        evidence=[*map(of_outlier, odd[:2]), *map(case.seen_at, sorted(placed)[:4])],
+        frame=case.frame_of(case.finding.stuck.kind),
+    )
+
+
 def left_by_one(case: Case) -> Match | None:
     """Several ranks stay at one line of the user's that no recorded call explains, and the one other rank of their block has gone on.
 

@@ -26,6 +26,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.OtherMembers, agreement.other_members),
     (finding.OtherRoot, agreement.other_root),
     (finding.Unpaired, pairs.unpaired),
+    (finding.Different | finding.Nothing, pairs.unrecorded),
     (finding.Nothing, pairs.both_send),
     (finding.Finding, order.false_circle),
     (finding.Different, order.crossed_groups),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, world, write_all
-from tests.verdicts import blame, said
+from tests.verdicts import TIMED_OUT, blame, judged, said
 
 STEPS = 12
 RING = {"0": ("default_pg", range(4))}
@@ -259,3 +261,27 @@ def test_who_has_left_an_exchange_of_its_block_left_something_out(tmp_path: Path
     report = analyze(tmp_path)
     assert blame(report) == ("hang", "p2p_mismatch", (3,))
     assert report.verdict is not None and report.verdict.suspect_ranks == (3, 4, 5)
+
+
+def _timed_out(rank: int, line: int) -> list[str]:
+    """Return a traceback that ends in the wait for an asynchronous call."""
+    at = [("ring.py", 37, "<module>"), ("ring.py", 27, "main"), ("exchange.py", line, "rotate")]
+    frames = [
+        f'[rank{rank}]:   File "/workspace/{file}", line {number}, in {name}' for file, number, name in at
+    ]
+    return [f"[rank{rank}]: Traceback (most recent call last):", *frames, f"[rank{rank}]: {TIMED_OUT}"]
+
+
+@pytest.mark.parametrize("odd", [True, False])
+def test_where_all_recorded_calls_are_over_and_all_wait_an_unrecorded_one_does_not_pair(
+    tmp_path: Path, odd: bool
+) -> None:
+    recorders = [Recorder(rank, RING, backend="gloo").call("all_reduce", times=9) for rank in range(4)]
+    bases = [160 if odd and rank == 3 else 144 for rank in range(4)]
+    logs = {
+        f"rank{rank}": [f"packer reloaded, tag base {bases[rank]}", *_timed_out(rank, 10 + rank % 2)]
+        for rank in range(4)
+    }
+    report = judged(tmp_path, recorders, **logs)
+    assert blame(report) == ("hang", "p2p_mismatch", (3,) if odd else ())
+    assert not odd or "rank 3 printed 160 here, the others 144" in said(report)

@@ -24,6 +24,7 @@ TELLING = 0.5  # score of a line that is no habit, at the end of what its rank p
 _MOST = 8
 _REPORT = 0.3  # weight of a line of the reporter that counts or measures nothing and does not name its rank
 _FEW = 0.25  # share of the ranks whose value may be the outlier
+_SURE = 3  # ranks that agree about a value which is printed once
 _NUMBER = regex(r"\d+(?:\.\d+)?")
 _MEASURED = regex(
     r"\d+(?:\.\d+)? ?(?:[KMGT]i?B|[mun]?s|sec|%|it/s|W)\b"
@@ -184,7 +185,10 @@ def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None
             its = _named(lines[few[0]].text, place)
             note = f"{ranks_phrase(few)} printed {its} here, {'the others' if len(ranks) - len(few) > 1 else 'the other'} {value}"
             note += "; the time before, all printed the same" if changed else ""
-            return lines[few[0]].sets_apart(few, "value", TELLING / 2, note, telling=again)
+            theirs = next(lines[r].text for r, n in zip(sorted(ranks), column, strict=True) if n == value)
+            if _NUMBER.sub("", theirs) != _NUMBER.sub("", lines[few[0]].text):
+                note += f" ({theirs[:160]})"  # the two differ in words as well
+            return lines[few[0]].sets_apart(few, "value", TELLING / 2, note, telling=again or times >= _SURE)
     return None
 
 

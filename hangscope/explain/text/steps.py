@@ -45,7 +45,7 @@ class Steps:
         ends = {(e.file, e.line) for e in self.statements.all(LoopLength)}
         ends |= {(e.file, e.line) for e in self.statements.all(Progress) if e.done or e.leaving or e.over}
         lines, culprits = self.statements.outlier_lines, set(self.culprits)
-        alone = (o for o in lines if o.telling and culprits.issuperset(o.ranks))
+        alone = (o for o in lines if o.telling and o.how != "value" and culprits.issuperset(o.ranks))
         return [line for line in alone if (line.file, line.line) not in ends]
 
     @cached_property
