@@ -110,28 +110,40 @@ def unrecorded(case: Case) -> Match | None:
 
 
 def left_by_one(case: Case) -> Match | None:
-    """Several ranks stay at one line of the user's that no recorded call explains, and the one other rank of their block has gone on.
+    """Several ranks stay at one line of the user's that no recorded call explains: in sends or receives, which gloo's recorder does not keep.
 
-    A block are the ranks at one position in the groups of one kind, as those of a ring across replicas: a group that only sends and
-    receives is not recorded with gloo. What is missing there is a send or receive of the rank that went on.
+    At fault is the one of them that alone printed another value, else the one other rank of their block that has gone on. A block are
+    the ranks at one position in the groups of one kind, as those of a ring across replicas, whose own group is not recorded either.
     """
     finding, stacks = case.finding, case.stacks
     named = set(finding.culprits)
     lines = {stacks[r].stack[0] for r in named if r in stacks and stacks[r].stack and not stacks[r].inside}
     if len(named) < 2 or len(lines) != 1 or not named <= stacks.keys() or not keeps_no_sends(case.incident):
         return None
-    frame = user_frame(tuple(lines))
-    others = [block - named for block in _blocks(case.incident.groups) if named < block]
-    if frame is None or not others or len(others[0]) != 1 or not others[0].issubset(case.graph.waiting):
+    frame, odd = user_frame(tuple(lines)), [o for o in case.statements.outlier_lines if o.telling]
+    if frame is None:
         return None
-    (rank,) = others[0]
-    why = (
-        f"{who(named)} {agree(named, 'is', 'are')} still in an exchange{at(frame)} that rank {rank} has left"
-    )
+    others = [block - named for block in _blocks(case.incident.groups) if named < block][:1]
+    if len({o.ranks for o in odd}) == 1 and named.issuperset(odd[0].ranks):
+        at_fault, why = odd[0].ranks, odd[0].says()
+    elif others and len(others[0]) == 1 and others[0].issubset(case.graph.waiting):
+        at_fault, odd = tuple(others[0]), []
+        why = f"{who(at_fault)} has left it"
+    else:
+        return None
+    why = f"{who(named)} {agree(named, 'is', 'are')} still in an exchange{at(frame)}; {why}"
     fix = "Issue the same sends and receives on both sides whatever the data: a hop may be skipped by both or by none."
-    facts = [*map(case.seen_at, sorted(named)[:2]), case.seen_at(rank)]
+    facts = [*map(of_outlier, odd[:1]), *map(case.seen_at, sorted({*sorted(named)[:2], *at_fault}))]
+    strength = int(bool(odd))
     return answer(
-        "p2p_mismatch", (rank,), why, fix, strength=0, evidence=facts, frame=frame, frame_rank=min(named)
+        "p2p_mismatch",
+        at_fault,
+        why,
+        fix,
+        strength=strength,
+        evidence=facts,
+        frame=frame,
+        frame_rank=min(named),
     )
 
 

@@ -93,9 +93,11 @@ def ended_well(case: Case) -> bool:
     if any(not (harmless_at_an_end(e) or _survived(case, e)) for e in trouble(case)):
         return False
     everywhere = {e.everywhere for e in statements.all(WorkersEnded) if not e.of_a_script}
+    waiting = bool(case.graph.waiting)  # in dumps that are older then
     codes = {rank: end.code for rank, end in statements.exits.items()}
     every_code_is_0 = bool(codes) and not any(codes.values()) and codes.keys() >= ranks.keys()
-    if statements.all(JobCompleted) or len(everywhere) == 2 or every_code_is_0:
+    by_script = any(e.of_a_script and e.everywhere for e in statements.all(WorkersEnded))
+    if statements.all(JobCompleted) or len(everywhere) == 2 or every_code_is_0 or (waiting and by_script):
         return True
     if case.graph.waiting:
         hosts = Counter(r.host for r in ranks.values() if r.host)

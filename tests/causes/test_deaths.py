@@ -465,3 +465,21 @@ def test_a_code_that_no_exception_gives_is_the_ranks_own(
         "=" * 60,
     ]
     assert short(told(tmp_path, "\n".join(table).split("\n")))[:2] == ("crashed_rank", named)
+
+
+@pytest.mark.parametrize(("outermost", "died"), [("<module>", True), ("publish", False)])
+def test_threads_that_go_on_do_not_show_that_an_error_was_caught(
+    tmp_path: Path, outermost: str, died: bool
+) -> None:
+    trace = [
+        "Traceback (most recent call last):",
+        f'  File "/w/moe.py", line 50, in {outermost}',
+        "    dispatch()",
+        '  File "/w/moe.py", line 41, in dispatch',
+        "    check(sizes)",
+        "ValueError: 74 tokens for 76 places",
+    ]
+    for rank in range(3):
+        lines = ["step 1", "step 2", *(trace if rank == 1 else []), "no progress, recorder written"]
+        (tmp_path / f"rank{rank}.log").write_text("\n".join(lines) + "\n")
+    assert (short(analyze(tmp_path))[:2] == ("crashed_rank", (1,))) == died

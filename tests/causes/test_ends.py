@@ -235,6 +235,7 @@ def test_dumps_of_a_job_all_of_whose_processes_ended_with_code_0_are_of_a_pause(
     launcher = [f"[launch] rank {rank} (pid {15 + rank}) exited with code 0" for rank in range(3)]
     assert judged(tmp_path, recorders, launch=launcher).status == "no_hang"
     assert judged(tmp_path, recorders, launch=launcher[:1]).status == "hang"
+    assert judged(tmp_path, recorders, launch=["all workers ended, rc 0"]).status == "no_hang"
 
 
 @pytest.mark.parametrize("signal", ["SIGKILL", "SIGABRT"])

@@ -97,3 +97,28 @@ def test_what_a_rank_prints_after_it_gave_up_is_no_evidence() -> None:
 def test_a_damaged_copy_counts_as_the_line_that_the_others_printed(line: str, torn: bool) -> None:
     whole = {rank: [f"rank {rank} saved the shard of the model"] for rank in range(4)}
     assert any(odd.telling for odd in _told({**whole, 2: [line]})) is not torn
+
+
+def _costs(*odd: tuple[int, int]) -> dict[int, list[str]]:
+    """Return a line of measured costs per rank: each rank has its own a little off; `odd` are (rank, cost of its own)."""
+    usual = {0: 304, 1: 309, 2: 507, 3: 303}
+    own = {rank: cost - 2 for rank, cost in usual.items()} | dict(odd)
+    return {
+        rank: [f"costs {' '.join(str(own[r] if r == rank else cost) for r, cost in usual.items())}"]
+        for rank in usual
+    }
+
+
+def test_the_number_that_is_furthest_off_sets_its_rank_apart() -> None:
+    (odd,) = _told(_costs((3, 704)))
+    assert odd.ranks == (3,) and "printed 704 here, the others 303" in odd.note and odd.telling
+    assert not _told(_costs()) and not _told(_costs((3, 704), (1, 800)))
+
+
+def test_what_machines_measure_is_no_value() -> None:
+    assert not _told({rank: [f"ready, rss={305 + (rank == 2)}MB in {4 + (rank == 2)}s"] for rank in range(4)})
+
+
+def test_a_value_in_other_words_is_told_with_theirs() -> None:
+    (odd,) = _told({rank: [f"keys={2 - (rank == 2)}: a{'' if rank == 2 else ' b'}"] for rank in range(4)})
+    assert odd.ranks == (2,)

@@ -131,7 +131,9 @@ def _went_on(event: Event, statements: Statements) -> bool:
     waited = statements.any_of(*WAITED)  # "done" may come from a handler, for which the others still wait
     steps = [e for e in statements.of(event.rank, Progress) if not e.leaving and e.attempt == event.attempt]
     later = [(e.file, e.line) for e in steps if e.step is not None or (e.over and not waited)]
-    if not waited:
+    # Threads of their own go on for a while after an error that nothing caught.
+    uncaught = isinstance(event, RankException) and event.frames and event.frames[-1].name == "<module>"
+    if not waited and not uncaught:
         later += [(e.file, e.numbers[-1]) for e in statements.of(event.rank, Printed)]
     if isinstance(event, RankException) and event.frames:
         raised = [e for e in statements.of(event.rank, RankException) if e.symptom]

@@ -9,6 +9,7 @@ or lost a peer are discounted.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from math import log2
 
@@ -24,6 +25,7 @@ TELLING = 0.5  # score of a line that is no habit, at the end of what its rank p
 _MOST = 8
 _REPORT = 0.3  # weight of a line of the reporter that counts or measures nothing and does not name its rank
 _FEW = 0.25  # share of the ranks whose value may be the outlier
+_MORE = 4  # times what ranks measure differently
 _SURE = 3  # ranks that agree about a value which is printed once
 _NUMBER = regex(r"\d+(?:\.\d+)?")
 _MEASURED = regex(
@@ -164,32 +166,48 @@ def _as_reporter(rank: int, text: str) -> float:
 def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None:
     """Return the line in which a few ranks print another number than all others, of one that no rank printed twice more than another.
 
-    In a recurring line only a number counts that was the same on all ranks the time before, or that no rank ever changes: a size, a
-    setting. These are telling.
+    In a recurring line only a number counts that was about the same on all ranks the time before, or that no rank ever changes: a
+    size, a setting. These are telling, as is one of a line that came once and about which several agree. Of several numbers the one that is
+    furthest off counts; where other ranks are as far off in another, nobody is set apart.
     """
+    order = sorted(ranks)
     last, before = (
-        [*zip(*(_numbers(getattr(lines[rank], name)) for rank in sorted(ranks)), strict=False)]
+        [*zip(*(_numbers(getattr(lines[rank], name)) for rank in order), strict=False)]
         for name in ("text", "earlier")
     )
     again = any(lines[rank].earlier for rank in ranks)
+    found: list[tuple[float, tuple[int, ...], OutlierLine]] = []
     for place, column in enumerate(last):
-        if column == tuple(map(str, sorted(ranks))):
-            continue  # each rank's own number
         constant = again and place < len(before) and before[place] == column
-        changed = again and place < len(before) and len(set(before[place])) == 1
-        if again and not (constant or changed):
-            continue
         value, times = Counter(column).most_common(1)[0]
-        few = tuple(rank for rank, number in zip(sorted(ranks), column, strict=True) if number != value)
+        far = max(_apart(float(number), float(value)) for number in column)
+        changed = again and place < len(before) and _MORE * _spread(before[place]) < far
+        if column == tuple(map(str, order)) or (again and not (constant or changed)):
+            continue  # each rank's own number, or one that changes
+        few = tuple(rank for rank, number in zip(order, column, strict=True) if number != value)
         if 0 < len(few) <= max(1, _FEW * len(ranks)) and len(few) < times:
-            its = _named(lines[few[0]].text, place)
-            note = f"{ranks_phrase(few)} printed {its} here, {'the others' if len(ranks) - len(few) > 1 else 'the other'} {value}"
-            note += "; the time before, all printed the same" if changed else ""
-            theirs = next(lines[r].text for r, n in zip(sorted(ranks), column, strict=True) if n == value)
-            if _NUMBER.sub("", theirs) != _NUMBER.sub("", lines[few[0]].text):
-                note += f" ({theirs[:160]})"  # the two differ in words as well
-            return lines[few[0]].sets_apart(few, "value", TELLING / 2, note, telling=again or times >= _SURE)
-    return None
+            its, usual = lines[few[0]], lines[order[column.index(value)]]
+            note = f"{ranks_phrase(few)} printed {_named(its.text, place)} here, {'the others' if times > 1 else 'the other'} {value}"
+            same = changed and len(set(before[place])) == 1
+            note += "; the time before, all printed the same" if same else ""
+            if _NUMBER.sub("", usual.text) != _NUMBER.sub("", its.text):
+                note += f" ({usual.text[:160]})"  # the two differ in words as well
+            line = its.sets_apart(few, "value", TELLING / 2, note, telling=again or times >= _SURE)
+            found.append((far, few, line))
+    if not found:
+        return None
+    most, few, line = max(found, key=lambda one: one[0])
+    return None if any(who != few and 2 * far > most for far, who, _ in found) else line
+
+
+def _spread(numbers: Sequence[str]) -> float:
+    """Return how far apart numbers are."""
+    return _apart(min(map(float, numbers)), max(map(float, numbers)))
+
+
+def _apart(one: float, other: float) -> float:
+    """Return how far apart two numbers are as a part of the larger one."""
+    return abs(one - other) / max(abs(one), abs(other), 1e-9)
 
 
 def _numbers(text: str) -> list[str]:

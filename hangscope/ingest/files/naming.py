@@ -12,7 +12,7 @@ import re
 
 from hangscope.model.regex import regex
 
-_SUFFIXES = regex(r"(?:\.(?:json|pkl|pickle|bin|dump|trace|txt|out|log|fr|gz|zst)){1,8}$", re.IGNORECASE)
+_SUFFIXES = regex(r"(?:\.[A-Za-z]{1,12}){1,8}$")  # `.pt`, `.json.gz`
 _RANK = regex(r"(?<![a-z])rank[_\-.= ]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _LOCAL = regex(r"local[_-]?rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _ATTEMPT = regex(r"(?:^|/)(?:attempt|restart)[_-]?(\d{1,9})(?:/(?:(\d{1,6})/)?|$)")

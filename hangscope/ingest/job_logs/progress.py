@@ -159,7 +159,7 @@ class Served(Event, same_by=("well",), by_launcher=True, calm=True):
 _MAY_END = regex(
     r"[Ee]xit|EXIT|eturned|nded|inished|erminated|ompleted|throughput|HTTP/\d|broadcast block|[Nn]o progress"
 )
-_ZERO = r"(?:with )?(?:an? )?(?:exit )?(?:(?:codes?|status(?:es)?) ?[:=]? ?)?(?:0|\[0(?:, ?0){0,200}\])"
+_ZERO = r"(?:with )?(?:an? )?(?:exit )?(?:(?:codes?|status(?:es)?|rc) ?[:=]? ?)?(?:0|\[0(?:, ?0){0,200}\])"
 _ENDED = (
     r"(?:workers|ranks|processes|procs|tasks|pods) (?:have )?(?:exited|returned|ended|finished|terminated|completed)[,:]? "
     rf"(?:{_ZERO}|cleanly|successfully|normally)\W{{0,3}}$"

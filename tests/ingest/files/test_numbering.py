@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from hangscope.ingest.files.naming import rank_of_dump
 from hangscope.ingest.files.numbering import of_files, of_titles
 from tests.conftest import analyze
 
@@ -106,3 +107,12 @@ def test_stacks_of_no_known_rank_are_shown_and_said_to_be_there(tmp_path: Path) 
     )
     assert report.verdict is None or report.verdict.culprit_ranks == ()
     assert "=== rank 3 ===" in str(note)
+
+
+def test_a_dump_of_any_ending_is_of_the_rank_that_ends_its_name() -> None:
+    assert [rank_of_dump(name) for name in ("recorder.3.pt", "w3.fr", "trace_3.json.gz", "dump.pt")] == [
+        3,
+        3,
+        3,
+        None,
+    ]
