@@ -29,7 +29,7 @@ _CONNECT = "Some members cannot connect: check NCCL_SOCKET_IFNAME, firewalls bet
 def never_formed(case: Case) -> Match | None:
     """A store, rendezvous or communicator that was never completed."""
     if not isinstance(case.finding, Nothing) and case.solid and not case.from_text:
-        return None  # whose ranks got as far as their collectives had started, on a second attempt maybe
+        return None
     rules = (_refused, _communicator, _seen_at_the_store, _left_behind, _store, _at_the_start)
     return next((match for rule in rules if (match := rule(case)) is not None), None)
 

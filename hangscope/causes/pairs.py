@@ -220,6 +220,8 @@ def _peered(case: Case, rank: int, kind: CallKind | None) -> str:
 def both_send(case: Case) -> Match | None:
     """Two ranks whose last P2P ops are sends to each other, each beyond the receives that the other one posted, by NCCL's lines."""
     records = case.incident.ranks
+    if any(record.dump_file for record in records.values()):
+        return None
     for gid in sorted({gid for record in records.values() for gid in record.p2p}):
         posted, last = Counter[tuple[str, int, int]](), dict[int, tuple[str, int]]()
         for rank in sorted(r for r in records if gid in records[r].p2p):

@@ -68,7 +68,7 @@ def _in_a_librarys_loop(d: Difference, own: Reading, peer: Reading, loop: str) -
     whose, in_step, after = who(d.finding.culprits), peer.stage == "step", own.stage in _AFTER_STEPS
     if own.by_user:
         if own.stage not in ("step", "") and not (after and d.finding.culprits == (0,)):
-            return None  # in a hook behind its steps, a rank with fewer batches is the first
+            return None
         why = f"{whose} alone called {own.api}{at(own.caller)} in the {own.stage or 'body'} of {loop}"
         return _ALONE, why, 2 if own.stage == "step" and in_step else 1
     if after and in_step:

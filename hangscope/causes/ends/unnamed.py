@@ -45,7 +45,7 @@ def _by_message(case: Case, defect: bool) -> Match | None:
     """Return the answer of the first entry with a cause; its lines name a rank where the entry says so and one rank alone printed it."""
     of_text = isinstance(case.finding, Stalled | Absent) and case.from_text
     if not isinstance(case.finding, Nothing | Unseen) and not of_text:
-        return None  # a message of the start may be one that the job got over
+        return None
     messages = [(e, table()[e.id]) for e in case.statements.all(Message) if e.id in table()]
     causes = (known for _, known in messages if known.cause and (known.cause == "known_defect") == defect)
     entry = next(causes, None)
