@@ -163,11 +163,16 @@ def _continues_in_text(member: Member) -> bool:
 def _find_pending_in_logs(view: GroupFrontier) -> None:
     """Find the pending collectives of recorders that log no completion: those that not every known member issued alike.
 
-    Those that all known members issued are assumed to be complete.
+    Those that all known members issued are assumed to be complete. A member whose log is cut off and that seems to be behind is
+    unknown: its collectives may be among the lost lines.
     """
     logged = [m for m in view.members.values() if len(m.queue) and not m.queue.tells_completion]
     if not logged:
         return
+    furthest = max(m.enqueued or 0 for m in view.members.values())
+    for member in logged:
+        if member.queue.cut and member.last_row < furthest:
+            member.enqueued = None
     first, columns = common_window(logged)
     agreed = min((m.enqueued for m in view.members.values() if m.enqueued is not None), default=0)
     agreed = min(

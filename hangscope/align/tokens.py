@@ -50,6 +50,8 @@ class Tokens:
 
     def of(self, gids: np.ndarray, kinds: np.ndarray, level: int) -> np.ndarray:
         """Return the token of each call, given by its group and its kind."""
+        if not len(gids):
+            return np.empty(0, np.int64)
         return np.asarray(self._by_level[level][kinds] * len(self._kinds) + self._of_group[gids])
 
 
@@ -63,6 +65,8 @@ def _of_bytes(kind: CallKind) -> bool:
 
 def _rounded(kind: CallKind) -> Hashable:
     """Return the sizes that members must agree on as powers of two, with their types."""
+    if _of_bytes(kind) or kind.op == "barrier" or kind.op.startswith("all_to_all"):
+        return None
     scatter = kind.op == "scatter"
     sizes, types = (
         (kind.output_sizes, kind.output_dtypes) if scatter else (kind.input_sizes, kind.input_dtypes)
