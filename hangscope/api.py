@@ -241,7 +241,14 @@ def _is_evidence(reading: Reading) -> bool:
     found = (reading.recordings, reading.events, reading.stacks, reading.nccl_recordings)
     if any(found) or reading.communicators:
         return True
-    return log is not None and bool(log.events or log.recordings or log.of_a_job or _shows_a_job(log))
+    if log is None:
+        return False
+    named = (log.rank, log.local_rank) != (
+        None,
+        None,
+    )  # else what a file holds that may be of no job is none yet
+    told = any(named or event.kind != "printed" for event in log.events)
+    return bool(told or log.recordings or log.of_a_job or _shows_a_job(log))
 
 
 __all__ = ["HangscopeError", "Report", "analyze", "analyze_safely"]

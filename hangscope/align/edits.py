@@ -58,9 +58,8 @@ def edit_between(
                 found.append((kept + _same(mine[ahead:], theirs[ahead:]), How.SWAPPED, ahead, ahead))
             if size < len(mine):
                 found.append((_same(mine[size:], theirs), How.ADDED, size, 0))
-                if (
-                    not in_step
-                ):  # a stretch of calls that a branch makes, of which the first one spares another later
+                # A stretch of calls that a branch makes, of which the first one spares another later.
+                if not in_step:
                     found.append((_same(mine[size:], theirs[1:]), How.REPLACED, size, 1))
             if size < len(theirs):
                 found.append((_same(mine, theirs[size:]), How.LEFT_OUT, 0, size))

@@ -85,12 +85,8 @@ def other_arguments(case: Case) -> Match | None:
 def swapped_calls(case: Case) -> Match | None:
     """Two collectives of one group that some ranks issued in the opposite order."""
     finding, change = case.finding, case.finding.change
-    if (
-        not change.swapped
-        or change.elsewhere
-        or len(change.skipped) not in (1, 2)
-        or finding.own.gid is not None
-    ):
+    other_group = change.elsewhere or finding.own.gid is not None
+    if not change.swapped or other_group or len(change.skipped) not in (1, 2):
         return None
     first, second = describe(finding.own.kind), describe(change.skipped[0])
     threads = {kind.of_a_thread for kind in (finding.own.kind, change.skipped[0]) if kind is not None}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.causes.mismatch import describe
+from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import CallKind, Group, Incident
@@ -87,7 +88,8 @@ def unrecorded(case: Case) -> Match | None:
     """All ranks wait in calls that no dump has, as gloo's recorder keeps no send and no receive: every recorded collective is over."""
     placed, records = case.statements.whereabouts, case.incident.ranks
     recorded = len(records) > 1 and all(r.seen and r.dump_file for r in records.values())
-    if case.graph.waiting or not recorded or not keeps_no_sends(case.incident):
+    timed_out = case.statements.ranks(GlooTimeout) >= records.keys()
+    if case.graph.waiting or not (recorded and timed_out) or not keeps_no_sends(case.incident):
         return None
     if not placed.keys() >= records.keys() or not all(
         w.inside and (w.op is None or w.op in _PAIRED) for w in placed.values()

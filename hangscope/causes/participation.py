@@ -20,7 +20,7 @@ _ORDER = ("collective_order_mismatch", "the collective that it skipped may have 
 _STOPPED = "{who} stopped by a signal (SIGSTOP, SIGTSTP or SIGTTIN): `kill -CONT PID` resumes the process; find out who stopped it."
 _MOVE = "Move work that one rank does alone out of the step, or give that group a longer timeout and say why."
 _WHOLE = ("stuck_rank", "the process may be stopped as a whole: a signal, a debugger, a dead disk")
-_QUOTED = 80  # characters of a line in a reason
+_QUOTED = 120  # characters of a line in a reason
 _LATE = ("slow_rank", "a rank that computes may still arrive: capture it again")
 
 

@@ -147,12 +147,12 @@ def change_between(programs: Programs, own: tuple[int, int], peer: tuple[int, in
 
     if last_word and edit.how is not How.SWAPPED:
         return Change(skipped=kinds(rank, programs.left_out(*own, *peer)), last_word=True)
+    # A stretch of calls in place of one is extra as well.
+    extra = edit.how is How.ADDED or (edit.how is How.REPLACED and len(edit.own) > 1)
     older = row == 0 and any(queue.overwritten for queue in incident.ranks[rank].queues.values())
     return Change(
         skipped=kinds(peer[0], edit.peers) if edit.how in (How.LEFT_OUT, How.SWAPPED) and not older else (),
-        added=kinds(rank, edit.own)
-        if (edit.how is How.ADDED or len(edit.own) > 1) and edit.how is not How.SWAPPED and not older
-        else (),
+        added=kinds(rank, edit.own) if extra and not older else (),
         shift=len(edit.own) - len(edit.peers),
         swapped=edit.how is How.SWAPPED,
         matched=edit.matched,

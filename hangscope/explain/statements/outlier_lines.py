@@ -29,7 +29,7 @@ _MORE = 4  # times what ranks measure differently
 _SURE = 3  # ranks that agree about a value which is printed once
 _NUMBER = regex(r"\d+(?:\.\d+)?")
 _MEASURED = regex(
-    r"\d+(?:\.\d+)? ?(?:[KMGT]i?B|[mun]?s|sec|%|it/s|W)\b"
+    r"(?<![\d.])\d{1,18}(?:\.\d{1,18})? ?(?:[KMGT]i?B|[mun]?s|sec|%|it/s|W)\b"
 )  # differs between ranks all the time
 _NAME = regex(r"[A-Za-z][\w.-]{0,40} ?[=:] ?$")
 _CLOCK = regex(r"\d{4}[-/]\d\d[-/]\d\d|\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?")
@@ -176,10 +176,13 @@ def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None
         for name in ("text", "earlier")
     )
     again = any(lines[rank].earlier for rank in ranks)
+    uneven = len({line.count for line in lines.values()}) > 1
     found: list[tuple[float, tuple[int, ...], OutlierLine]] = []
     for place, column in enumerate(last):
-        constant = again and place < len(before) and before[place] == column
         value, times = Counter(column).most_common(1)[0]
+        if uneven and (place >= len(before) or set(before[place]) != {value}):
+            continue  # the last lines are of different steps
+        constant = again and place < len(before) and before[place] == column
         far = max(_apart(float(number), float(value)) for number in column)
         changed = again and place < len(before) and _MORE * _spread(before[place]) < far
         if column == tuple(map(str, order)) or (again and not (constant or changed)):

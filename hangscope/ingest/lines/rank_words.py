@@ -70,7 +70,7 @@ _ENDS = regex(
 )
 _IN_BRACKETS = regex(rf"[(\[（]ranks?[ :#=]{{0,2}}({_SOME})[)\]）]", re.IGNORECASE)
 _RULED = regex(
-    r"[-=#*>~]{2,40}[ \w,.:@()/-]{1,60}\brank[ :#=]{0,2}(\d{1,7})[ )]{0,2}[-=#*<~]{0,40}$", re.IGNORECASE
+    r"^[-=#*>~]{2,40}[ \w,.:@()/-]{1,60}\brank[ :#=]{0,2}(\d{1,7})[ )]{0,2}[-=#*<~]{0,40}$", re.IGNORECASE
 )
 _MENTION = regex(r"\branks?\W{0,3}\d", re.IGNORECASE)
 _BUT = regex(
