@@ -165,6 +165,9 @@ def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:
     by_place = isinstance(finding, Different) and source is Source.SILENCE
     if len(match.culprits) > 1 and (by_place or (isinstance(finding, Extra) and source is Source.REPORT)):
         yield LOW, "nothing shows which of these ranks parted from the others first"
+    reported = {r for w in case.explanation.weighed if w.source is Source.REPORT for r in w.finding.culprits}
+    if reported and reported.isdisjoint(match.culprits) and source is not Source.REPORT:
+        yield LOW, f"a report on all ranks says that the others wait for {ranks_phrase(reported)}"
     if case.from_text and isinstance(finding, Different) and aborted:
         yield (
             LOW,

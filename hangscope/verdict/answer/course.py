@@ -199,7 +199,9 @@ def last_line(case: Case) -> Observation | None:
         wanted = "the lines before it, of that process and of the others: the first error of any of them, and the last line of each"
         return Observation(f"the last error is '{line}'{where}", Collect((), "log", wanted))
     shows = f"the last line is '{line}'{where}"
-    if complaint:
+    if silent := case.statements.all(NoProgress):
+        shows += f"; a watcher reports '{short(silent[-1].text)}'"
+    elif complaint:
         shows += f"; '{short(complaint)}' is the reporter's description, and the log itself shows no hang"
     if ranks := sorted({r for n in text.named for r in n.ranks}):
         shows += f". Its lines name {ranks_phrase(ranks)}"
