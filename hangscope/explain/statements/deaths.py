@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.explain.statements.exits import CLEANUPS, Exits
+from hangscope.explain.statements.exits import ABORTS, CLEANUPS, Exits
 from hangscope.explain.statements.statements import INTERRUPTS, WAITED, AnyEvent, Death, Statements
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied
 from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import (
     DumpObserved,
     DumpSignal,
     HeartbeatTimeout,
     WatchdogStatus,
+    WatchdogTimeout,
 )
 from hangscope.ingest.torch_logs.reports import Terminate
 from hangscope.ingest.torch_logs.traceback import RankException
@@ -87,6 +89,9 @@ def _own_death(rank: int, statements: Statements, exits: Exits) -> Death | None:
     for kind, how in _FAULTS:
         for fault in _not_survived(rank, kind, statements)[:1]:
             return Death(rank, how, fault, 4, frame, exception)
+    refused = [e for e in statements.all(NcclWarn) if e.fault == "oom" and e.tier == 1]
+    if {e.rank for e in refused} == {rank}:  # of several nobody knows which was first
+        return Death(rank, "got no GPU memory for NCCL's buffers", refused[0], 4, frame, exception)
     if raised:
         return Death(rank, f"raised {exception or 'an exception'}", raised[0], 3, frame, exception)
     crashes = statements.of(rank, Terminate)
@@ -127,7 +132,8 @@ def _went_on(event: Event, statements: Statements) -> bool:
     A traceback that a library printed has its frames alone, and what a program logs lacks the prefix that torch gives to those
     that end the process: then an error of a later wait shows that it was caught.
     """
-    assert event.rank is not None
+    if event.rank is None:
+        return False
     waited = statements.any_of(*WAITED)  # "done" may come from a handler, for which the others still wait
     steps = [e for e in statements.of(event.rank, Progress) if not e.leaving and e.attempt == event.attempt]
     later = [(e.file, e.line) for e in steps if e.step is not None or (e.over and not waited)]
@@ -177,6 +183,8 @@ def doubt(death: Death, statements: Statements) -> str:
     communication layer raised it, in words that no rule knows: a rank whose peer is gone gets such an error, too.
     """
     event, told, who = death.event, statements.exits.get(death.rank), f"rank {death.rank}"
+    if isinstance(event, Exit) and event.code in ABORTS and statements.all(WatchdogTimeout):
+        return f"a watchdog aborts its process as well, as those of other ranks did: the log of {who} may be incomplete"
     if not isinstance(event, RankException):
         return ""
     if any(REPLACED in frame.file + frame.name for frame in event.frames):

@@ -102,6 +102,8 @@ def with_refused(incident: Incident, statements: Statements) -> Incident:
             kind = replace(
                 incident.kinds[int(queue.kind[-1])], op=event.op, input_sizes=sizes, input_dtypes=types
             )
+            if event.op == "all_reduce":  # in place; of other ops a fingerprint does not show the outputs
+                kind = replace(kind, output_sizes=sizes, output_dtypes=types)
             column = queue.kind.copy()
             column[-1] = len(incident.kinds) + len(added)
             added.append(kind)

@@ -32,7 +32,7 @@ class Originals:
         """Return the lines of which a line is a damaged copy."""
         near = dict.fromkeys(found for key in _ends(line) for found in self._by_end.get(key, ()))
         near.pop(line, None)
-        return [original for original in near if _is_copy(line, original)]
+        return [original for original in near if _is_copy(line, original, near)]
 
 
 def _ends(line: str) -> tuple[tuple[bool, str], tuple[bool, str]]:
@@ -53,7 +53,7 @@ def _shared(line: str, original: str) -> tuple[int, int]:
     return head, min(tail, min(len(line), len(original)) - head)
 
 
-def _is_copy(line: str, original: str) -> bool:
+def _is_copy(line: str, original: str, near: Iterable[str]) -> bool:
     head, tail = _shared(line, original)
     rest, lost = line[head : len(line) - tail], original[head : len(original) - tail]
     if not rest and not (head and tail):
@@ -62,5 +62,8 @@ def _is_copy(line: str, original: str) -> bool:
         return False
     if not rest.strip() or not lost:
         return True  # a piece is missing, or something stands in the middle
+    piece = rest.replace(original, "")
+    if len(rest) > _FRAGMENT and any(piece in other for other in near):
+        return True  # glued
     in_a_word = (head and line[head - 1].isalpha()) or (tail and line[len(line) - tail].isalpha())
     return bool(in_a_word) and all(sum(map(str.isalpha, part)) <= _FRAGMENT for part in (rest, lost))

@@ -34,7 +34,7 @@ SEARCHES: dict[Source, tuple[Search, ...]] = {
 def findings(incident: Incident, statements: Statements) -> Iterator[tuple[Finding, Source]]:
     """Yield what the text shows, and what kind of evidence that is.
 
-    If a search does not say which ranks wait, all others do.
+    If a search does not say which ranks wait, all others do, and the first of them is the one that is stuck.
     """
     unproved = beyond_the_text(incident, statements) | without_a_log(incident, statements)
     for source, search in [(source, search) for source, searches in SEARCHES.items() for search in searches]:
@@ -45,6 +45,11 @@ def findings(incident: Incident, statements: Statements) -> Iterator[tuple[Findi
         if finding is None:
             continue
         waiting = finding.waiting or tuple(r for r in sorted(incident.ranks) if r not in finding.culprits)
+        call = finding.stuck
+        if call.rank is None and waiting:
+            call = replace(call, rank=waiting[0])
         if source in (Source.SILENCE, Source.OUTPUT):
+            if unproved & set(finding.culprits):
+                continue  # the silence of ranks without any text proves nothing
             waiting = tuple(r for r in waiting if r not in unproved)
-        yield replace(finding, waiting=waiting, reached=frozenset(waiting)), source
+        yield replace(finding, stuck=call, waiting=waiting, reached=frozenset(waiting)), source
