@@ -243,12 +243,10 @@ def _is_evidence(reading: Reading) -> bool:
         return True
     if log is None:
         return False
-    named = (log.rank, log.local_rank) != (
-        None,
-        None,
-    )  # else what a file holds that may be of no job is none yet
-    told = any(named or event.kind != "printed" for event in log.events)
-    return bool(told or log.recordings or log.of_a_job or _shows_a_job(log))
+    of_a_rank = log.rank is not None or log.local_rank is not None
+    # What the lines of any file are compared by shows no job, unless its name does.
+    shows = any(of_a_rank or event.kind != "printed" for event in log.events)
+    return bool(shows or log.recordings or log.of_a_job or _shows_a_job(log))
 
 
 __all__ = ["HangscopeError", "Report", "analyze", "analyze_safely"]

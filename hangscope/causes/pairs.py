@@ -15,6 +15,7 @@ from hangscope.model.rankset import agree
 
 _SLOW = ("stuck_rank", "a rank that was slow before its send or recv looks the same once all timed out")
 
+_PRINT = "Print peer, tag and number of each send and receive per rank, and look for the pair that differs."
 _PAIRED = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
 
 
@@ -76,7 +77,7 @@ def unanswered(case: Case) -> Match | None:
         "p2p_mismatch",
         named,
         why,
-        "Print peer and number of each send and receive per rank, and look for the pair whose counts differ.",
+        _PRINT,
         strength=2 if lines else 0,
         evidence=[*map(case.seen_at, named[:2]), *map(of_outlier, lines), *map(case.seen_at, peers[:2])],
         frame=frame,
@@ -104,7 +105,7 @@ def unrecorded(case: Case) -> Match | None:
         "p2p_mismatch",
         named,
         why,
-        "Print peer, tag and number of each send and receive per rank, and look for the pair that differs.",
+        _PRINT,
         strength=1 if named else 0,
         evidence=[*map(of_outlier, odd[:2]), *map(case.seen_at, sorted(placed)[:4])],
         frame=case.frame_of(case.finding.stuck.kind),
@@ -161,7 +162,7 @@ def _blocks(groups: Sequence[Group]) -> list[set[int]]:
 
 def keeps_no_sends(incident: Incident) -> bool:
     """Return whether the recorders keep no send and no receive, as gloo's."""
-    return {kind.backend for kind in incident.kinds} <= {"gloo", ""}
+    return {kind.backend for kind in incident.kinds} - {""} == {"gloo"}
 
 
 def _skipped(case: Case) -> Match:
@@ -189,7 +190,7 @@ def _somewhere(case: Case) -> Match:
         "p2p_mismatch",
         named,
         why,
-        "Print peer and number of each send and receive per rank, and look for the pair whose counts differ.",
+        _PRINT,
         "Where two ranks exchange data, post the send and the recv in one batch_isend_irecv.",
         frame=case.frame_of(finding.own.kind if named else finding.stuck.kind),
         frame_rank=named[0] if named else finding.stuck.rank,

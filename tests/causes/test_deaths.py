@@ -17,7 +17,6 @@ from tests.text_lines import (
     timeout,
     told,
 )
-from tests.verdicts import TIMED_OUT
 
 BARRIER = "CollectiveFingerPrint(SequenceNumber=4OpType=BARRIER)"
 
@@ -235,31 +234,6 @@ def test_ranks_that_fail_in_one_second_alike_are_all_named(tmp_path: Path) -> No
     assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", (0, 1)) and verdict.confidence != "high"
 
 
-@pytest.mark.parametrize(
-    ("place", "dies"),
-    [
-        ("/opt/venv/lib/python3.11/site-packages/torch/distributed/checkpoint/filesystem.py", False),
-        (
-            "/workspace/train/shards.py",
-            False,
-        ),  # what ends a process has torch's prefix, as its later error shows
-    ],
-)
-def test_an_error_that_a_library_prints_and_outlives_is_no_death(
-    tmp_path: Path, place: str, dies: bool
-) -> None:
-    """The traceback of one that a library caught begins in its own frames, and the rank waits until its timeout later."""
-    begin = "Traceback (most recent call last):"
-    missing = "FileNotFoundError: [Errno 2] No such file or directory: 'ckpt/.metadata'"
-    waits = [begin, '  File "/workspace/train/train.py", line 18, in main', TIMED_OUT]
-    logs: dict[str, str | list[str]] = {
-        f"rank_{rank}.log": [f"[rank{rank}]: {line}" for line in waits] for rank in range(3)
-    }
-    odd = [begin, f'  File "{place}", line 929, in read_metadata', missing]
-    logs["rank_2.log"] = [*odd, *logs["rank_2.log"]]
-    assert (short(told(tmp_path, logs))[:2] == ("crashed_rank", (2,))) == dies
-
-
 # --- who died by the word of an executor, a launcher or a memory monitor ---
 
 ENGINE = "(EngineCore_DP{} pid=61) ERROR 06-12 15:40:32 [multiproc_executor.py:154] Worker proc VllmWorker-2 died unexpectedly, shutting down executor."
@@ -365,39 +339,6 @@ def test_ras_tells_of_a_process_on_the_only_host_by_its_address(tmp_path: Path) 
     assert short(told(tmp_path, lines))[:2] == ("crashed_rank", (2,))
 
 
-def test_who_says_behind_its_error_that_it_is_done_survived_it(tmp_path: Path) -> None:
-    """An error that a library's end raised and the program caught."""
-    lines = [f"[rank{rank}]: step {step}" for step in range(3) for rank in range(2)]
-    for rank in range(2):
-        lines += [*raised(rank, "TimeoutError: upload"), f"[rank{rank}]: rank {rank} finished after 3 steps"]
-    assert told(tmp_path / "caught", lines).status == "no_hang"
-    assert short(told(tmp_path / "died", lines[:-1]))[:2] == ("crashed_rank", (1,))
-
-
-@pytest.mark.parametrize(
-    ("where", "cause"), [("fit", "crashed_rank"), ("read", "rank_conditional_collective")]
-)
-def test_an_error_that_took_a_rank_away_from_its_peers_counts_though_it_was_caught(
-    tmp_path: Path, where: str, cause: str
-) -> None:
-    """It left `fit`, in which they wait, and waits in its handler; one from `read` parted nobody."""
-
-    def traceback(prefix: str, frames: list[tuple[str, int]], error: str) -> list[str]:
-        lines = ["Traceback (most recent call last):"]
-        for name, line in frames:
-            lines += [f'  File "/w/train.py", line {line}, in {name}', f"    {name}_more()"]
-        return [prefix + line for line in [*lines, error]]
-
-    for rank in range(3):
-        lines = ["step 1", "step 2"]
-        if rank == 1:
-            lines += ["ERROR failed", *traceback("", [("main", 40), (where, 23)], "ValueError: no column 7")]
-        ends = [("main", 45)] if rank == 1 else [("main", 40), ("fit", 25)]
-        lines += traceback(f"[rank{rank}]: ", ends, CLOSED)
-        (tmp_path / f"rank{rank}.log").write_text("\n".join(lines) + "\n")
-    assert short(analyze(tmp_path))[:2] == (cause, (1,))
-
-
 def test_whom_mpirun_calls_the_first_ended_the_job(tmp_path: Path) -> None:
     lines = ["The first process to do so was:", "", "  Process name: [[40112,1],2]", "  Exit code:    3"]
     assert short(told(tmp_path, lines)) == ("crashed_rank", (2,), "high")
@@ -465,21 +406,3 @@ def test_a_code_that_no_exception_gives_is_the_ranks_own(
         "=" * 60,
     ]
     assert short(told(tmp_path, "\n".join(table).split("\n")))[:2] == ("crashed_rank", named)
-
-
-@pytest.mark.parametrize(("outermost", "died"), [("<module>", True), ("publish", False)])
-def test_threads_that_go_on_do_not_show_that_an_error_was_caught(
-    tmp_path: Path, outermost: str, died: bool
-) -> None:
-    trace = [
-        "Traceback (most recent call last):",
-        f'  File "/w/moe.py", line 50, in {outermost}',
-        "    dispatch()",
-        '  File "/w/moe.py", line 41, in dispatch',
-        "    check(sizes)",
-        "ValueError: 74 tokens for 76 places",
-    ]
-    for rank in range(3):
-        lines = ["step 1", "step 2", *(trace if rank == 1 else []), "no progress, recorder written"]
-        (tmp_path / f"rank{rank}.log").write_text("\n".join(lines) + "\n")
-    assert (short(analyze(tmp_path))[:2] == ("crashed_rank", (1,))) == died

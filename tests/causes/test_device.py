@@ -139,3 +139,17 @@ def test_the_bus_of_a_device_names_its_rank_where_ranks_of_one_host_tell_theirs(
     hosts = ("gpu01", "gpu01", "gpu02", "gpu02")
     two = [INIT.format(host=hosts[rank], rank=rank, bus=bus) for rank, bus in enumerate(buses)]
     assert short(told(tmp_path / "two", [*two, FELL, timeout(0)]))[1] == ()
+
+
+def test_a_rank_that_alone_gets_no_memory_for_the_buffers_of_nccl_has_failed(tmp_path: Path) -> None:
+    """It began its communicator and never completed it, which a network between the two would explain as well."""
+    head = "gpu01:10{0}:12{0} [{0}] NCCL INFO comm 0x5{0} rank {0} nranks 2 cudaDev {0} nvmlDev {0} busId {0}1000 commId 0xabc - Init"
+    (tmp_path / "rank0.log").write_text(
+        "".join(f"{head.format(0)} {step}\n" for step in ("START", "COMPLETE"))
+    )
+    warned = [
+        f"gpu01:101:121 [1] include/alloc.h:11{n} NCCL WARN {what}"
+        for n, what in enumerate(("Cuda failure 2 'out of memory'", "Failed to CUDA calloc 33554432 bytes"))
+    ]
+    (tmp_path / "rank1.log").write_text("\n".join([f"{head.format(1)} START", *warned]) + "\n")
+    assert short(analyze(tmp_path)) == ("crashed_rank", (1,), "high")

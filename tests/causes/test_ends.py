@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from tests.dump_writer import job
+from tests.dump_writer import Recorder, job
 from tests.small_jobs import ODD_ONES, due, frozen, loop
 from tests.text_lines import CLOSED, short, timeout, told
 from tests.verdicts import blame, judged, level, said
@@ -226,12 +226,14 @@ def test_the_exits_that_an_own_launcher_prints_count(tmp_path: Path) -> None:
     assert blame(judged(tmp_path, [], launcher=launcher, **logs)) == ("hang", "early_exit", (3,))
 
 
+def paused(late: int) -> list[Recorder]:
+    """Return the recorders of three ranks of which one has not come to a call that they made again and again."""
+    recorders = [recorder.call("all_gather", line=20, times=5) for recorder in job(3, backend="gloo")]
+    return [r if r.rank == late else r.call("all_gather", line=20, state="scheduled") for r in recorders]
+
+
 def test_dumps_of_a_job_all_of_whose_processes_ended_with_code_0_are_of_a_pause(tmp_path: Path) -> None:
-    recorders = job(3, backend="gloo")
-    for recorder in recorders:
-        recorder.call("all_gather", line=20, times=5)
-        if recorder.rank:
-            recorder.call("all_gather", line=20, state="scheduled")
+    recorders = paused(0)
     launcher = [f"[launch] rank {rank} (pid {15 + rank}) exited with code 0" for rank in range(3)]
     assert judged(tmp_path, recorders, launch=launcher).status == "no_hang"
     assert judged(tmp_path, recorders, launch=launcher[:1]).status == "hang"
@@ -258,11 +260,7 @@ def test_what_the_parent_of_spawned_processes_numbers_is_a_rank_of_its_console(
 
 def test_a_job_whose_ranks_all_finish_after_their_dumps_does_not_hang(tmp_path: Path) -> None:
     """The log has a clock and no date."""
-    recorders = job(3, backend="gloo")
-    for recorder in recorders:
-        recorder.call("all_gather", line=20, times=5)
-        if recorder.rank != 1:
-            recorder.call("all_gather", line=20, state="scheduled")
+    recorders = paused(1)
     newest = max(entry["time_created_ns"] for recorder in recorders for entry in recorder.entries) // 10**9
     clock = time.strftime("%H:%M:%S", time.gmtime(newest + 11))
     printed = [

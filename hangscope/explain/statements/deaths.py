@@ -31,18 +31,8 @@ from hangscope.model.regex import regex
 _PREFIX = "[rank"  # of each line of a traceback that ended a process of a group (torch 2.3 and later)
 #: With what the traceback of an error begins that nothing caught.
 _OUTERMOST = frozenset(
-    {
-        "<module>",
-        "_bootstrap",
-        "_bootstrap_inner",
-        "_wrap",
-        "wrapper",
-        "_run_code",
-        "_run_module_as_main",
-        "main",
-        "launch",
-    }
-)
+    ("<module>", "_bootstrap", "_bootstrap_inner", "_wrap", "wrapper", "_run_code", "_run_module_as_main", "main", "launch")
+)  # fmt: skip
 REPLACED = "\ufffd"  # stands for invalid bytes
 #: Where calls of the communication layer raise what C++ threw, and what Python raises there for a wrong argument.
 _COMMUNICATION = (

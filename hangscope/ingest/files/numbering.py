@@ -1,8 +1,10 @@
 """Ranks by numbers that count them, where no word says `rank`: names that are alike but for one number, 0 to N-1, each of another process.
 
-stacks/py-spy.0.txt  stacks/py-spy.1.txt         files of stacks
-logs/stage_0.jsonl  logs/stage_1.jsonl           logs, each with the lines of one process
-== worker 0 (pid 812)    == worker 1 (pid 813)   what stands above the stacks of each process
+    stacks/py-spy.0.txt  stacks/py-spy.1.txt         files of stacks
+    logs/stage_0.jsonl  logs/stage_1.jsonl           logs, each with the lines of one process
+    == worker 0 (pid 812)    == worker 1 (pid 813)   the line above the stacks of each process
+
+Nodes, restarts and parts of one log are numbered as well, and are no ranks.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ _NUMBER = regex(r"\d{1,7}")
 _NO_IDS: Mapping[str, int | None] = {}
 #: what is numbered from 0 as well
 _OTHERS = regex(
-    r"(?i)(?<![a-z])(?:node|host|pod|attempt|restart|retry|run|epoch|part|chunk|job|version|round|day|step|snapshot|dump)s?[ _.#:-]{0,2}$"
+    r"(?i)(?<![a-z])(?:node|host|pod|attempt|restart|retry|run|epoch|part|chunk|job|version|round|day|step|snapshot|dump)s?[ _.#:-]{0,2}$|\.log\.$"
 )
 
 

@@ -91,7 +91,8 @@ def _coded(line: Line, match: re.Match[str]) -> dict[str, Any]:
 
 
 def _of_own_launcher(line: Line, match: re.Match[str]) -> dict[str, Any]:
-    return {"rank" if match["own"] else "task": int(match["number"])}
+    code = int(match["code"] or match["alone"])
+    return {"rank" if match["own"] else "task": int(match["number"]), "code": code}
 
 
 def _srun(line: Line, match: re.Match[str]) -> Sequence[Event]:
@@ -172,8 +173,9 @@ class Exit(Event, by_launcher=True):
         ),
         # a launcher of the user's own, or of a library: `task 3: exit code 0`, `Global rank 1 (PID 12) exited with code -9`
         says(
-            r"(?i)(?<![a-z])(?:(?P<own>rank)|task|worker|trainer|replica|stage|proc)[ #:=_\[-]{0,2}(?P<number>\d{1,4})\]?(?:,? \(?pid[ =:]{0,2}(?P<pid>\d{1,9})\)?)?"
-            r"[: ,]{1,3}(?:has |was )?exit(?:ed|s)?[ ,:(]{0,2}(?:with |on )?(?:error |exit |return )?(?:code|status|rc)?[ =:]{0,3}(?P<code>-?\d{1,3})\b",
+            r"(?i)(?<![a-z])(?:(?P<own>rank)|task|worker|trainer|replica|proc)[ #:=_\[-]{0,2}(?P<number>\d{1,4})\]?(?:,? \(?pid[ =:]{0,2}(?P<pid>\d{1,9})\)?)?"
+            r"[: ,]{1,3}(?:has |was )?exit(?:ed|s)?[ ,:(]{0,2}(?:with |on )?(?:error |exit |return )?"
+            r"(?:(?:code|status|rc)[ =:]{0,3}(?P<code>-?\d{1,3})\b|(?P<alone>-?\d{1,3})\W{0,3}$)",  # not `exited with 2 errors`
             literal=" exit",
             read=_of_own_launcher,
             via="script",

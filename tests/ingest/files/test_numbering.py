@@ -51,9 +51,8 @@ def test_numbers_that_are_the_ranks_of_known_processes_are_ranks() -> None:
 
 
 def test_numbers_of_nodes_and_attempts_are_no_ranks() -> None:
-    assert (
-        of_files(_unknown("node_0.log", "node_1.log")) == {} == of_files(_unknown("run-0.txt", "run-1.txt"))
-    )
+    for names in (("node_0.log", "node_1.log"), ("run-0.txt", "run-1.txt"), ("train.log.0", "train.log.1")):
+        assert of_files(_unknown(*names)) == {}
 
 
 def test_titles_that_count_from_0_are_the_ranks_of_the_processes_below() -> None:

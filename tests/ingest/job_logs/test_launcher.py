@@ -233,3 +233,30 @@ def test_a_task_number_of_thirty_digits_is_none(tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text(f"srun: error: node07: task {'9' * 30}: Exited with exit code 3\n")
     verdict = analyze(tmp_path).verdict
     assert verdict is not None and verdict.culprit_ranks == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "rank", "code"),
+    [
+        ("rank 2 exited (code 1)", 2, 1),
+        ("[launch] rank 0 (pid 15) exited with code 0", 0, 0),
+        ("[launcher] rank 3 exited with -9", 3, -9),
+        ("rank 5 exited rc=137", 5, -9),
+    ],
+)
+def test_what_a_launcher_of_ones_own_prints_of_an_exit(text: str, rank: int, code: int) -> None:
+    [event] = [event for event in events(text) if isinstance(event, Exit)]
+    assert (event.rank, event.code, event.via) == (rank, code, "script")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "worker 3 exited with 2 errors",
+        "task 3 exits 5 s later",
+        "stage 1 exit code 0",
+        "process 4711 exited with code 1",
+    ],
+)
+def test_other_lines_with_the_word_exit_tell_of_no_end_of_a_rank(text: str) -> None:
+    assert not [event for event in events(text) if isinstance(event, Exit)]
