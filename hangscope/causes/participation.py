@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hangscope.causes.case import Case, Match, answer, of_outlier, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe, meeting
-from hangscope.explain.finding import Extra
+from hangscope.explain.finding import Extra, Unseen
 from hangscope.ingest.job_logs.activity import Computing, Held
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout, WatchdogTimeout
@@ -21,6 +21,7 @@ _STOPPED = "{who} stopped by a signal (SIGSTOP, SIGTSTP or SIGTTIN): `kill -CONT
 _MOVE = "Move work that one rank does alone out of the step, or give that group a longer timeout and say why."
 _WHOLE = ("stuck_rank", "the process may be stopped as a whole: a signal, a debugger, a dead disk")
 _QUOTED = 120  # characters of a line in a reason
+_OTHERWISE = ("stuck_rank", "no call of it is known, so it may as well be at work or blocked outside of them")
 _LATE = ("slow_rank", "a rank that computes may still arrive: capture it again")
 
 
@@ -50,23 +51,31 @@ def one_sided_call(case: Case) -> Match | None:
     )
 
 
-def skipped_by_its_words(case: Case) -> Match | None:
-    """A rank without a dump that the others wait for, and that alone printed something inside the loop while it went on."""
-    skips = Difference(case).steps.skips
-    last = {e.texts[-1] for rank in case.finding.culprits for e in case.statements.of(rank, Printed)}
-    if not (case.finding.guess and skips) or skips[0].text in last:
+def by_its_words(case: Case) -> Match | None:
+    """A rank whose calls are not known, and that alone printed something inside the loop while it went on, or another number than all others."""
+    finding = case.finding
+    known = finding.own.kind is not None or finding.stuck.kind is not None
+    if not finding.guess or (known and not isinstance(finding, Unseen)):
         return None
-    why = f"{who(case.finding.culprits)} may have skipped a collective; it alone printed '{skips[0].text[:_QUOTED]}'"
-    advice = (
-        f"Check whether {who(case.finding.culprits)} issues every collective of the step after that line."
-    )
+    own = [o for o in case.statements.outlier_lines if o.telling and o.ranks == finding.culprits]
+    if isinstance(finding, Unseen):
+        last = {e.texts[-1] for rank in finding.culprits for e in case.statements.of(rank, Printed)}
+        own = Difference(case).steps.skips
+        own = [] if own and own[0].text in last else own
+    if not own:
+        return None
+    whose, said = who(finding.culprits), own[0]
+    what = said.note if said.how == "value" else f"{whose} printed what no other rank did"
+    why = f"{what}; it may have skipped a collective of the others, or made one of its own: '{said.text[:_QUOTED]}'"
+    advice = f"{'Check' if finding.waiting else 'If the job no longer prints, check'} whether {whose} issues every collective of the step after that line."
     return answer(
         "rank_conditional_collective",
-        case.finding.culprits,
+        finding.culprits,
         why,
         advice,
         strength=0,
-        evidence=map(of_outlier, skips[:2]),
+        evidence=map(of_outlier, own[:2]),
+        rivals=[_OTHERWISE],
     )
 
 

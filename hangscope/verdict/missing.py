@@ -52,6 +52,7 @@ def next_files(case: Case, missing: Sequence[Collect]) -> list[Collect]:
     what = "dump or a stack" if len(unseen) == 1 else "dumps or stacks"
     if case.stacks.keys() >= set(unseen):
         what = agree(unseen, "dump", "dumps")
-    why = f"the others are waiting for {agree(unseen, 'it', 'them')}"
-    first = Collect(unseen, "dump", f"Fetch the {what} of {ranks_phrase(unseen)} first: {why}")
+    waits = case.finding.waiting or case.graph.waiting
+    why = f": the others are waiting for {agree(unseen, 'it', 'them')}" if waits else ""
+    first = Collect(unseen, "dump", f"Fetch the {what} of {ranks_phrase(unseen)} first{why}")
     return [first, *missing]

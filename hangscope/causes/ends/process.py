@@ -48,6 +48,8 @@ def ended_from_outside(case: Case) -> Match | None:
     stalled = stood_still(case.incident, statements, event)
     if finding.culprits and not case.from_text and isinstance(finding, Different | Lagging):
         return None
+    if stalled is None and event.reason in ("sigterm", "cancelled") and finding.guess and finding.culprits:
+        return None  # people end what hangs, and one rank had something of its own to tell
     waits = bool(case.graph.waiting) and event.reason not in _OF_A_HOST
     waits = waits or (bool(finding.waiting) and not isinstance(finding, Nothing))
     if isinstance(finding, Absent) and len(finding.culprits) > len(case.graph.waiting) and not case.from_text:

@@ -32,6 +32,8 @@ _PAIRED_WAITS = (
 )
 #: native frames of a wait for peers (py-spy dump --native)
 _NATIVE_WAITS = regex(r"^(?:c10d::.{0,80}[Ww]ait|gloo::transport::.{0,80}wait)")
+#: waits for the gradients' reduction among others: autograd's threads, which do the work, show no frame here
+_BACKWARD = ("torch/autograd/__init__.py", "torch/autograd/graph.py")
 #: older names, below which the frames of the user's own call are
 _BASES = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
 #: a call's own wait, below which there is no Python frame
@@ -90,6 +92,7 @@ def located(stack: Stack, source: str, kind: str) -> Whereabouts:
     # An error of the communication layer is raised by a call that waits, whoever makes it: also by one from C++ code.
     native = any(_NATIVE_WAITS.match(f.name) for f in stack[:_NEAR])
     inside = kind == "log" or native or (bool(stack) and calls_collectives(stack[0]))
+    inside = inside or (bool(stack) and stack[0].file.endswith(_BACKWARD))
     for frame in stack:
         known = frame.file.endswith(_COLLECTIVE_FILES)
         name = _BASES.get(frame.name, frame.name)

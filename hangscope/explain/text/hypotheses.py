@@ -38,11 +38,12 @@ def findings(incident: Incident, statements: Statements) -> Iterator[tuple[Findi
     """
     unproved = beyond_the_text(incident, statements) | without_a_log(incident, statements)
     for source, search in [(source, search) for source, searches in SEARCHES.items() for search in searches]:
-        if source is Source.OUTPUT and not output.stuck(statements):
-            break
         found = search(incident, statements)
         finding = found.finding if isinstance(found, reports.Report) else found
         if finding is None:
+            continue
+        if source is Source.OUTPUT and not output.stuck(statements):
+            yield finding, source  # nothing shows that the others wait
             continue
         waiting = finding.waiting or tuple(r for r in sorted(incident.ranks) if r not in finding.culprits)
         call = finding.stuck

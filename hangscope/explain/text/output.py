@@ -15,7 +15,7 @@ from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.partitions import last_call
 from hangscope.ingest.job_logs.faults import NoProgress
-from hangscope.ingest.job_logs.messages import HcclTimeout
+from hangscope.ingest.job_logs.messages import HcclTimeout, Message
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
@@ -107,6 +107,8 @@ def in_one_call(statements: Statements) -> bool:
 
 def progress(incident: Incident, statements: Statements) -> Finding | None:
     """Name the ranks whose output counts fewer or more steps than the others', or alone reports the end of the loop."""
+    if not stuck(statements):
+        return None
     done = tuple(statements.by_rank(Progress, lambda e: e.done))
     if done and 2 * len(done) <= len(incident.ranks):
         return Different(done, guess=True)
@@ -129,9 +131,17 @@ def _may_be_outliers(few: tuple[int, ...], incident: Incident) -> bool:
 
 
 def outlier_output(incident: Incident, statements: Statements) -> Finding | None:
-    """Name the few ranks that alone printed, or alone did not print, the most telling line."""
-    telling = [line for line in statements.outlier_lines if line.score >= TELLING]
-    telling = [line for line in telling if _may_be_outliers(line.ranks, incident)]
+    """Name the few ranks that alone printed, or alone did not print, the most telling line.
+
+    Where no line shows that the job hung, only one rank's own telling lines count.
+    """
+    lines = [line for line in statements.outlier_lines if _may_be_outliers(line.ranks, incident)]
+    telling = [line for line in lines if line.score >= TELLING]
+    if not stuck(statements):
+        known = {(e.file, e.line) for e in statements.all(Message)}  # what a library reports of its peers
+        telling = [] if statements.deaths else [o for o in statements.outlier_lines if o.telling]
+        if any(len(o.ranks) > 1 or (o.file, o.line) in known for o in telling):
+            return None
     if not telling or any(line.ranks != telling[0].ranks for line in telling):
         return None  # two lines point at different ranks
     kind = Absent if telling[0].how in ("missing", "count") else Different

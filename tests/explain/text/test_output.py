@@ -153,6 +153,43 @@ def test_a_loader_that_ended_on_one_rank_alone(tmp_path: Path, field: str) -> No
     lines += [field.format(r=1, s=1) + "StopIteration after 733 batches"]
     lines += [field.format(r=r, s=1) + "batch 734 fwd" for r in (0, 2, 3)]
     moves = told(tmp_path / "moves", {"all.log": lines})
-    assert moves.verdict is None or moves.verdict.culprit_ranks == ()
+    assert (moves.status, *short(moves)) == ("inconclusive", "uneven_loader", (1,), "low")
     lines += ["(watcher) no line from any rank for 10 min"]
     assert short(told(tmp_path / "stands", {"all.log": lines})) == ("uneven_loader", (1,), "low")
+
+
+def test_what_one_rank_alone_printed_is_a_hint_where_nothing_shows_a_stop(tmp_path: Path) -> None:
+    """It names the rank at low, the job is not said to hang, and nobody is said to wait."""
+    lines = {
+        f"rank_{r}.log": [
+            *(f"iter {n} loss 1.{r}" for n in range(30, 33)),
+            "iter 33 loss 1.2",
+            "iter 34 loss 1.1",
+        ]
+        for r in range(4)
+    }
+    lines["rank_2.log"].insert(3, "batch too large, dropped")
+    report = told(
+        tmp_path / "alone", {name: "\n".join(text) + "\n" for name, text in lines.items()}, world_size=4
+    )
+    assert (report.status, *short(report)) == ("inconclusive", "rank_conditional_collective", (2,), "low")
+    assert judged(report).title == "Rank 2 printed what no other rank did"
+    assert "waiting" not in report.to_text()
+    lines["rank_1.log"].insert(3, "augmentation is off")
+    two = told(tmp_path / "two", {name: "\n".join(text) + "\n" for name, text in lines.items()}, world_size=4)
+    assert two.verdict is None or not two.verdict.culprit_ranks
+
+
+def test_a_rank_that_leaves_by_itself_while_another_steps_on_is_named_at_low(tmp_path: Path) -> None:
+    lines = [
+        "[rank0] step 40 loss 2.1",
+        "[rank1] early stopping, leaving the job",
+        "[rank0] step 41 loss 2.0",
+    ]
+    report = told(tmp_path, {"job.log": "\n".join(lines) + "\n"})
+    assert (report.status, judged(report).culprit_ranks, judged(report).confidence) == (
+        "inconclusive",
+        (1,),
+        "low",
+    )
+    assert "early stopping, leaving the job" in judged(report).explanation

@@ -52,15 +52,6 @@ TIMES = (2.1, 2.0, 9.8, 10.1, 10.0)
             id="a job that finished, and a complaint",
         ),
         pytest.param(
-            [
-                "[rank0] step 40 loss 2.1",
-                "[rank1] early stopping, leaving the job",
-                "[rank0] step 41 loss 2.0",
-            ],
-            ["The steps continue"],
-            id="one rank that left",
-        ),
-        pytest.param(
             [f"2024-04-08 13:{t} batch {n}/3912 loss 2.1" for t, n in PAUSED],
             ["631 s passed before batch 1305", "the steps continued"],
             id="a pause that ended",
