@@ -88,11 +88,14 @@ def crossed_groups(case: Case) -> Match | None:
     """A rank that entered another group first than its pattern, and its peers, call for."""
     finding, change = case.finding, case.finding.change
     circle = finding.circle is not None and finding.circle.kind == "cycle"
-    other_order = change.swapped or change.last_word
+    # Behind the calls that it has not made, a rank made no more of the others' next ones than it would have made in the other order.
+    block = change.elsewhere and not change.added and 0 < change.matched <= len(change.skipped)
+    other_order = change.swapped or change.last_word or block
     by_role = change.votes > 1 and change.elsewhere and other_order
     if not (circle or by_role):
         return None
-    if not (0 < len(change.skipped) <= 2 and other_order) and not _entered_first(case):
+    few = block or 0 < len(change.skipped) <= 2
+    if not (few and other_order) and not _entered_first(case):
         return None
     opened, groups, view = case.graph.open_calls, case.incident.groups, finding.stuck.view
     skipped = change.skipped[0] if change.skipped else finding.stuck.kind

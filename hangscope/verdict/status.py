@@ -111,9 +111,16 @@ def ended_well(case: Case) -> bool:
 
 
 def _survived(case: Case, event: Event) -> bool:
-    """Return whether the rank that reports trouble printed later, in the same file, that its job or a loop is over."""
-    own = case.statements.of(event.rank, Progress) if event.rank is not None else []
-    return any((e.over or e.done) and e.file == event.file and e.line > event.line for e in own)
+    """Return whether the rank that reports trouble, or every rank where it is not known, printed later in the same file that its job or a loop is over."""
+    ranks = case.incident.ranks if event.rank is None else (event.rank,)
+    later = (
+        any(
+            (e.over or e.done) and e.file == event.file and e.line > event.line
+            for e in case.statements.of(r, Progress)
+        )
+        for r in ranks
+    )
+    return bool(ranks) and all(later)
 
 
 def _lines(case: Case) -> list[Event]:
@@ -168,11 +175,12 @@ def _in_the_loop(case: Case) -> bool:
 
 def moved_on(case: Case) -> Progress | None:
     """Return a step that was printed several steps after the newest collective in all dumps: the job moved on after they were written."""
-    if not case.graph.waiting or trouble(case):
+    if not case.graph.waiting:
         return None
-    newest = _newest(case)
+    newest, troubles = _newest(case), trouble(case)
     steps = (e for e in case.statements.all(Progress) if e.step is not None)
-    paces = ((e, _STEPS * e.pace if e.pace is not None else _LONG) for e in steps)
+    after = (e for e in steps if all(t.file == e.file and t.line < e.line for t in troubles))
+    paces = ((e, _STEPS * e.pace if e.pace is not None else _LONG) for e in after)
     return next((e for e, pace in paces if _after(newest, e) > max(_LATER, pace)), None)
 
 

@@ -210,3 +210,34 @@ def test_two_calls_of_one_group_in_opposite_orders_are_said_to_be(tmp_path: Path
     assert blame(report) == ("hang", "collective_mismatch", (2,))
     assert "Rank 2 called reduce before all_reduce, the others in the opposite order" in said(report)
     assert ("by a thread of its own" in said(report)) == threaded
+
+
+@pytest.mark.parametrize(("failed", "named"), [((0, 2, 3), (1,)), ((0, 2), ())])
+def test_the_one_rank_without_an_error_after_gloo_aborted_somebody_is_the_aborted_one(
+    tmp_path: Path, failed: tuple[int, ...], named: tuple[int, ...]
+) -> None:
+    """Its peers recorded the call whose size was sent; where two ranks are silent, either may have been aborted."""
+    recorders = job(4, backend="gloo")
+    for recorder in recorders:
+        recorder.call("all_gather", sizes=[[64]], outputs=[[64]] * 4, dtype="Long", line=30, times=8)
+        recorder.call(
+            "all_gather", sizes=[[64]], outputs=[[64]] * 4, dtype="Long", line=30, state="scheduled"
+        )
+    aborted = [
+        "terminate called after throwing an instance of 'gloo::EnforceNotMet'",
+        ENFORCE.format(256, 128),
+    ]
+    lines = [*aborted, *(line for rank in failed for line in _lost(rank, 30))]
+    report = judged(tmp_path, [recorders[rank] for rank in failed], console=lines)
+    assert ("256 (all_gather([64] Long))" in said(report)) == bool(named)
+    assert not named or blame(report) == ("hang", "shape_mismatch", named)
+
+
+def test_of_ranks_of_which_most_were_not_seen_the_fewer_are_named_at_low(tmp_path: Path) -> None:
+    recorders = job(5, backend="gloo")
+    for recorder in recorders:
+        op, line = ("gather", 34) if recorder.rank == 3 else ("all_reduce", 25)
+        recorder.call("broadcast", line=20).call(op, sizes=[[24, 4]], line=line, state="scheduled")
+    report = judged(tmp_path, [recorders[rank] for rank in (0, 3, 4)])
+    assert (blame(report)[::2], level(report)) == (("hang", (3,)), "low")
+    assert report.verdict is not None and report.verdict.suspect_ranks == (1, 2, 3)

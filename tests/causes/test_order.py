@@ -193,3 +193,33 @@ def test_two_threads_of_each_rank_in_collectives_have_no_common_order(tmp_path: 
     assert short(analyze(tmp_path)) == ("collective_order_mismatch", (), "medium")
     (tmp_path / "paste.txt").write_text("".join(_two_threads(rank, second="_worker") for rank in range(2)))
     assert short(analyze(tmp_path))[0] != "collective_order_mismatch"
+
+
+@pytest.mark.parametrize(
+    ("further", "cause"), [(False, "collective_order_mismatch"), (True, "rank_conditional_collective")]
+)
+def test_a_stretch_on_one_group_before_the_one_on_the_other_is_another_order(
+    tmp_path: Path, further: bool, cause: str
+) -> None:
+    """Two optimizers, each with a group of all ranks. Who goes on behind what it has not made has skipped that."""
+    groups = {"0": ("default_pg", range(4)), "1": ("generator", range(4)), "2": ("critic", range(4))}
+    recorders = job(4, groups=groups, backend="gloo")
+    for recorder in recorders:
+        for _ in range(6):
+            _both(recorder, "completed")
+        odd = recorder.rank == 3
+        _half(recorder, "1" if odd else "2", "scheduled")
+        if odd and further:
+            _half(recorder, "2", "scheduled")
+            _half(recorder, "1", "scheduled")
+    assert blame(analyze(write_all(recorders, tmp_path))) == ("hang", cause, (3,))
+
+
+def _both(recorder: Recorder, state: str) -> None:
+    _half(recorder, "2", state)
+    _half(recorder, "1", state)
+
+
+def _half(recorder: Recorder, group: str, state: str) -> None:
+    for size in (64, 16, 8):
+        recorder.call("all_reduce", group, sizes=[[size, int(group)]], line=10 * int(group), state=state)

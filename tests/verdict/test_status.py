@@ -448,6 +448,36 @@ def test_steps_that_are_printed_long_after_the_last_call_show_that_the_job_moved
     assert judged(tmp_path, recorders, train=steps).status == status
 
 
+@pytest.mark.parametrize(("at", "status"), [(0, "no_hang"), (2, "hang")])
+def test_errors_before_such_a_step_were_survived_and_one_after_it_was_not(
+    tmp_path: Path, at: int, status: str
+) -> None:
+    recorders = loop(4)
+    for recorder in recorders[1:]:
+        due(recorder)
+    last = max(entry["time_created_ns"] for r in recorders for entry in r.entries) / 1e9
+    clocks = [f"{datetime.fromtimestamp(last + n, timezone.utc):%Y-%m-%d %H:%M:%S}" for n in (59, 60)]
+    lines = [f"{clock} [trainer] step {7 + n} loss 2.5" for n, clock in enumerate(clocks)]
+    lines[at:at] = [
+        "Traceback (most recent call last):",
+        '  File "up.py", line 30, in upload',
+        "OSError: HTTP 504",
+    ]
+    assert judged(tmp_path, recorders, train=lines).status == status
+
+
+@pytest.mark.parametrize(("ranks", "status"), [((0, 1, 2, 3), "no_hang"), ((0, 1), "hang")])
+def test_an_error_of_an_unknown_rank_was_survived_where_every_rank_printed_the_end(
+    tmp_path: Path, ranks: tuple[int, ...], status: str
+) -> None:
+    recorders = loop(4)
+    for recorder in recorders[1:]:
+        due(recorder)
+    lines = ["Traceback (most recent call last):", '  File "up.py", line 30, in upload', "OSError: HTTP 504"]
+    lines += [f"[rank{rank}]: finished, loss 0.41" for rank in ranks]
+    assert judged(tmp_path, recorders, train=lines).status == status
+
+
 def test_who_is_late_in_every_round_of_dumps_is_slow_and_not_stuck(tmp_path: Path) -> None:
     for name, steps in (("first", 6), ("second", 9)):
         for rank in range(4):

@@ -52,7 +52,7 @@ def _finding(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> Diffe
     }
     # The largest side of those that were seen is not the majority where it is less than half of the group.
     outvoted = bool(view.unseen) and 2 * len(majority) < len(view.members)
-    tie = outvoted or len(majority) == len(rest[0])
+    tie, guess = outvoted or len(majority) == len(rest[0]), False
     if tie:
         even = [s for s in mismatch.partitions if outvoted or len(s) == len(majority)]
         keeping = [_keeps_pattern(programs, side, gid, seq) for side in even]
@@ -62,6 +62,8 @@ def _finding(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> Diffe
             broken = even[off] if off is not None else None
         if broken is not None:
             tie, odd, majority = False, broken, next(s for s in mismatch.partitions if s != broken)
+        elif len(majority) > len(odd):
+            tie, guess = False, True  # more of those that were seen
     culprits = () if tie else tuple(sorted(odd))
     # A rank of which text alone tells has no lines: one that a recorder tells of shows where the call was made.
     waiting = next((r for r in majority if r in kinds and kinds[r].stack), majority[0])
@@ -76,5 +78,5 @@ def _finding(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> Diffe
         # also where two threads issue them, of which a rank's program has one
         change = replace(change, swapped=True, skipped=(next_own,), added=(), shift=0)
     stuck = StuckCall(view, seq, waiting, kinds.get(waiting), programs.before(waiting, there))
-    finding = Different(culprits, stuck, OwnCall(kinds.get(odd[0]), seq), change, tie=tie)
+    finding = Different(culprits, stuck, OwnCall(kinds.get(odd[0]), seq), change, tie=tie, guess=guess)
     return aligned.reached_by(finding, view.members)

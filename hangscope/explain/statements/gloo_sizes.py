@@ -65,14 +65,20 @@ def part_of(kind: CallKind, members: int) -> int | None:
 
 
 def aborted_pairs(incident: Incident, statements: Statements) -> list[AbortedPair]:
-    """Return who met whom in each aborted receive of a known rank."""
-    found = []
-    for event in statements.all(GlooSizeMismatch):
-        if event.rank is None:
+    """Return who met whom in each aborted receive of a known rank, or of the only one that printed no error after the abort."""
+    found, events = [], statements.all(GlooSizeMismatch)
+    quiet = (
+        set(incident.ranks) - statements.symptoms if len(events) == 1 < len(statements.symptoms) else set()
+    )
+    for event in events:
+        receiver = event.rank
+        if receiver is None and len(quiet) == 1:
+            (receiver,) = quiet
+        if receiver is None:
             continue
-        groups = [g.ranks for g in incident.groups if event.rank in g.ranks and len(g.ranks) > 1]
+        groups = [g.ranks for g in incident.groups if receiver in g.ranks and len(g.ranks) > 1]
         ring = max(groups, key=len, default=tuple(sorted(incident.ranks)))
-        if event.rank not in ring or len(ring) < 2:
+        if receiver not in ring or len(ring) < 2:
             continue
         parts = [(kind, part_of(kind, len(ring))) for kind in incident.kinds.alone]
         sent, wanted = (
@@ -82,10 +88,10 @@ def aborted_pairs(incident: Incident, statements: Statements) -> list[AbortedPai
         met = {_FROM[kind.op] for kind in sent}
         wanted = tuple(kind for kind in wanted if not met or _FROM[kind.op] in met)
         ways = met or {1, -1}
-        at = ring.index(event.rank)
+        at = ring.index(receiver)
         near = {ring[(at + way) % len(ring)] for way in ways if way}
         senders = near if 0 not in ways else set(ring)
-        found.append(AbortedPair(event.rank, tuple(sorted(senders - {event.rank})), sent, wanted, event))
+        found.append(AbortedPair(receiver, tuple(sorted(senders - {receiver})), sent, wanted, event))
     return found
 
 

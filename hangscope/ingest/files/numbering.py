@@ -1,6 +1,7 @@
 """Ranks by numbers that count them, where no word says `rank`: names that are alike but for one number, 0 to N-1, each of another process.
 
     stacks/py-spy.0.txt  stacks/py-spy.1.txt         files of stacks
+    site0/fed.log        site1/fed.log               files in numbered folders, whose own names have no number
     logs/stage_0.jsonl  logs/stage_1.jsonl           logs, each with the lines of one process
     == worker 0 (pid 812)    == worker 1 (pid 813)   the line above the stacks of each process
 
@@ -35,7 +36,11 @@ def of_files(
     series: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for file in files:
         if (found := _number(file)) is not None:
-            series[(found.string[: found.start()], found.string[found.end() :])].append((int(found[0]), file))
+            name = file.replace("\\", "/").rsplit("/", 1)[-1]
+            inside = "" if found.string == name else name
+            series[(found.string[: found.start()], found.string[found.end() :] + inside)].append(
+                (int(found[0]), file)
+            )
     counted: dict[str, int] = {}
     for of_names in series.values():
         numbers = sorted(number for number, _ in {(n, processes.get(file) or file) for n, file in of_names})
@@ -47,13 +52,14 @@ def of_files(
 
 
 def may_count(file: str) -> bool:
-    """Return whether the name of a file has one number alone, which may count ranks."""
+    """Return whether the name of a file, or of its folder, has one number alone, which may count ranks."""
     return _number(file) is not None
 
 
 def _number(file: str) -> re.Match[str] | None:
-    """Return the only number in a file's name, None where it numbers something else than processes."""
-    name = file.replace("\\", "/").rsplit("/", 1)[-1]
+    """Return the only number in a file's name, or in its folder's where its own has none; None where it numbers something else than processes."""
+    parts = file.replace("\\", "/").split("/")[-2:]
+    name = next((part for part in reversed(parts) if _NUMBER.search(part)), "")
     found = list(_NUMBER.finditer(name))
     return found[0] if len(found) == 1 and not _OTHERS.search(name[: found[0].start()]) else None
 

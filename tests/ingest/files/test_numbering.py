@@ -38,6 +38,15 @@ def test_files_that_count_from_0_are_the_ranks() -> None:
     }
 
 
+def test_numbered_folders_count_where_the_names_in_them_do_not() -> None:
+    logs = [f"logs/site{n}/fed.log" for n in range(3)]
+    stacks = [f"stacks/site{n}/threads.txt" for n in (2, 0, 1)]
+    assert of_files(_unknown(*logs, *stacks)) == {
+        file: int(file.split("/")[1][-1]) for file in (*logs, *stacks)
+    }
+    assert of_files(_unknown("node0/job.log", "node1/job.log")) == {}
+
+
 def test_process_ids_a_single_file_and_numbers_within_nodes_are_none() -> None:
     assert of_files(_unknown("stack_4711.txt", "stack_4712.txt")) == {}
     assert of_files(_unknown("stack_0.txt")) == {}
