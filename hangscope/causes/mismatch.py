@@ -13,7 +13,7 @@ from hangscope.explain.statements.gloo_sizes import AbortedPair, aborted_pairs, 
 from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch
-from hangscope.knowledge.callsite import of_equal_sizes, user_frames
+from hangscope.knowledge.callsite import in_backward, of_equal_sizes, user_frames
 from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import CallKind
 from hangscope.model.rankset import agree
@@ -47,6 +47,8 @@ def meeting(d: Difference) -> str:
     here, there = (at(d.case.frame_of(kind)) for kind in (d.own, d.peer))
     if not (d.own.op or d.own.stack):
         return f"issued a collective that does not match {peer if d.peer.op else 'that'} of the others"
+    if not d.peer.op and in_backward(d.peer.stack):
+        return f"called {own}{here} while the others are in backward{there}"
     if d.own.op != d.peer.op:
         return f"called {own}{here} while the others called {peer}"
     if d.differs in ("shape", "dtype") and not d.another_call:

@@ -133,6 +133,11 @@ def in_constructor(kind: CallKind) -> bool:
     return any(frame.name in _CONSTRUCTING for frame in kind.stack)
 
 
+def in_backward(stack: Stack) -> bool:
+    """Return whether a thread waits for autograd's threads, whose work shows no frame here: the gradients' reduction among others."""
+    return bool(stack) and stack[0].file.endswith(("torch/autograd/__init__.py", "torch/autograd/graph.py"))
+
+
 def first_difference(own: Stack, peer: Stack) -> tuple[Frame, Frame] | None:
     """Return the outermost frames, one of each stack, at which the two part; None where one contains the other."""
     ways = zip(reversed(own), reversed(peer), strict=False)

@@ -67,7 +67,10 @@ def fault_without_rank(case: Case) -> Match | None:
         if events := [e for e in events if not (isinstance(e, FsdpOrder) and e.group_rank is not None)]:
             what = fault.says.replace("{error}", device_error(events[0]))
             steps = (remedy(events[0], "that process"), _WHOSE)
-            return _match(case, fault.cause, events, what, *steps, strength=fault.strength)
+            match = _match(case, fault.cause, events, what, *steps, strength=fault.strength)
+            whose = {e.rank for e in events}
+            told = any(o.telling and {*o.ranks} == whose for o in case.statements.outlier_lines)
+            return replace(match, culprits=tuple(r for r in whose if r is not None)) if told else match
     return None
 
 

@@ -8,7 +8,7 @@ from hangscope.explain.statements.statements import CTRL_C, Statements, Whereabo
 from hangscope.ingest.stacks.variables import Variables
 from hangscope.ingest.torch_logs.reports import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.knowledge.callsite import calls_collectives
+from hangscope.knowledge.callsite import calls_collectives, in_backward
 from hangscope.knowledge.library import before_signal, own_knowledge
 from hangscope.model.frames import Stack
 from hangscope.model.incident import RankRecord
@@ -32,8 +32,6 @@ _PAIRED_WAITS = (
 )
 #: native frames of a wait for peers (py-spy dump --native)
 _NATIVE_WAITS = regex(r"^(?:c10d::.{0,80}[Ww]ait|gloo::transport::.{0,80}wait)")
-#: waits for the gradients' reduction among others: autograd's threads, which do the work, show no frame here
-_BACKWARD = ("torch/autograd/__init__.py", "torch/autograd/graph.py")
 #: older names, below which the frames of the user's own call are
 _BASES = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
 #: a call's own wait, below which there is no Python frame
@@ -92,7 +90,7 @@ def located(stack: Stack, source: str, kind: str) -> Whereabouts:
     # An error of the communication layer is raised by a call that waits, whoever makes it: also by one from C++ code.
     native = any(_NATIVE_WAITS.match(f.name) for f in stack[:_NEAR])
     inside = kind == "log" or native or (bool(stack) and calls_collectives(stack[0]))
-    inside = inside or (bool(stack) and stack[0].file.endswith(_BACKWARD))
+    inside = inside or in_backward(stack)
     for frame in stack:
         known = frame.file.endswith(_COLLECTIVE_FILES)
         name = _BASES.get(frame.name, frame.name)

@@ -14,7 +14,7 @@ from hangscope.explain.statements.standstill import by_steps
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.partitions import last_call
-from hangscope.ingest.job_logs.faults import NoProgress
+from hangscope.ingest.job_logs.faults import NoProgress, OomCuda, OomHost
 from hangscope.ingest.job_logs.messages import HcclTimeout, Message
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -135,13 +135,16 @@ def outlier_output(incident: Incident, statements: Statements) -> Finding | None
 
     Where no line shows that the job hung, only one rank's own telling lines count.
     """
-    lines = [line for line in statements.outlier_lines if _may_be_outliers(line.ranks, incident)]
-    telling = [line for line in lines if line.score >= TELLING]
+    # What a library or a device reports has rules of its own.
+    known = {(e.file, e.line) for e in statements.all(Message, OomCuda, OomHost)}
+    telling = [
+        o for o in statements.outlier_lines if o.score >= TELLING and _may_be_outliers(o.ranks, incident)
+    ]
     if not stuck(statements):
-        known = {(e.file, e.line) for e in statements.all(Message)}  # what a library reports of its peers
         telling = [] if statements.deaths else [o for o in statements.outlier_lines if o.telling]
-        if any(len(o.ranks) > 1 or (o.file, o.line) in known for o in telling):
-            return None
+        known |= {(o.file, o.line) for o in telling if len(o.ranks) > 1}
+    if any((o.file, o.line) in known for o in telling):
+        return None
     if not telling or any(line.ranks != telling[0].ranks for line in telling):
         return None  # two lines point at different ranks
     kind = Absent if telling[0].how in ("missing", "count") else Different

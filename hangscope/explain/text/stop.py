@@ -92,6 +92,8 @@ class Stop:
             return (
                 "the launcher reports aborted processes (SIGABRT), which is how watchdogs end blocked ranks"
             )
+        if isinstance(self.events[0], Excerpt):
+            return f"nothing was printed for {self.events[0].gave_up} s, the length of a timeout, before the first error: the processes that print it had waited until then"
         what = f"timed out in {self.call.op}" if self.call is not None and self.call.op else ""
         if not what:
             what = "reported a stall" + (" in collective" if self.seq is not None else "")
@@ -141,6 +143,7 @@ def _proofs(statements: Statements) -> list[Event]:
         *(e for e in statements.all(RankException) if e.symptom),
         *(e for e in statements.all(HorovodStall) if e.line >= steps.get(e.file, 0)),
     ]
+    events = events or [e for e in statements.all(Excerpt) if e.gave_up]
     exits = [e for e in statements.all(Exit) if e.code not in (0, -15)]
     # Watchdogs abort processes that wait: several that were aborted, and none that ended otherwise. An end hours after the last step
     # of a job that made one every few seconds is that of a freeze.
@@ -154,7 +157,11 @@ def _waiting(event: Event) -> Collection[int]:
     """Return the ranks (global) that a line shows waiting: its printer, or those that torch's analyzer does not miss."""
     if isinstance(event, AnalyzerReport):
         return set(event.expected) - set(event.named) if event.what == "absent" else ()
-    return () if event.rank is None or isinstance(event, DumpObserved | Exit | ExternalEnd) else (event.rank,)
+    return (
+        ()
+        if event.rank is None or isinstance(event, DumpObserved | Exit | ExternalEnd | Excerpt)
+        else (event.rank,)
+    )
 
 
 def _most_waited_for(events: Sequence[_Call]) -> Sequence[_Call]:

@@ -19,9 +19,11 @@ from hangscope.ingest.job_logs.pace import (
     moves,
     pace,
     silence,
+    slow_steps,
     slow_stretch,
     spread,
     steady,
+    went_on,
 )
 from hangscope.ingest.job_logs.prose import devices, prose, written_by_people
 from hangscope.ingest.job_logs.sections import Side, sides
@@ -39,6 +41,7 @@ MOST = 1 << 15  # bytes of a text that is read so
 _CUT = 600  # characters of a line that are read
 _SHOWN = 160
 _PAST = 3  # wordings of lines
+_TIMEOUT, _LATE = 300, 2  # s
 _ALIKE = str.maketrans("12345678", "99999999")
 _STEPS, _BETWEEN = "training", ("validation", "saving")  # of stages.toml
 _EXAMINES = regex(
@@ -60,7 +63,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `stage` is the last one that it shows, `stage_line` the line that shows it, unless it is an error. `sizes` are the numbers of ranks that it states for
     the whole job, or else that a reporter counts. `complaint`: what a reporter writes of the hang, `prose`: all that people write. `logged`: some lines are a program's, or report a failure.
     `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count
-    of lines that are alike but for their numbers, where the last of them is the end of the text, from the line `moves_from` on. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace; `silence`: the longest pause between lines; `uneven`: the number of `uneven_rank`, far from those of the others in a list by rank. `exhibits`: what else was pasted, such as a
+    of lines that are alike but for their numbers, where the last of them is the end of the text, from the line `moves_from` on. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace; `went_on`: from where to where they count, wherever in the text; `silence`: the longest pause between lines, `gave_up`: its seconds, where it has the length of a usual timeout and the first errors follow it; `uneven`: the number of `uneven_rank`, far from those of the others in a list by rank. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`. `endpoint`: where the rendezvous is by the launcher's arguments.
@@ -77,7 +80,9 @@ class Excerpt(Event, by_launcher=True, calm=True):
     moves_from: int = 0
     pace: str = ""
     slow: str = ""
+    went_on: str = ""
     silence: str = ""
+    gave_up: int = 0
     uneven_rank: int | None = None
     uneven: str = ""
     exhibits: tuple[str, ...] = ()
@@ -110,6 +115,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     candidates = telling or printed or ours
     number, text = (candidates or [line for line, _ in written] or lines)[-1]
     counts, even, said, named = counted(printed), steady(printed), prose(people), named_processes(lines)
+    quiet, pause, before = silence(printed)
     moving, odd = moves(counts, printed), uneven(printed)
     sizes = tuple(sorted({n for n in _sizes(texts) if 1 < n <= MAX_RANKS})) or _counted_by_people(said, named)
     return Line(kept.file, number, text, text).event(
@@ -126,8 +132,10 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         moves=moving[0],
         moves_from=moving[1],
         pace=pace(counts) or spread(ours),
-        slow=slow_stretch(counts),
-        silence=silence(printed),
+        slow=slow_stretch(counts) or slow_steps(counts),
+        went_on=went_on(counts),
+        silence=quiet,
+        gave_up=pause if telling and telling[0][0] > before and _is_a_timeout(pause) else 0,
         uneven_rank=odd[0],
         uneven=odd[1],
         exhibits=tuple(n for n, form in _EXHIBITS.items() if sum(bool(form.search(t)) for t in texts) > 1),
@@ -139,6 +147,11 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         steady_to=even[1],
         endpoint=next((m[1] for t in texts if (m := _ENDPOINT.search(t))), ""),
     )
+
+
+def _is_a_timeout(seconds: int) -> bool:
+    """Return whether a pause is as long as the timeouts of collectives, which are whole multiples of five minutes, up to three hours."""
+    return _TIMEOUT - _LATE <= seconds <= 36 * _TIMEOUT and (seconds + _LATE) % _TIMEOUT <= 2 * _LATE
 
 
 def _counted_by_people(said: str, named: Sequence[Named]) -> tuple[int, ...]:

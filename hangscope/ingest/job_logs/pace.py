@@ -26,7 +26,7 @@ _TURNS_LOOKED_AT = 400  # lines
 _TURNS = 5
 _DIGITS = regex(r"\d[\d.,:]*")
 _COUNT = regex(
-    r"(?i)\b(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?\b[ :=#\[(]{1,16}(\d{1,12})\b|\b(\d{1,12})/\d{1,12}\b(?= \[\d)"
+    r"(?i)\b(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?\b[ :=#\[(]{1,16}(\d{1,12})\b|\b(\d{1,12})/\d{1,12}\b(?= \[\d)|\[ {0,8}(\d{1,12})/\d{2,12}\]"
 )
 _BARS = regex(r"[^\x20-\x7e]{1,200}|\s{2,200}")
 _LAUNCHER = regex(r"(?:slurmstepd|srun|mpirun|torchrun|W\d{4}|E\d{4}|\^C)\b")
@@ -35,7 +35,10 @@ _RATE = regex(
     r"(?i)(\d{1,9}(?:\.\d{1,6})?) ?(ms|s|sec)/(?:it|iter|iteration|step|batch)\b|\b(?:time|elapsed)\b[^:=]{0,40}\((ms|s)\)[:= ]{1,3}(\d{1,9}(?:\.\d{1,6})?)"
     r"|(\d{1,9}(?:\.\d{1,6})?) ?(?:it|iter|step|sample|example|tok(?:en)?)s?/s(?:ec)?\b"
 )
+#: how long a step took, in a column of its own
+_TOOK = regex(r"(?<![\w.:])(\d{1,9}(?:\.\d{1,6})?) ?(ms|s|secs?|seconds)(?![\w/])")
 _SLOWER, _RATES = 2.0, 4
+_FEW = 3  # times as many steps that are not slow
 _FASTER, _LONGER, _PAUSE = 4.0, 8.0, 60  # times; times the usual interval; s
 #: `    forward-backward .....: (812.11, 4120.50)`, the least and the most of all ranks in ms (megatron/core/timers.py)
 _TIMER = regex(r"^\s{1,8}([\w-]{3,60}) \.{2,80}: \((\d{1,9}\.\d{1,4}), (\d{1,9}\.\d{1,4})\)")
@@ -97,6 +100,31 @@ def pace(counted: Sequence[tuple[re.Match[str], str]]) -> str:
     return f"{after / before:.2g} times slower since {' '.join(since.split())}: {before:.3g} s, then {after:.3g} s per step"
 
 
+def went_on(counted: Sequence[tuple[re.Match[str], str]]) -> str:
+    """Return `2340/5004 to 2400/5004` where the last lines that count are of one form and count up, wherever in the text; empty where they do not."""
+    form = form_of(counted[-1][1]) if counted else ""
+    alike = [match for match, text in counted if form_of(text) == form]
+    grows = len(alike) >= _LEAST and all(_number(a) < _number(b) for a, b in pairwise(alike))
+    return " ".join(f"{alike[0][0]} to {alike[-1][0]}".split()) if grows else ""
+
+
+def slow_steps(counted: Sequence[tuple[re.Match[str], str]]) -> str:
+    """Return which steps took far longer than those between them, by a column of seconds: `step 3000 and step 4000 took 213 s, the others 0.9 s`."""
+    form = form_of(counted[-1][1]) if counted else ""
+    timed = [
+        (" ".join(match[0].split()), float(took[1]) / (1000 if took[2] == "ms" else 1))
+        for match, text in counted
+        if form_of(text) == form and (took := _TOOK.search(text, match.end()))
+    ]
+    usual = median(seconds for _, seconds in timed) if len(timed) >= _RATES else 0.0
+    slow = [(label, seconds) for label, seconds in timed if seconds > max(1.0, _LONGER * usual)]
+    if not usual or not slow or _FEW * len(slow) > 2 * len(timed) or slow[-1] == timed[-1]:
+        return ""
+    labels = [label for label, _ in slow]
+    named = ", ".join(labels[:_FEW]) + (f" and {len(labels) - _FEW} more" if len(labels) > _FEW else "")
+    return f"{named} took {max(seconds for _, seconds in slow):.0f} s, the steps between {usual:.2g} s"
+
+
 def slow_stretch(counted: Sequence[tuple[re.Match[str], str]]) -> str:
     """Return where steps were slow before they went on at their pace, as `a step took 64.3 s at first and takes 0.64 s now`; empty where none were."""
     rates = [seconds for _, seconds in _rates(counted) if seconds]
@@ -147,18 +175,23 @@ def steady(lines: Sequence[tuple[int, str]]) -> tuple[str, int]:
     return max(found, key=lambda even: even[1], default=("", 0))
 
 
-def silence(lines: Sequence[tuple[int, str]]) -> str:
-    """Return `no line for 197 s, from 21:14:31 to 21:17:48` of the longest pause that is far longer than the others; empty where none is."""
-    clocks = [clock for _, text in lines if (clock := _CLOCK.search(text[:_HEAD]))]
-    spans = [((seconds_of_day(b) - seconds_of_day(a)) % _DAY, a, b) for a, b in pairwise(clocks)]
+def silence(lines: Sequence[tuple[int, str]]) -> tuple[str, int, int]:
+    """Return (`no line for 197 s, from 21:14:31 to 21:17:48`, its seconds, the number of the line before it) of the longest pause.
+
+    It is far longer than the others; ("", 0, 0) where none is.
+    """
+    clocks = [(number, clock) for number, text in lines if (clock := _CLOCK.search(text[:_HEAD]))]
+    spans = [
+        ((seconds_of_day(b) - seconds_of_day(a)) % _DAY, a, b, at) for (at, a), (_, b) in pairwise(clocks)
+    ]
     ordered = [span for span in spans if span[0] < _DAY / 2]  # lines of two writers may cross
     if len(ordered) < _RATES:
-        return ""
-    longest, before, after = max(ordered, key=lambda span: span[0])
+        return "", 0, 0
+    longest, before, after, number = max(ordered, key=lambda span: span[0])
     others = sorted(span[0] for span in ordered)[:-1]
     if longest < _PAUSE or longest < _FASTER * max(others[-1], 1):
-        return ""
-    return f"no line for {longest} s, from {before[0][:8]} to {after[0][:8]}"
+        return "", 0, 0
+    return f"no line for {longest} s, from {before[0][:8]} to {after[0][:8]}", longest, number
 
 
 def _even(those: Sequence[tuple[int, str, re.Match[str]]]) -> tuple[str, int] | None:
@@ -191,4 +224,4 @@ def form_of(text: str) -> str:
 
 
 def _number(match: re.Match[str]) -> int:
-    return int(match[1] or match[2])
+    return int(match[1] or match[2] or match[3])

@@ -39,8 +39,10 @@ _LENGTH = regex(
     r"|(?:len\(\w{0,12}loader\)|(?:data)?loader len(?:gth)?|num_batches|(?:number of )?(?:batches|steps)(?:[ _]per[ _]epoch|[ _]in[ _]epoch)?)[ =:]{1,3}(\d{1,12}))"
     r"(?: (?:per|in|each|in total|from|of|this|the|my|an|one|epoch|loader|shard) ?[\w ]{0,40})?\W{0,2}$"
 )
-_EPOCH = regex(r"(?i)\bepoch\b\s{0,3}[:=#\[(/]?\s{0,3}(\d{1,9})")
+_EPOCH = regex(r"(?i)\bepoch\b\s{0,3}[:=#(/]?\s{0,3}\[?(\d{1,9})")
 _OF = regex(r"\s{0,3}(?:/|of)\s{0,3}(\d{1,12})\b")
+#: `Epoch: [3][2340/5004]` (pytorch/examples, imagenet/main.py), `[iter 40/100]`
+_IN_BRACKETS = regex(r"\[ {0,8}(\d{1,12})/\d{1,12}\]")
 _BAR = regex(r"(?:\||\b)\s{0,4}(\d{1,12})/(\d{1,12}|\?) \[\d{1,3}:\d\d")
 
 
@@ -102,7 +104,7 @@ def progress_of(line: Line) -> Progress | LoopLength | None:
         return None
     if not bar and (length := _LENGTH.match(line.text)):
         return line.event(LoopLength, total=int(length[1] or length[2]))
-    counted = bar or _STEP.search(line.text)
+    counted = bar or _STEP.search(line.text) or (_IN_BRACKETS.search(line.text) if epoch else None)
     leaving = words("leaves").search(line.text)
     over = words("over").search(line.text)
     if done is None and counted is None and epoch is None and leaving is None and over is None:

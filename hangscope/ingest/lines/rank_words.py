@@ -141,8 +141,11 @@ def column_of(texts: Sequence[str]) -> re.Pattern[str] | None:
     return None
 
 
-def ranks_titled(text: str) -> tuple[int, ...]:
-    """Return the ranks (global, ascending) whose stack or lines follow a line like this; none where it is no title."""
+def ranks_titled(text: str, above_a_stack: bool = False) -> tuple[int, ...]:
+    """Return the ranks (global, ascending) whose stack or lines follow a line like this; none where it is no title.
+
+    `above_a_stack`: the caller takes it for one only where a stack follows, so that any words may be around the one rank it names.
+    """
     if len(text) > _SENTENCE or "ank" not in text.lower():
         return ()
     if len(text) <= _TITLE_LIMIT and (match := _TITLE.match(text)):
@@ -157,7 +160,8 @@ def ranks_titled(text: str) -> tuple[int, ...]:
         return _numbers(ruled[1])
     if not text.rstrip("`* ").endswith((":", "：")):
         return ()
-    match = _ENDS.search(text) or (_IN_BRACKETS.search(text) if alone else None)
+    loosely = (_RANK if above_a_stack else _IN_BRACKETS).search(text) if alone else None
+    match = _ENDS.search(text) or loosely
     return () if match is None or _BUT.search(text[: match.start()]) else _numbers(match[1])
 
 

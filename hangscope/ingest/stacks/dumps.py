@@ -83,6 +83,9 @@ _FRAMES = (
     _SPY_FRAME,
 )
 _SECTION = regex(r"^=== Rank (\d{1,7})(?:: (\S{1,300}))? ===\s*$")
+_REMARK = regex(
+    r"^(\S.{1,200}?) {1,80}# ?rank[ :=]{0,2}(\d{1,7})\s*$"
+)  # after a thread's or a process's header
 _BELOW_A_TITLE = 3  # lines that may stand between it and the dump, empty ones and fences apart
 #: (global rank, local rank, task, process id, what else distinguishes the writers of lines) of a process, as far as they are known
 _Who = tuple["int | None", "int | None", "int | None", "int | None", str]
@@ -189,13 +192,20 @@ class _Dump:
 
     def read(self, line: Line) -> None:
         """Take one line: whose the threads below it are, a thread's header, or a frame of it."""
+        if (remark := _REMARK.match(line.text)) and begins_dump(remark[1]):
+            self._begin(int(remark[2]))
+            line = replace(line, text=remark[1])
         section, process = _SECTION.match(line.text), _SPY_PROCESS.match(line.text)
         thread = _header(line.text)
         if (self._title is not None and (process or thread)) or (self._by_hand and process):
             # what somebody wrote above a dump counts for the one process below it
             self._begin(self._title)
             self._by_hand, self._title = self._title is not None, None
-        elif (named := ranks_titled(line.text)) and not section and _frame(line.text) is None:
+        elif (
+            (named := ranks_titled(line.text, above_a_stack=True))
+            and not section
+            and _frame(line.text) is None
+        ):
             self._title, self._left = named[0], _BELOW_A_TITLE
             self.titled[self._title] = named
             return

@@ -215,8 +215,10 @@ def _with_log(found: Wire, log: LogReading) -> Wire:
     # gdb's Python frames look like those of a traceback without an end
     log.events = [event for event in log.events if not getattr(event, "truncated", False)]
     found = _with_stacks(found, log)
-    sides = log.excerpt.sides if isinstance(log.excerpt, Excerpt) else ()
-    return {**found, "log": to_fields(log)} if log.shows_a_job or sides else found
+    whole = log.excerpt if isinstance(log.excerpt, Excerpt) else None
+    counts = whole is not None and (whole.sides or whole.went_on or whole.slow)
+    of_ranks = len({event.rank for event in log.events if event.rank is not None}) > 1
+    return {**found, "log": to_fields(log)} if log.shows_a_job or counts or of_ranks else found
 
 
 @dataclass(slots=True)

@@ -223,10 +223,10 @@ def _pasted(case: Case) -> bool:
 
 
 def _course(case: Case, facts: Sequence[str]) -> str:
-    """Return how far the job was, unless a fact quotes the same line."""
+    """Return how far the job was; only from where to where its steps went, if they did, where a fact quotes the same line."""
     far = ", and ".join(filter(None, (course.course(case), course.silence(case))))
     quoted = bare(far.partition("'")[2]).rstrip("'…")[-_KNOWN_BY:]
-    return "" if quoted and any(quoted in fact for fact in facts) else far
+    return course.went_on(case) if quoted and any(quoted in fact for fact in facts) else far
 
 
 def _nexts(case: Case, seen: Sequence[Observation]) -> list[Collect]:

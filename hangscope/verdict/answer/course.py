@@ -9,6 +9,7 @@ from hangscope.ingest.job_logs.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.messages import Message, Notice, table
 from hangscope.ingest.job_logs.progress import Progress, Served
 from hangscope.ingest.job_logs.vocabulary import Stage, of_people, stages
+from hangscope.ingest.lines.rank_words import ranks_titled
 from hangscope.model.conclusion import Collect
 from hangscope.model.events import Event
 from hangscope.model.rankset import ranks_phrase
@@ -52,13 +53,22 @@ def course(case: Case) -> str:
         return f"The program had printed that it was done: '{short(done.text)}'"
     if stage is not None and telling and text is not None and text.stage_line:
         return f"The job was {stage.phrase}: '{short(text.stage_line)}'"
-    return f"The last progress shown is '{short(last.text)}'" if last is not None else ""
+    if last is None:
+        return ""
+    steps = went_on(case)
+    return f"{f'{steps}; the' if steps else 'The'} last progress shown is '{short(last.text)}'"
+
+
+def went_on(case: Case) -> str:
+    """Return from where to where the steps of a text count, empty where they do not."""
+    text = excerpt_of(case)
+    return f"The steps went on from {text.went_on}" if text is not None and text.went_on else ""
 
 
 def silence(case: Case) -> str:
     """Return that lines stopped for long in the middle of a text, empty where they did not."""
     text = excerpt_of(case)
-    return f"there is {text.silence}" if text is not None and text.silence else ""
+    return f"there is {text.silence}" if text is not None and text.silence and not text.gave_up else ""
 
 
 def _said_done(case: Case) -> Progress | None:
@@ -79,6 +89,7 @@ def _last_progress(case: Case) -> Progress | None:
         and _OF_A_PROGRAM.search(e.text)
         and not of_people(e.text)
         and not e.text.startswith("#")  # the head of a table
+        and not ranks_titled(e.text, above_a_stack=True)
         and short(e.text) != short(complaint)
     )
     return max(counted, key=lambda e: (e.file, e.line), default=None)
@@ -101,7 +112,7 @@ def over(case: Case) -> Observation | None:
         hang = (
             "no line shows the hang that the reporter describes"
             if complaint_of(case)
-            else "nothing here shows a hang"
+            else "these lines show no hang"
         )
         texts = case.statements.all(Excerpt)
         slow = next((e.slow or e.pace for e in texts if e.slow or e.pace), "")
@@ -117,13 +128,13 @@ def over(case: Case) -> Observation | None:
     )
     answers = [e for e in after if e.well]
     if answers and stalls:
-        shows = f"the server answered requests after these lines: '{short(answers[-1].text)}'; nothing here shows a hang"
+        shows = f"the server answered requests after these lines: '{short(answers[-1].text)}'; these lines show no hang"
         return Observation(shows, Collect((), "stack", text), events=(answers[-1],))
     notices = [e for e in case.statements.all(Notice) if not of_people(e.text)]
     last_notice = max(notices, key=lambda e: e.line, default=None)
     if complaint_of(case) or last_notice is None or last_notice.id != _STARTED:
         return None
-    shows = f"the server finished its start: '{short(last_notice.text)}'; nothing here shows a hang"
+    shows = f"the server finished its start: '{short(last_notice.text)}'; these lines show no hang"
     return Observation(shows, Collect((), "stack", text), events=(last_notice,))
 
 
@@ -148,7 +159,7 @@ def moving(case: Case) -> Observation | None:
         wanted = f"whether the next such line followed; if not, {_STACKS}; if so, where the time goes in each interval (input, compute, communication, offload)"
         return Observation(shows, Collect((), "log", wanted), events=(text,))
     since = f" ({text.moves})" if text.moves else ""
-    if text.slow and text.moves and not _harmful(case):
+    if text.slow and (text.moves or text.went_on) and not _harmful(case):
         shows = f"{text.slow}: the job was slow there and is not hung"
         return Observation(shows, Collect((), "stack", _IN_A_STRETCH), events=(text,))
     if not (text.pace or (text.moves and not text.complaint)) or _harmful(case):
@@ -159,7 +170,7 @@ def moving(case: Case) -> Observation | None:
         wanted = "the time of each phase (data, forward, backward) on every rank, with the clocks and throttle reasons of the GPUs (nvidia-smi -q -d PERFORMANCE), memory and disk while it is slow"
         return Observation(shows, Collect((), "log", wanted), events=(text,))
     wanted = f"how long nothing was printed after that line; if minutes, {_STACKS}"
-    return Observation(f"{shows}; nothing here shows a hang", Collect((), "stack", wanted), events=(text,))
+    return Observation(f"{shows}; these lines show no hang", Collect((), "stack", wanted), events=(text,))
 
 
 def _harmful(case: Case, moves_from: int = 0) -> bool:

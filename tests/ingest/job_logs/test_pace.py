@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangscope.ingest.job_logs.pace import counted, pace, silence, steady
+from hangscope.ingest.job_logs.pace import counted, pace, silence, slow_steps, steady, went_on
 
 BATCHES = ["[09:31:49 TP0] Prefill batch, token usage: 0.39, #queue-req: 36",
            "[09:32:10 TP0] Prefill batch, token usage: 0.40, #queue-req: 37",
@@ -48,6 +48,27 @@ def test_steps_that_take_longer_each_time_are_told_from_a_change() -> None:
 def test_the_longest_pause_is_told_where_it_is_far_longer_than_the_others() -> None:
     lines = [f"Sep 12 21:14:{s:02} box node: reading" for s in (2, 12, 22, 31)]
     assert silence([*enumerate([*lines, "Sep 12 21:17:48 box node: reading"])]) == (
-        "no line for 197 s, from 21:14:31 to 21:17:48"
+        "no line for 197 s, from 21:14:31 to 21:17:48", 197, 3,
+    )  # fmt: skip
+    assert silence([*enumerate(lines)]) == ("", 0, 0)
+
+
+def test_steps_that_count_up_anywhere_in_a_text_went_on() -> None:
+    lines = [f"Epoch: [3][{n}/5004]  Time 0.6{n % 7} (0.619)  Loss 2.4" for n in (2340, 2360, 2380)]
+    assert (
+        went_on(counted([*enumerate([*lines, "Thu Apr 16 10:42:07 2020"])])) == "[2340/5004] to [2380/5004]"
     )
-    assert silence([*enumerate(lines)]) == ""
+    assert went_on(counted([*enumerate([lines[1], lines[0], lines[2]])])) == ""
+
+
+def test_a_few_steps_that_took_far_longer_than_those_between_are_told() -> None:
+    lines = [
+        f"step {n} loss 2.6 {'213.40' if n % 1000 == 0 else '0.91'}s"
+        for n in (999, 1000, 1001, 1999, 2000, 2001)
+    ]
+    assert (
+        slow_steps(counted([*enumerate(lines)]))
+        == "step 1000, step 2000 took 213 s, the steps between 0.91 s"
+    )
+    assert slow_steps(counted([*enumerate(lines[:-1])])) == ""  # it may be the one that hangs
+    assert slow_steps(counted([*enumerate(lines[::1])][::3])) == ""

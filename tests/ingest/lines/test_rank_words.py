@@ -113,6 +113,7 @@ def test_a_few_numbers_are_not_the_tensor_of_the_others(
         ("--- node1, rank 5", (5,)),
         ("=== gpu07 / rank 5 ===", (5,)),
         ('Thread (rank 5) "MainThread"', (5,)),
+        ("Process 41120 (rank 5)", (5,)),
     ],
 )
 def test_a_line_above_a_stack_names_its_ranks(line: str, ranks: tuple[int, ...]) -> None:

@@ -182,6 +182,7 @@ def spy(pid: int) -> str:
         "The stack for rank{}:",
         "py-spy dump of rank {} (pid 88)",
         "=== Rank {} ===",
+        "and what rank {} did during such a break (step 5000):",
     ],
 )
 def test_a_title_above_a_dump_tells_whose_it_is(title: str) -> None:
@@ -196,5 +197,9 @@ def test_a_title_counts_for_the_one_process_right_below_it() -> None:
     assert [(process.rank, process.pid) for process in found] == [(3, 123), (None, 124)]
     far = "\n".join(["rank 3", "some", "other", "text", "between", spy(123)])
     assert [process.rank for process in read_processes(io.BytesIO(far.encode()), "stacks.txt")] == [None]
+    remark = [line.replace('"MainThread"', '"MainThread"      # rank 6') for line in spy(123).splitlines()]
+    assert [
+        process.rank for process in read_processes(io.BytesIO("\n".join(remark).encode()), "stacks.txt")
+    ] == [6]
     prose = "\n".join(["all ranks wait for rank 0", spy(123)])
     assert [process.rank for process in read_processes(io.BytesIO(prose.encode()), "stacks.txt")] == [None]

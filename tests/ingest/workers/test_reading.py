@@ -160,6 +160,7 @@ def test_progress_is_the_last_line_before_trouble(monkeypatch: pytest.MonkeyPatc
         ("loop ended", None, True),
         (" 45%|####5     | 450/1000 [00:10<00:12, 44.2it/s]", 450, False),
         ("Iteration: 17 loss=0.3", 17, False),
+        ("Epoch: [3][2340/5004]  Time 0.621 (0.619)", 2340, False),
         ("Training finished", None, True),
         ("reached end", None, True),
     ],

@@ -38,7 +38,7 @@ TIMES = (2.1, 2.0, 9.8, 10.1, 10.0)
         ),
         pytest.param(
             ["step 10/10 loss 1.0", "Training finished in 3:12:44"],
-            ["The job finished", "nothing here shows a hang"],
+            ["The job finished", "these lines show no hang"],
             id="a job that finished",
         ),
         pytest.param(
@@ -114,3 +114,29 @@ def test_a_text_without_a_fault_shows_how_far_the_job_was(
     verdict = judged(told(tmp_path, lines))
     assert not [phrase for phrase in phrases if phrase not in verdict.explanation]
     assert (verdict.cause, verdict.confidence, verdict.culprit_ranks) == ("unknown", "low", ())
+
+
+@pytest.mark.parametrize(("pause", "stopped"), [("14:02:51", True), ("14:01:07", False)])
+def test_a_pause_as_long_as_a_timeout_before_the_first_errors_shows_a_wait(
+    tmp_path: Path, pause: str, stopped: bool
+) -> None:
+    lines = [f"worker-1: {{'loss': 1.8}}   2024-07-03 13:32:{s}" for s in (30, 37, 44, 51)]
+    lines += [
+        "worker-1: EH9999: Inner Error!",
+        f"worker-1: 2024-07-03-{pause} wait for compute device to finish failed",
+    ]
+    lines += [
+        f"worker-1: [2024-07-03 {pause},330] [INFO] [launch.py:316:sigkill_handler] Killing subprocess 50412"
+    ]
+    lines += [
+        f"worker-1: [2024-07-03 {pause},902] [ERROR] [launch.py:322:sigkill_handler] ['python', 'fit.py'] exits with return code = 1"
+    ]
+    report = told(tmp_path, lines)
+    assert ("the length of a timeout" in judged(report).explanation) == stopped
+    assert (judged(report).cause == "crashed_rank") != stopped
+
+
+def test_steps_that_go_on_are_told_beside_what_else_a_text_has(tmp_path: Path) -> None:
+    lines = [f"Epoch: [3][{n}/5004]  Time 0.621 (0.619)  Loss 2.4410 (2.6113)" for n in (2340, 2360, 2380)]
+    lines += ["", "My job hangs sometimes, GPU 0 is at 0 %"]
+    assert "The steps went on from [2340/5004] to [2380/5004]" in judged(told(tmp_path, lines)).explanation

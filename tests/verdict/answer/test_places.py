@@ -60,3 +60,38 @@ def test_busy_and_idle_gpus_are_told_apart(tmp_path: Path) -> None:
         ]
     explanation = judged(told(tmp_path, ["it hangs, nvidia-smi:", *rows])).explanation
     assert "GPUs 0-1 at 100 % (128 to 131 W); GPU 2 at 0 % (70 W)" in explanation
+
+
+def test_where_stacks_part_in_a_library_its_lines_are_told(tmp_path: Path) -> None:
+    """Rank 3 left the loop of a trainer whose next line of the user's is the same for all."""
+    lines = []
+    for rank in range(4):
+        inner = [f"barrier ({LIBRARY}:2709)", "train (transformers/trainer.py:1536)"]
+        if rank != 3:
+            inner = ["backward (torch/autograd/__init__.py:173)", "train (transformers/trainer.py:1423)"]
+        lines += [f"rank {rank}:", f'Thread {70 + rank} (active): "MainThread"']
+        lines += [f"    {frame}" for frame in (*inner, "main (fit.py:214)", "<module> (fit.py:231)")]
+    verdict = judged(told(tmp_path, lines))
+    assert (verdict.culprit_ranks, verdict.confidence) == ((3,), "low")
+    assert verdict.title == "Rank 3 called barrier (fit.py:214) while the others are in backward (fit.py:214)"
+    assert (
+        "rank 3 at trainer.py:1536 (train); ranks 0-2 in backward at trainer.py:1423 (train)"
+        in verdict.explanation
+    )
+
+
+def test_what_a_rank_does_in_a_library_outside_of_collectives_is_told(tmp_path: Path) -> None:
+    frames = {0: "log_tensor_stats (wandb/wandb_torch.py:240)", 4: "synchronize (torch/cuda/__init__.py:688)"}
+    lines = [
+        line
+        for rank, frame in frames.items()
+        for line in (
+            f"rank {rank}:",
+            f'Thread {rank} (active): "MainThread"',
+            f"    {frame}",
+            f"    step (fit.py:{rank + 1})",
+        )
+    ]
+    lines += [f"step {n} loss 2.6 {'213.40' if n == 1000 else '0.91'}s" for n in range(998, 1003)]
+    told_of = judged(told(tmp_path, lines)).explanation
+    assert "rank 0 in log_tensor_stats (wandb_torch.py:240), called at fit.py:1 (step)" in told_of
