@@ -47,6 +47,8 @@ def meeting(d: Difference) -> str:
     here, there = (at(d.case.frame_of(kind)) for kind in (d.own, d.peer))
     if not (d.own.op or d.own.stack):
         return f"issued a collective that does not match {peer if d.peer.op else 'that'} of the others"
+    if not d.own.op and in_backward(d.own.stack):
+        return f"is in backward{here} while the others called {peer}"
     if not d.peer.op and in_backward(d.peer.stack):
         return f"called {own}{here} while the others are in backward{there}"
     if d.own.op != d.peer.op:

@@ -122,21 +122,23 @@ def test_stacks_of_ranks_that_wait_for_one_before_a_sigterm_are_a_guess_at_a_fre
     assert short(analyze(folder)) == answer
 
 
+@pytest.mark.parametrize(
+    ("size", "answer"), [(3, ("stuck_rank", (0,), "low")), (2, ("crashed_rank", (), "medium"))]
+)
 def test_ctrl_c_at_one_rank_for_which_the_others_wait_hardly_tells_whether_it_was_frozen(
-    tmp_path: Path,
+    tmp_path: Path, size: int, answer: tuple[str, tuple[int, ...], str]
 ) -> None:
+    """People press it when a job hangs, but one of a pair is always the slower one."""
     at = '  File "{}", line 12, in {}'
     inside = at.format(
         "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", "barrier"
     )
     lines = [SIGTERM.format(n=2)]
-    for rank in range(3):
+    for rank in range(size):
         own = at.format("/workspace/train/train.py", "<module>")
         stack = ["Traceback (most recent call last):", own, *([inside] if rank else []), "KeyboardInterrupt"]
         lines += [f"[rank{rank}]: {line}" for line in stack]
-    report = told(tmp_path, lines)
-    assert short(report) == ("crashed_rank", (), "low")
-    assert report.verdict is not None and "stuck_rank" in {a.cause for a in report.verdict.alternatives}
+    assert short(told(tmp_path, lines)) == answer
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from hangscope.explain.statements.outlier_lines import TELLING, OutlierLine, outlier_lines
 from hangscope.ingest.job_logs.last_lines import Printed, last_lines
 from hangscope.ingest.lines.kept_text import KeptText
+from tests.conftest import analyze
 
 ORDINARY = ["step 1 loss 0.5", "step 2 loss 0.4"]
 
@@ -122,3 +124,16 @@ def test_what_machines_measure_is_no_value() -> None:
 def test_a_value_in_other_words_is_told_with_theirs() -> None:
     (odd,) = _told({rank: [f"keys={2 - (rank == 2)}: a{'' if rank == 2 else ' b'}"] for rank in range(4)})
     assert odd.ranks == (2,)
+
+
+def test_files_each_of_one_rank_by_its_lines_are_compared_whatever_their_names(tmp_path: Path) -> None:
+    """The record of one rank states another size than those of all others, and all the time before stated the same."""
+    for rank, name in enumerate(("one", "two", "three")):
+        sizes = [1500, 1500, 1500, 24000 if rank == 1 else 1500]
+        lines = [
+            f'{{"event": "index", "round": {n}, "rows": {size}, "rank": {rank}}}'
+            for n, size in enumerate(sizes)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    found = analyze(tmp_path)._analysis.case.statements.outlier_lines
+    assert [(line.ranks, line.how, line.telling) for line in found] == [((1,), "value", True)]

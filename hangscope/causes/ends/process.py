@@ -64,7 +64,7 @@ def ended_from_outside(case: Case) -> Match | None:
     waited = stalled is not False and shows_a_wait(case)
     if waited and _stacks_of_their_own(case, set(finding.culprits) or set(case.incident.ranks)):
         return None
-    if waited and event.signal == "SIGINT" and _blocked_in_a_library(case):
+    if waited and event.signal == "SIGINT" and (_blocked_in_a_library(case) or _all_placed(case)):
         return None
     # People cancel jobs that are hung, platforms end those that stall, and mismatched collectives stop a job by themselves.
     doubtful = stalled is not False or event.signal == "SIGINT" or statements.all(CallFingerprint)
@@ -95,6 +95,11 @@ def shows_a_wait(case: Case) -> bool:
     others = set(placed) - culprits
     at_work = bool(culprits) and culprits <= case.statements.busy
     return at_work and len(others) > 1 and others <= case.statements.inside
+
+
+def _all_placed(case: Case) -> bool:
+    """Return whether tracebacks show where every rank was when a person ended the job."""
+    return len(case.incident.ranks) > 2 and case.statements.whereabouts.keys() >= case.incident.ranks.keys()
 
 
 def _blocked_in_a_library(case: Case) -> bool:

@@ -137,9 +137,8 @@ def outlier_output(incident: Incident, statements: Statements) -> Finding | None
     """
     # What a library or a device reports has rules of its own.
     known = {(e.file, e.line) for e in statements.all(Message, OomCuda, OomHost)}
-    telling = [
-        o for o in statements.outlier_lines if o.score >= TELLING and _may_be_outliers(o.ranks, incident)
-    ]
+    telling = [o for o in statements.outlier_lines if o.score >= TELLING or (o.telling and o.how == "value")]
+    telling = [o for o in telling if _may_be_outliers(o.ranks, incident)]
     if not stuck(statements):
         telling = [] if statements.deaths else [o for o in statements.outlier_lines if o.telling]
         known |= {(o.file, o.line) for o in telling if len(o.ranks) > 1}

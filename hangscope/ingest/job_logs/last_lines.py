@@ -97,6 +97,7 @@ def template_of(line: Line) -> str:
 
 
 _MOST = 1024  # wordings whose lines are compared between ranks
+_LEAST = 4  # lines of the one rank that prints in a file, which are then compared with those of other files
 
 
 def last_lines(kept: KeptText) -> list[Event]:
@@ -148,7 +149,9 @@ class _Writers:
     def events(self, kept: KeptText, complete: bool) -> list[Printed]:
         """Return what each writer printed; nothing where there is no other to compare it with."""
         own, named = self._places.pop("", {}), self._heard - {""}
-        if len(named) < 2 and not self._own:
+        lines = sum(map(len, (places for of in self._places.values() for places in of.values())))
+        of_one_rank = not own and lines >= _LEAST and any(isinstance(who, int) for who in named)
+        if len(named) < 2 and not self._own and not of_one_rank:
             if not may_count(kept.file):
                 return []
             for places in self._places.values():  # of the one rank that prints here

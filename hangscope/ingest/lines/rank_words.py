@@ -62,7 +62,7 @@ _SOME = r"\d{1,7}(?:(?:-|–|\.{2,3}|, ?| ?& ?| and | to | und | et | bis )\d{1,
 _AFTER = r"all|both|is|are|show|shows|look|looks|like|this|same|the|stuck|waits?|at|here"
 _TITLE = regex(
     rf"^[\W_]{{0,12}}(?:(?:{_OF_A_DUMP}|of|for|on|from|\d{{3,9}})[\W_]{{1,4}}){{0,8}}ranks?[\W_]{{0,3}}({_SOME})"
-    rf"(?:[\W_]{{1,4}}(?:{_OF_A_DUMP}|{_AFTER}|\d{{1,10}})){{0,8}}(?: ?[(\[][^()\[\]]{{1,40}}[)\]])?[\W_]{{0,12}}$",
+    rf"(?:[\W_]{{1,4}}(?:{_OF_A_DUMP}|{_AFTER}|\d{{1,10}})){{0,8}}(?: {{0,4}}[(\[][^()\[\]]{{1,40}}[)\]])?[\W_]{{0,12}}$",
     re.IGNORECASE,
 )
 _ENDS = regex(

@@ -155,7 +155,8 @@ def moving(case: Case) -> Observation | None:
         return None
     after = all(e.file == text.file and e.line < text.steady_to for e in trouble(case))
     if text.steady and after and not text.pace:
-        shows = f"the job still advances where the text ends: {text.steady}"
+        counts = f"its steps went on from {text.went_on}" if text.went_on else text.steady
+        shows = f"the job still advances where the text ends, and these lines show no hang: {counts}"
         wanted = f"whether the next such line followed; if not, {_STACKS}; if so, where the time goes in each interval (input, compute, communication, offload)"
         return Observation(shows, Collect((), "log", wanted), events=(text,))
     since = f" ({text.moves})" if text.moves else ""
