@@ -55,7 +55,8 @@ def at_the_store(case: Case, world: int) -> Match | None:
         why = f"only {joined} of {of} ranks {'had joined when the text ends' if still else 'joined'}"
         why += f"; {who(missing)} did not" if missing else ""
     elif unreachable:
-        missing = (0,) if apart and 0 not in apart else ()
+        heard = any(0 in group.ranks for e in statements.all(Excerpt) for group in e.groups)
+        missing = (0,) if apart and 0 not in apart and not heard else ()  # who prints was started
         why = f"the rendezvous store did not answer{address}"
     else:
         waited = {e.waited_rank for e in timeouts if e.waited_rank is not None}

@@ -55,6 +55,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Finding, unnamed.fault_without_rank),
     (finding.Stalled | finding.Lagging | finding.Nothing | finding.Circular, device.network_fault),
     (finding.Finding, unnamed.end_without_rank),
+    (finding.Finding, process.interrupted),
 )
 
 

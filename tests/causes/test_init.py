@@ -115,6 +115,15 @@ def test_where_more_found_no_store_than_are_missing_none_of_them_is_named(tmp_pa
     assert short(told(tmp_path, logs, world_size=4))[:2] == ("init_hang", ())
 
 
+@pytest.mark.parametrize(("began", "named"), [((0, 1, 2, 3), ()), ((2, 3), (0,))])
+def test_rank_0_is_not_missing_at_a_store_where_it_printed_that_it_began(
+    tmp_path: Path, began: tuple[int, ...], named: tuple[int, ...]
+) -> None:
+    lines = [f"[2025-02-10 11:18:5{r} TP{r}] Init torch distributed begin." for r in began]
+    lines += [f"[rank{r}]:{REFUSED}" for r in (2, 3)]
+    assert short(told(tmp_path, lines, world_size=4))[:2] == ("init_hang", named)
+
+
 VERSIONS = "node{node}:77:78 [0] NCCL WARN Mismatched NCCL version detected : rank {0} version {1} rank {2} version {3}"
 REFUSES = (
     "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.cpp:77, invalid usage, NCCL version 2.27.3"

@@ -121,7 +121,7 @@ def test_a_page_says_what_was_seen_before_on_the_first_screen(browser: Samples, 
     assert browser.complaints() == []
 
 
-@pytest.mark.parametrize("name", [*SIZES, "hang_16384", "stacks_1024", "no_hang", "empty"])
+@pytest.mark.parametrize("name", [*SIZES, "stacks_1024", "no_hang", "empty"])
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_stands_out_in_both_themes(browser: Samples, name: str, dark: bool) -> None:
     browser.show(name, dark=dark)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 from hangscope.causes.case import Case, Match, answer, quote, who
@@ -42,6 +43,23 @@ _HUNG = ("unknown", "nothing shows that the job was still making progress: it ma
 
 def ended_from_outside(case: Case) -> Match | None:
     """Preemption, time limit, cancellation, SIGTERM to the launcher: nobody's fault in the job."""
+    return None if _pressed_at_a_wait(case) else _ended_from_outside(case)
+
+
+def interrupted(case: Case) -> Match | None:
+    """Ctrl-C at a job in which all others wait for one rank: people press it when a job hangs, and yet it may have been moving."""
+    found = _ended_from_outside(case) if _pressed_at_a_wait(case) else None
+    return replace(found, strength=0) if found is not None else None
+
+
+def _pressed_at_a_wait(case: Case) -> bool:
+    """Return whether a person ended the job, and tracebacks show every rank of three or more, all but the awaited ones in a wait."""
+    event, placed = case.statements.external, case.statements.whereabouts
+    by_hand = event is not None and event.signal == "SIGINT" and shows_a_wait(case)
+    return by_hand and len(case.incident.ranks) > 2 and placed.keys() >= case.incident.ranks.keys()
+
+
+def _ended_from_outside(case: Case) -> Match | None:
     event, finding, statements = case.statements.external, case.finding, case.statements
     if event is None or statements.first_deaths or _gave_up_before(case, event):
         return None
@@ -64,7 +82,7 @@ def ended_from_outside(case: Case) -> Match | None:
     waited = stalled is not False and shows_a_wait(case)
     if waited and _stacks_of_their_own(case, set(finding.culprits) or set(case.incident.ranks)):
         return None
-    if waited and event.signal == "SIGINT" and (_blocked_in_a_library(case) or _all_placed(case)):
+    if waited and event.signal == "SIGINT" and _blocked_in_a_library(case):
         return None
     # People cancel jobs that are hung, platforms end those that stall, and mismatched collectives stop a job by themselves.
     doubtful = stalled is not False or event.signal == "SIGINT" or statements.all(CallFingerprint)
@@ -95,11 +113,6 @@ def shows_a_wait(case: Case) -> bool:
     others = set(placed) - culprits
     at_work = bool(culprits) and culprits <= case.statements.busy
     return at_work and len(others) > 1 and others <= case.statements.inside
-
-
-def _all_placed(case: Case) -> bool:
-    """Return whether tracebacks show where every rank was when a person ended the job."""
-    return len(case.incident.ranks) > 2 and case.statements.whereabouts.keys() >= case.incident.ranks.keys()
 
 
 def _blocked_in_a_library(case: Case) -> bool:
