@@ -79,11 +79,9 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     others = rivals(case, best, matches[1:], verdict)
     verdict = replace(verdict, alternatives=[a for a in others.alternatives if a.cause != verdict.cause])
     status, weighed = "hang", [substantiation.hypothesis(case, best, verdict), *others.possible]
-    by_words = case.explanation.weighed and case.explanation.weighed[0].source is Source.OUTPUT
-    if by_words and find_stop(case.statements) is None:
-        status = (
-            "inconclusive"  # that one rank printed something of its own does not show that the job stopped
-        )
+    # That one rank printed something of its own does not show that the job stopped.
+    if any(w.source is Source.OUTPUT for w in case.explanation.weighed[:1]) and not case.finding.waiting:
+        status = "inconclusive"
     if best.cause == "slow_rank":
         status, weighed = "inconclusive" if damage(case, best) else "no_hang", []
     return Judgement(status, verdict, sure.reasons, missing, set_aside, weighed, others.ruled_out)

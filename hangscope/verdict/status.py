@@ -91,7 +91,7 @@ def ended_well(case: Case) -> bool:
     all ranks wait, among them one of its own.
     """
     statements, ranks = case.statements, case.incident.ranks
-    if any(not (harmless_at_an_end(e) or _survived(case, e)) for e in trouble(case)):
+    if not _survived(case, [e for e in trouble(case) if not harmless_at_an_end(e)]):
         return False
     everywhere = {e.everywhere for e in statements.all(WorkersEnded) if not e.of_a_script}
     waiting = bool(case.graph.waiting)  # in dumps that are older then
@@ -110,17 +110,24 @@ def ended_well(case: Case) -> bool:
     return ends or _all_processes_ended(case) or _all_took_their_leave(case)
 
 
-def _survived(case: Case, event: Event) -> bool:
-    """Return whether the rank that reports trouble, or every rank where it is not known, printed later in the same file that its job or a loop is over."""
-    ranks = case.incident.ranks if event.rank is None else (event.rank,)
-    later = (
-        any(
-            (e.over or e.done) and e.file == event.file and e.line > event.line
-            for e in case.statements.of(r, Progress)
-        )
-        for r in ranks
+def _ends(case: Case) -> dict[str, dict[int, int]]:
+    """Return by file and rank the last line in which the rank printed that its job or a loop is over."""
+    found: dict[str, dict[int, int]] = {}
+    for e in case.statements.all(Progress):
+        if (e.over or e.done) and e.rank is not None:
+            of_file = found.setdefault(e.file, {})
+            of_file[e.rank] = max(e.line, of_file.get(e.rank, 0))
+    return found
+
+
+def _survived(case: Case, events: Sequence[Event]) -> bool:
+    """Return whether who reports trouble, or every rank where it is not known, printed later in the same file that its job or a loop is over."""
+    ends, ranks = _ends(case), case.incident.ranks.keys()
+    every = {file: min(lines.values()) if lines.keys() >= ranks else 0 for file, lines in ends.items()}
+    return all(
+        e.line < (every.get(e.file, 0) if e.rank is None else ends.get(e.file, {}).get(e.rank, 0))
+        for e in events
     )
-    return bool(ranks) and all(later)
 
 
 def _lines(case: Case) -> list[Event]:
@@ -178,8 +185,9 @@ def moved_on(case: Case) -> Progress | None:
     if not case.graph.waiting:
         return None
     newest, troubles = _newest(case), trouble(case)
+    files, last = {e.file for e in troubles}, max((e.line for e in troubles), default=0)
     steps = (e for e in case.statements.all(Progress) if e.step is not None)
-    after = (e for e in steps if all(t.file == e.file and t.line < e.line for t in troubles))
+    after = (e for e in steps if not troubles or (files == {e.file} and last < e.line))
     paces = ((e, _STEPS * e.pace if e.pace is not None else _LONG) for e in after)
     return next((e for e, pace in paces if _after(newest, e) > max(_LATER, pace)), None)
 
