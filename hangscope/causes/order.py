@@ -88,13 +88,11 @@ def crossed_groups(case: Case) -> Match | None:
     """A rank that entered another group first than its pattern, and its peers, call for."""
     finding, change = case.finding, case.finding.change
     circle = finding.circle is not None and finding.circle.kind == "cycle"
-    # Behind the calls that it has not made, a rank made no more of the others' next ones than it would have made in the other order.
-    block = change.elsewhere and not change.added and 0 < change.matched <= len(change.skipped)
-    other_order = change.swapped or change.last_word or block
+    other_order = change.swapped or change.last_word or change.postponed
     by_role = change.votes > 1 and change.elsewhere and other_order
     if not (circle or by_role):
         return None
-    few = block or 0 < len(change.skipped) <= 2
+    few = change.postponed or 0 < len(change.skipped) <= 2
     if not (few and other_order) and not _entered_first(case):
         return None
     opened, groups, view = case.graph.open_calls, case.incident.groups, finding.stuck.view

@@ -85,6 +85,11 @@ class Change:
         return self.matched > 1 and self.shift != 0
 
     @property
+    def postponed(self) -> bool:
+        """Return whether a stretch of calls on another group came first: behind it they made no more of the others' next calls than in that order."""
+        return self.elsewhere and not self.added and 0 < self.matched <= len(self.skipped)
+
+    @property
     def proven(self) -> bool:
         """Return whether everything after the change matches again."""
         return self.realigned or (self.votes > 1 and (self.matched > 1 or self.swapped))

@@ -80,7 +80,7 @@ def _calls(case: Case) -> Iterator[Evidence]:
 def _edits(case: Case) -> Iterator[Evidence]:
     """Yield what the culprits issued in addition or skipped, and whether several dumps show them at one collective."""
     finding, change = case.finding, case.finding.change
-    if change.realigned:
+    if change.realigned and not change.postponed:
         number = counted(abs(change.shift), "more collective" if change.shift > 0 else "fewer collective")
         where = f"{'at' if change.skipped or change.added else 'before'} seq {finding.own.seq}"
         if finding.own.gid is not None:

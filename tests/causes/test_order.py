@@ -10,7 +10,7 @@ from hangscope.api import Report
 from tests.conftest import analyze
 from tests.dump_writer import SCRIPT, TORCH, Recorder, job, write_all
 from tests.text_lines import short
-from tests.verdicts import blame, judged, level
+from tests.verdicts import blame, judged, level, said
 
 
 def test_two_open_calls_in_opposite_orders_show_which_is_first(tmp_path: Path) -> None:
@@ -212,7 +212,9 @@ def test_a_stretch_on_one_group_before_the_one_on_the_other_is_another_order(
         if odd and further:
             _half(recorder, "2", "scheduled")
             _half(recorder, "1", "scheduled")
-    assert blame(analyze(write_all(recorders, tmp_path))) == ("hang", cause, (3,))
+    report = analyze(write_all(recorders, tmp_path))
+    assert blame(report) == ("hang", cause, (3,))
+    assert ("match again" in said(report)) == further
 
 
 def _both(recorder: Recorder, state: str) -> None:

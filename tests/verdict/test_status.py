@@ -433,9 +433,20 @@ def test_nearly_half_of_a_job_is_not_named_for_a_call_that_it_only_seems_to_have
     assert len(blame(analyze(tmp_path))[2]) <= 1
 
 
-@pytest.mark.parametrize(("seconds", "status"), [(60, "no_hang"), (1, "hang")])
+UPLOAD = ["Traceback (most recent call last):", '  File "up.py", line 30, in upload', "OSError: HTTP 504"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "error", "status"),
+    [
+        pytest.param(60, None, "no_hang", id="long after"),
+        pytest.param(1, None, "hang", id="right after"),
+        pytest.param(60, 0, "no_hang", id="an error before, which was survived"),
+        pytest.param(60, 2, "hang", id="an error after"),
+    ],
+)
 def test_steps_that_are_printed_long_after_the_last_call_show_that_the_job_moved_on(
-    tmp_path: Path, seconds: int, status: str
+    tmp_path: Path, seconds: int, error: int | None, status: str
 ) -> None:
     recorders = loop(4)
     for recorder in recorders[1:]:
@@ -445,25 +456,9 @@ def test_steps_that_are_printed_long_after_the_last_call_show_that_the_job_moved
         f"{datetime.fromtimestamp(last + at, timezone.utc):%Y-%m-%d %H:%M:%S} [trainer] step {7 + at} loss 2.5"
         for at in range(seconds - 1, seconds + 1)
     ]
+    if error is not None:
+        steps[error:error] = UPLOAD
     assert judged(tmp_path, recorders, train=steps).status == status
-
-
-@pytest.mark.parametrize(("at", "status"), [(0, "no_hang"), (2, "hang")])
-def test_errors_before_such_a_step_were_survived_and_one_after_it_was_not(
-    tmp_path: Path, at: int, status: str
-) -> None:
-    recorders = loop(4)
-    for recorder in recorders[1:]:
-        due(recorder)
-    last = max(entry["time_created_ns"] for r in recorders for entry in r.entries) / 1e9
-    clocks = [f"{datetime.fromtimestamp(last + n, timezone.utc):%Y-%m-%d %H:%M:%S}" for n in (59, 60)]
-    lines = [f"{clock} [trainer] step {7 + n} loss 2.5" for n, clock in enumerate(clocks)]
-    lines[at:at] = [
-        "Traceback (most recent call last):",
-        '  File "up.py", line 30, in upload',
-        "OSError: HTTP 504",
-    ]
-    assert judged(tmp_path, recorders, train=lines).status == status
 
 
 @pytest.mark.parametrize(("ranks", "status"), [((0, 1, 2, 3), "no_hang"), ((0, 1), "hang")])
@@ -473,8 +468,7 @@ def test_an_error_of_an_unknown_rank_was_survived_where_every_rank_printed_the_e
     recorders = loop(4)
     for recorder in recorders[1:]:
         due(recorder)
-    lines = ["Traceback (most recent call last):", '  File "up.py", line 30, in upload', "OSError: HTTP 504"]
-    lines += [f"[rank{rank}]: finished, loss 0.41" for rank in ranks]
+    lines = [*UPLOAD, *(f"[rank{rank}]: finished, loss 0.41" for rank in ranks)]
     assert judged(tmp_path, recorders, train=lines).status == status
 
 

@@ -69,8 +69,8 @@ def fault_without_rank(case: Case) -> Match | None:
             steps = (remedy(events[0], "that process"), _WHOSE)
             match = _match(case, fault.cause, events, what, *steps, strength=fault.strength)
             whose = {e.rank for e in events}
-            told = any(o.telling and {*o.ranks} == whose for o in case.statements.outlier_lines)
-            return replace(match, culprits=tuple(r for r in whose if r is not None)) if told else match
+            alone = any(o.telling and {*o.ranks} == whose for o in case.statements.outlier_lines)
+            return replace(match, culprits=tuple(r for r in whose if r is not None)) if alone else match
     return None
 
 
