@@ -62,6 +62,7 @@ def assemble(
         events=text.events,
         inputs=_inputs(readings, claims, {c.file for c in chosen.values()}, {c.file for c in stale}),
         notes=notes,
+        unplaced=tuple(text.unplaced),
         libraries=_libraries(readings),
         size_stated=world_size is not None or size_in_content(readings) >= size,
         momentary=size == len(chosen)

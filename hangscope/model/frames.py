@@ -18,3 +18,16 @@ class Frame:
 
 
 Stack = tuple[Frame, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnplacedStack:
+    """Where the main thread of a process is of which no rank is known; its process id and its own name, as far as they are known.
+
+    `others` are the stacks of its other threads.
+    """
+
+    stack: Stack
+    pid: int | None = None
+    name: str = ""
+    others: tuple[Stack, ...] = ()

@@ -17,6 +17,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event as Event
 from hangscope.model.frames import Frame as Frame
 from hangscope.model.frames import Stack as Stack
+from hangscope.model.frames import UnplacedStack
 
 if TYPE_CHECKING:  # numpy takes longer to import than everything else here together
     import numpy as np
@@ -287,4 +288,5 @@ class Incident:
     )
     captured: float = 0.0  # when the last stack or dump of a watched run was captured, s since the epoch
     libraries: tuple[str, ...] = ()  # `NCCL 2.27.5`, `torch 2.13`, as far as inputs tell
+    unplaced: tuple[UnplacedStack, ...] = ()
     momentary: bool = False  # every rank's dump was written within a second of the last call of any, or behind others since which it made calls

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from hangscope.errors import Note
@@ -11,18 +10,15 @@ from hangscope.ingest.stacks.dumps import ProcessStacks
 from hangscope.ingest.stacks.threads import Thread
 from hangscope.ingest.torch_logs.traceback import is_library
 from hangscope.ingest.workers.reading import Reading
-from hangscope.model.frames import Frame, Stack
+from hangscope.model.frames import Frame, Stack, UnplacedStack
 from hangscope.model.regex import regex
 
-MAIN_THREAD_AT = ": the main thread is at "  # before the places in such a note
-APART = ": by their main threads, "  # before those of several processes with their ids
-ALONE = " alone is at "  # between the id of the one process that is elsewhere and its place
 OF_NO_RANK = "stacks_of_no_rank"  # code of the note on a file of stacks of which no rank is known
 _SHOWN = 8  # places of processes of no known rank
 #: What NCCL, HCCL, CUDA and MPI offer, and not the functions that they call in turn.
 _API = regex(
     r"nccl(?:All(?:Reduce|Gather|ToAll)|ReduceScatter|Broadcast|Bcast|Reduce|Send|Recv|GroupEnd|Comm(?:InitRank\w{0,24}|InitAll|Abort|Destroy|Finalize|Split|GetAsyncError))$"
-    r"|Hccl[A-Z]\w{2,40}$|(?:cuda|hip)(?:Stream|Event|Device|Memcpy|Malloc|Free|Launch|Graph)\w{0,40}$|cu(?:Stream|Event|Ctx|Mem|Launch|Graph)\w{1,40}$|MPI_\w{3,40}$"
+    r"|c10d::ProcessGroup\w{2,10}::[a-z_]{4,30}$|Hccl[A-Z]\w{2,40}$|(?:cuda|hip)(?:Stream|Event|Device|Memcpy|Malloc|Free|Launch|Graph)\w{0,40}$|cu(?:Stream|Event|Ctx|Mem|Launch|Graph)\w{1,40}$|MPI_\w{3,40}$"
 )
 _TORCH = "distributed_c10d.py"
 
@@ -88,47 +84,23 @@ def unplaced(file: str, placed: int, missed: list[ProcessStacks]) -> list[Note]:
     """Return the note on processes of no known rank, if there are any, with where they are."""
     if not missed:
         return []
-    where = _places(missed)
+    places = dict.fromkeys(place_of(own.stack) for own in main_stacks(missed))
+    where = f": main threads are at {'; '.join([*places][:_SHOWN])}" if places else ""
     if not placed:
-        unnamed = ", so it was set aside" if APART not in where else ""
-        what = f"neither its name nor its text says which rank's stacks it holds{unnamed}{where}"
+        what = f"neither its name nor its text says which rank's stacks it holds{where}"
         hint = "name it like stack_rank_3.txt, or write `=== rank 3 ===` above the stacks of each rank"
         return [Note(OF_NO_RANK, what, file, hint=hint)]
     what = f"{len(missed)} of the {placed + len(missed)} processes in it are of no known rank, so their stacks were set aside{where}"
     return [Note("rank_unknown", what, file, hint="logs that name their process ids place them")]
 
 
-def _places(missed: Sequence[ProcessStacks]) -> str:
-    """Return where the main threads are: of several processes the ids at each place, first the one that is where no other is."""
-    at: dict[str, list[int | None]] = defaultdict(list)
-    for process in missed:
-        for stack in _main(process.threads):
-            at[_place(_to_user(stack) if len(missed) > 1 else stack)].append(process.pid)
-    pids = [pid for those in at.values() for pid in those]
-    if len(pids) < 2 or None in pids or len(set(pids)) < len(pids):
-        return f"{MAIN_THREAD_AT}{'; '.join([*at][:_SHOWN])}" if at else ""
-    names = {process.pid: f"{process.pid} ({process.name})" for process in missed if process.name}
-    alone = len(at) == 2 < len(pids) and min(map(len, at.values())) == 1
-    texts = [
-        f"processes {_listed([names.get(pid, pid) for pid in ids])} are at {place}"
-        if len(ids) > 1
-        else f"process {names.get(ids[0], ids[0])}{ALONE if alone else ' is at '}{place}"
-        for place, ids in sorted(at.items(), key=lambda item: len(item[1]))
+def main_stacks(missed: Sequence[ProcessStacks]) -> list[UnplacedStack]:
+    """Return where the main threads of processes of no known rank are."""
+    return [
+        UnplacedStack(main, p.pid, p.name, tuple(stack for _, stack, _ in p.threads if stack != main))
+        for p in missed
+        for main in _main(p.threads)
     ]
-    return f"{APART}{'; '.join(texts[:_SHOWN])}"
-
-
-def _listed(ids: Sequence[int | str | None]) -> str:
-    shown = [*map(str, ids[:_SHOWN]), *([f"{len(ids) - _SHOWN} more"] if len(ids) > _SHOWN else ())]
-    return f"{', '.join(shown[:-1])} and {shown[-1]}"
-
-
-def _to_user(stack: Stack) -> Stack:
-    """Return a stack down to the line of the user's that calls its innermost frame: what is below that, all may have in common."""
-    ends = (
-        n for n, frame in enumerate(stack[1:], 2) if frame.file.endswith(".py") and not is_library(frame.file)
-    )
-    return stack[: next(ends, None)]
 
 
 def _main(threads: Sequence[Thread]) -> list[Stack]:
@@ -141,11 +113,15 @@ def _main(threads: Sequence[Thread]) -> list[Stack]:
 
 def library_call(stack: Stack) -> str:
     """Return the function of a communication library, of CUDA or of torch.distributed that a stack is in; empty where it is in none."""
-    offered = next((frame.name for frame in reversed(stack) if _API.match(frame.name)), "")
-    return offered or next((frame.name for frame in stack if frame.file.endswith(_TORCH)), "")
+    return offered_call(stack) or next((frame.name for frame in stack if frame.file.endswith(_TORCH)), "")
 
 
-def _place(stack: Stack) -> str:
+def offered_call(stack: Stack) -> str:
+    """Return the function of a communication library or of CUDA that a stack is in; empty where it is in none."""
+    return next((frame.name for frame in reversed(stack) if _API.match(frame.name)), "")
+
+
+def place_of(stack: Stack) -> str:
     """Return the innermost frame and the outermost one, or where the stack is cut off the innermost with a line of the user's."""
     inner, outer = stack[0], stack[-1]
     if outer.name != "<module>":
@@ -153,7 +129,7 @@ def _place(stack: Stack) -> str:
         outer = next(users, outer)
     api = library_call(stack)
     text = _shown(inner) + (f" inside {api}" if api and api != inner.name else "")
-    return text if inner == outer else f"{text} (from {_shown(outer)})"
+    return text if inner == outer or outer.name == "??" else f"{text} (from {_shown(outer)})"
 
 
 def _shown(frame: Frame) -> str:

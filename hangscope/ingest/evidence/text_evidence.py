@@ -18,7 +18,7 @@ from hangscope.ingest.evidence.attempts import without_earlier
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.misplaced_lines import misplaced
 from hangscope.ingest.evidence.processes import Processes
-from hangscope.ingest.evidence.stack_owners import owners, unplaced
+from hangscope.ingest.evidence.stack_owners import main_stacks, owners, unplaced
 from hangscope.ingest.evidence.world_size import without_job_numbers
 from hangscope.ingest.files.naming import rank_of_log
 from hangscope.ingest.files.numbering import of_files
@@ -34,7 +34,7 @@ from hangscope.ingest.torch_logs.c10d import GroupEvent
 from hangscope.ingest.workers.reading import Reading
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
-from hangscope.model.frames import Stack
+from hangscope.model.frames import Stack, UnplacedStack
 from hangscope.model.incident import Group, RankRecord
 
 #: Where an event was printed, when and on which host: all from one line.
@@ -131,6 +131,7 @@ class TextEvidence:
     events: list[Event] = field(default_factory=list)
     of_rank: dict[int, RankText] = field(default_factory=lambda: defaultdict(RankText))
     recorded: list[Claim] = field(default_factory=list)
+    unplaced: list[UnplacedStack] = field(default_factory=list)
     world_size: int = 0
     # rank and group of recordings whose end may be missing
     cut: set[tuple[int, str]] = field(default_factory=set)
@@ -214,6 +215,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
                 whose = (replace(e, rank=only) if isinstance(e, Variables) else e for e in reading.log.events)
                 reading.log.events = list(whose)
             notes += unplaced(reading.file, len(placed), missed)
+            text.unplaced += main_stacks(missed)
         if rank is not None and reading.log is not None:
             text.of_rank[rank].files.append(reading.file)
             if reading.log.tail:

@@ -86,6 +86,11 @@ _SECTION = regex(r"^=== Rank (\d{1,7})(?:: (\S{1,300}))? ===\s*$")
 _REMARK = regex(
     r"^(\S.{1,200}?) {1,80}# ?rank[ :=]{0,2}(\d{1,7})\s*$"
 )  # after a thread's or a process's header
+#: the process of a stack, as the command above it or its title states it
+_OF_PID = regex(
+    r"(?i)\b(?:py-?spy|gdb|pstack|eu-stack|stack|back-?trace|trace)\b.{0,80}?(?:(?:-p|--pid)[ =]{0,2}|\bpid[ :=#]{0,2}|[ (])(\d{3,9})\b(?![./]\d)"
+)
+_TITLE, _NAME = 160, 48  # characters
 _BELOW_A_TITLE = 3  # lines that may stand between it and the dump, empty ones and fences apart
 #: (global rank, local rank, task, process id, what else distinguishes the writers of lines) of a process, as far as they are known
 _Who = tuple["int | None", "int | None", "int | None", "int | None", str]
@@ -137,7 +142,7 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
             local_rank = local_by_title.get(pid) if rank is None and local_rank is None else local_rank
         main = main_of([thread for thread in threads.values() if thread.frames])
         variables = main.variables if main is not None else []
-        name = own_name(found.titles.get(pid or 0, ""))
+        name = own_name(found.titles.get(pid or 0, "")) or _title_of(found.headed.get(pid or 0, ""))
         process = ProcessStacks(rank, pid, local_rank, task, finished([*threads.values()]), variables, name)
         alike = (replace(process, rank=other) for other in found.titled.get(rank, ()) if other != rank)
         processes += [process, *alike]
@@ -150,6 +155,12 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
     return ranks or processes
 
 
+def _title_of(text: str) -> str:
+    """Return what a title calls a process, empty where the line above its stack is no title."""
+    title = text.strip(" `*#=-")
+    return title[:-1] if title.endswith(":") and len(title) <= _NAME else ""
+
+
 def begins_dump(text: str) -> bool:
     """Return whether a line begins what faulthandler or py-spy print of a thread, or py-spy of a process."""
     return any(pattern.match(text) for pattern in (_FAULT_THREAD, _SPY_THREAD, _SPY_PROCESS))
@@ -158,6 +169,10 @@ def begins_dump(text: str) -> bool:
 def is_frame(text: str) -> bool:
     """Return whether a line is a frame as faulthandler or py-spy print it."""
     return bool(_FAULT_FRAME.match(text) or _SPY_FRAME.match(text))
+
+
+def _begins_a_stack(text: str) -> bool:
+    return is_frame(text) or text.startswith("#0 ")
 
 
 def _lines(data: bytes, file: str) -> Iterator[Line]:
@@ -185,7 +200,10 @@ class _Dump:
         self.titled: dict[int | None, tuple[int, ...]] = {}
         self._section: int | None = None  # rank, the first of several
         self._pid: int | None = None
-        self._title: int | None = None
+        self._by_thread: int | None = None  # process id by the number of a main thread
+        self._title: tuple[int | None, int | None] | None = (
+            None  # (rank, process id) that a line states of what is below it
+        )
         self._left, self._by_hand = 0, False
         self._open: dict[_Who, OpenThread] = {}  # by writer
         self._last = _NOBODY  # whose header was read last
@@ -197,22 +215,19 @@ class _Dump:
             line = replace(line, text=remark[1])
         section, process = _SECTION.match(line.text), _SPY_PROCESS.match(line.text)
         thread = _header(line.text)
+        title = None if section or process or thread else self._titled(line.text)
         if (self._title is not None and (process or thread)) or (self._by_hand and process):
             # what somebody wrote above a dump counts for the one process below it
-            self._begin(self._title)
+            self._begin(*(self._title or (None, None)))
             self._by_hand, self._title = self._title is not None, None
-        elif (
-            (named := ranks_titled(line.text, above_a_stack=True))
-            and not section
-            and _frame(line.text) is None
-        ):
-            self._title, self._left = named[0], _BELOW_A_TITLE
-            self.titled[self._title] = named
+        elif title is not None:
+            self._title, self._left = title, _BELOW_A_TITLE
             return
         elif line.text.strip("` \t"):
             self._left -= 1
-            if self._title is not None and thread is None and is_frame(line.text):
-                self._begin(self._title)  # a stack right below a title, without the line that begins a thread
+            if self._title is not None and thread is None and _begins_a_stack(line.text):
+                # a stack right below a title, without the line that begins a thread
+                self._begin(*self._title)
                 self._title, thread = None, OpenThread("", "")
             self._title = self._title if self._left > 0 else None
         if section:
@@ -225,10 +240,20 @@ class _Dump:
                 self.workers.add(self._pid)
         else:
             self._thread(line, thread)
-        self._above = line.text
+        self._above = line.text if line.text.strip("` \t") else self._above
 
-    def _begin(self, section: int | None) -> None:
-        self._open, self._section, self._pid = {}, section, None
+    def _titled(self, text: str) -> tuple[int | None, int | None] | None:
+        """Return whose stack a line announces, as (rank, process id); None where it announces none."""
+        if _frame(text) is not None:
+            return None
+        if ranks := ranks_titled(text, above_a_stack=True):
+            self.titled[ranks[0]] = ranks
+            return ranks[0], None
+        process = _OF_PID.search(text) if len(text) <= _TITLE else None
+        return (None, int(process[1])) if process else None
+
+    def _begin(self, section: int | None, pid: int | None = None) -> None:
+        self._open, self._section, self._pid = {}, section, pid
 
     def _thread(self, line: Line, thread: OpenThread | None) -> None:
         """Begin a thread, or add a frame to that of the line's writer."""
@@ -242,6 +267,11 @@ class _Dump:
             thread = OpenThread("1", "", numbered_first=True)  # pstack of a process with one thread
         if thread is not None:
             self._last, self._open[writer] = writer, thread
+            main = thread.name == "MainThread" and thread.ident.isdigit()
+            if main and writer == _NOBODY and self._pid in (None, self._by_thread):
+                # py-spy prints the kernel's number of a thread, which of a main thread is that of its process
+                self._pid = self._by_thread = int(thread.ident)
+                self.headed.setdefault(self._pid, self._above)
             pid = writer[3] if writer[3] is not None else self._pid
             known = self.threads.setdefault((*writer[:3], pid, writer[4]), {})
             if len(known) < THREADS_KEPT:

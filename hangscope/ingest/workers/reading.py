@@ -142,9 +142,13 @@ def read_log(stream: BinaryIO, file: str) -> LogReading:
 
 
 def _titled(kept: KeptText, size: int) -> list[ProcessStacks]:
-    """Return the stacks in a short text whose only headers are lines that name a rank."""
+    """Return the stacks in a short text whose only headers are lines that name a rank or a process."""
     lines = map(kept.line, range(len(kept.raw))) if size <= MOST and kept.complete and not kept.own else ()
-    return [process for process in processes_in(lines) if process.threads and process.rank is not None]
+    return [
+        process
+        for process in processes_in(lines)
+        if process.threads and (process.rank is not None or process.pid)
+    ]
 
 
 def _of_spawned(events: list[Event]) -> list[Event]:

@@ -12,7 +12,7 @@ from hangscope.causes.case import Case
 from hangscope.explain.text.stop import find_stop
 from hangscope.model.conclusion import Collect, Verdict
 from hangscope.model.regex import regex
-from hangscope.verdict.answer import comparisons, course, ends, places, text, waits
+from hangscope.verdict.answer import comparisons, course, ends, places, stacks, text, waits
 from hangscope.verdict.answer.lines import lines
 from hangscope.verdict.answer.messages import messages
 from hangscope.verdict.answer.observation import Observation, bare
@@ -35,12 +35,13 @@ Reader = Callable[[Case], Observation | None]
 READERS: tuple[Reader, ...] = (
     ends.process,
     course.unfinished,
-    places.stacks,
+    stacks.stacks,
     places.sides,
+    stacks.doings,
 )
 #: What counts where none of these shows anything.
 LATER: tuple[Reader, ...] = (
-    places.of_no_rank,
+    stacks.unplaced,
     ends.exceptions,
     comparisons.other_values,
     comparisons.last_lines,
@@ -102,7 +103,7 @@ def answered(case: Case, verdict: Verdict) -> Verdict:
             errors = replace(errors, next=last.next)
         seen = [s for s in (errors or last,) if s is not None]
     # Where ranks are adds to an answer, and is none by itself.
-    return _of_lines(case, verdict, seen) if any(s.next for s in seen) else verdict
+    return (_of_lines if any(s.next for s in seen) else _with_facts)(case, verdict, seen)
 
 
 def _by_silence(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> bool:

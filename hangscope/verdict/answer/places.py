@@ -1,92 +1,22 @@
-"""Where processes are: by their stacks, by the labelled parts of a text, and how busy their GPUs are."""
+"""Where processes are: by the labelled parts of a text, and how busy their GPUs are."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import zip_longest
 
 from hangscope.causes.case import Case
-from hangscope.ingest.evidence.stack_owners import APART, MAIN_THREAD_AT, OF_NO_RANK, library_call
 from hangscope.ingest.job_logs.activity import GpuUse
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.sections import Side
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
-from hangscope.knowledge.callsite import in_backward, user_frame, user_frames
 from hangscope.model.conclusion import Collect
-from hangscope.model.frames import Stack
 from hangscope.model.rankset import agree, compress, ranks_phrase
 from hangscope.model.regex import regex
-from hangscope.verdict.answer.comparisons import compared
 from hangscope.verdict.answer.observation import Observation
 
 _SHOWN = 4  # places, or labels of one side
 _PLACE = regex(r"\(\S{1,200}:\d+\)$")
 _IDLE, _BUSY = 5, 90  # percent
-
-
-def stacks(case: Case) -> Observation | None:
-    """Read where ranks are by their stacks, those at one place together; a single stack where native frames show a library's call."""
-    at: dict[str, list[int]] = defaultdict(list)
-    parted = _parting([where.stack for where in case.stacks.values()])
-    for rank, where in sorted(case.stacks.items()):
-        frame, inner = user_frame(where.stack), where.stack[0] if where.stack else None
-        if parted is not None and len(where.stack) > parted:
-            frame = where.stack[~parted]
-        call = (
-            f"in {where.op or ('backward' if in_backward(where.stack) else 'a collective')}"
-            if where.inside
-            else ""
-        )
-        api = library_call(where.stack)
-        if api:
-            native = api and inner is not None and inner.name != api and not inner.file.endswith(".py")
-            call = f"in {api}, at {inner.name}, called" if native and inner is not None else ""
-        elif (
-            not where.inside
-            and inner is not None
-            and frame is not None
-            and inner.file != frame.file
-            and inner.line > 0
-        ):
-            call = f"in {inner.name} ({inner.file.rsplit('/', 1)[-1]}:{inner.line}), called"
-        shown = frame or inner
-        place = f"at {shown.file.rsplit('/', 1)[-1]}:{shown.line} ({shown.name})" if shown is not None else ""
-        if place and (call or len(case.stacks) > 1):
-            at[f"{call} {place}".strip()].append(rank)
-    if not at:
-        return None
-    text = "two more stacks of all ranks with native frames, seconds apart (py-spy dump --native): which of them move"
-    found = compared("by their stacks", at, text, (), what="stack", suspects=())
-    # Different places are for the verdict to explain; one and the same place is an answer where it explains none.
-    alone = len(case.stacks) == 1
-    alike = len(at) == 1 and (alone or not any(where.inside for where in case.stacks.values()))
-    return replace(found, next=found.next if alike else None, proves=False)
-
-
-def _parting(stacks: Sequence[Stack]) -> int | None:
-    """Return at which frame, counted from the outermost, stacks part where they have the user's lines in common; None where they do not."""
-    if len({tuple(user_frames(stack)) for stack in stacks}) != 1:
-        return None
-    columns = zip_longest(*(reversed(stack) for stack in stacks))
-    return next((depth for depth, frames in enumerate(columns) if len(set(frames)) > 1), None)
-
-
-def of_no_rank(case: Case) -> Observation | None:
-    """Read where processes are of which nothing says which ranks they are."""
-    if case.stacks or any(e.sides for e in case.statements.all(Excerpt)):
-        return None
-    notes = [note.message for note in case.incident.notes if note.code == OF_NO_RANK]
-    several = next((text.partition(APART)[2] for text in notes if APART in text), "")
-    place = next((text.partition(MAIN_THREAD_AT)[2] for text in notes if MAIN_THREAD_AT in text), "")
-    if not (several or place):
-        return None
-    shows = several or f"the main thread of the process that is shown is at {place}"
-    text = "the stacks of all ranks at the same time (py-spy dump --native --pid PID), twice, a minute apart, with a line like `=== rank 3 ===` above each"
-    return Observation(
-        f"{shows}; nothing says which rank this is" if place else shows, Collect((), "stack", text)
-    )
 
 
 def sides(case: Case) -> Observation | None:

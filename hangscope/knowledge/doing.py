@@ -1,0 +1,54 @@
+"""What a process does or waits for, by its stack: the frames that engineers look for, in `stages/frames.toml`."""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+
+from hangscope.knowledge.rule import FramePattern
+from hangscope.model.dataclass import dataclass
+from hangscope.model.frames import Stack
+from hangscope.model.tables import entries
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What processes with one of these frames do. `within`: frames of which one must be on the stack, too, if there are any.
+
+    `doing` continues "rank 3 is ..."; `message`: it waits for a message of another process; `collective`: it waits
+    for all ranks of a group.
+    """
+
+    frames: tuple[FramePattern, ...]
+    doing: str
+    within: tuple[FramePattern, ...] = ()
+    message: bool = False
+    collective: bool = False
+
+
+@cache
+def _table() -> tuple[Doing, ...]:
+    return tuple(
+        Doing(
+            _patterns(e["frames"]),
+            e["doing"],
+            _patterns(e.get("within", ())),
+            e.get("message", False),
+            e.get("collective", False),
+        )
+        for e in entries("stages/frames.toml", "frame")
+    )
+
+
+def _patterns(texts: list[str] | tuple[()]) -> tuple[FramePattern, ...]:
+    return tuple(FramePattern(*text.split(":", 1)) for text in texts)
+
+
+@lru_cache(maxsize=4096)
+def doing(stack: Stack) -> Doing | None:
+    """Return what a stack (innermost frame first) shows of its process, by the innermost frame of which something is known."""
+    for frame in stack:
+        for entry in _table():
+            known = any(pattern.matches(frame) for pattern in entry.frames)
+            if known and (not entry.within or any(p.matches(f) for p in entry.within for f in stack)):
+                return entry
+    return None

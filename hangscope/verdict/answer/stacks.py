@@ -1,0 +1,144 @@
+"""Where processes are by their stacks, of known ranks and of none, and what they do or wait for there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import zip_longest
+
+from hangscope.causes.case import Case
+from hangscope.explain.statements.statements import Whereabouts
+from hangscope.ingest.evidence.stack_owners import library_call, offered_call, place_of
+from hangscope.ingest.job_logs.excerpt import Excerpt
+from hangscope.knowledge.callsite import in_backward, is_user, user_frame, user_frames
+from hangscope.knowledge.doing import Doing, doing
+from hangscope.model.conclusion import Collect
+from hangscope.model.frames import Frame, Stack, UnplacedStack
+from hangscope.model.rankset import agree, ranks_phrase
+from hangscope.verdict.answer.comparisons import compared
+from hangscope.verdict.answer.observation import Observation
+
+_MOVE = "two more stacks of all ranks with native frames, seconds apart (py-spy dump --native): which of them move"
+_PATH = "NCCL_DEBUG=INFO of all ranks, and a run with NCCL_P2P_DISABLE=1 (GPUs of one host) or NCCL_IB_DISABLE=1: whether the path between the GPUs is what does not work"
+_SHOWN = 4  # processes of one place, and places
+
+
+def stacks(case: Case) -> Observation | None:
+    """Read where ranks are by their stacks, those at one place together; a single stack where native frames show a library's call."""
+    at: dict[str, list[int]] = defaultdict(list)
+    parted = _parting([where.stack for where in case.stacks.values()])
+    for rank, where in sorted(case.stacks.items()):
+        if not where.stack:
+            continue
+        frame, inner = user_frame(where.stack), where.stack[0]
+        if parted is not None and len(where.stack) > parted:
+            frame = where.stack[~parted]
+        call = _call(where, frame)
+        shown = frame or inner
+        place = f"at {shown.file.rsplit('/', 1)[-1]}:{shown.line} ({shown.name})"
+        if call or len(case.stacks) > 1:
+            at[f"{call} {place}".strip()].append(rank)
+    if not at:
+        return None
+    unseen = sorted(case.incident.ranks.keys() - case.stacks.keys())
+    met = not unseen and all((d := doing(w.stack)) and d.collective for w in case.stacks.values())
+    found = compared("by their stacks", at, _PATH if met else _MOVE, (), what="stack", suspects=())
+    if unseen:
+        found = replace(found, shows=f"{found.shows}; no stack of {ranks_phrase(unseen)} is here")
+    elif met and len(at) == 1:
+        found = replace(found, shows=f"{found.shows}; that is every rank, so none is missing there")
+    # Different places are for the verdict to explain; one and the same place is an answer where it explains none.
+    alone = len(case.stacks) == 1
+    alike = len(at) == 1 and (alone or not any(where.inside for where in case.stacks.values()))
+    return replace(found, next=found.next if alike else None, proves=False)
+
+
+def _call(where: Whereabouts, frame: Frame | None) -> str:
+    """Return what a rank's stack is in, as a phrase before the place of `frame`; empty where it ends there."""
+    inner, api = where.stack[0], library_call(where.stack)
+    if api and inner.name != api and not inner.file.endswith(".py"):
+        return f"in {api}, at {inner.name}, called"
+    if where.inside:
+        return f"in {where.op or ('backward' if in_backward(where.stack) else 'a collective')}"
+    if api or frame is None or inner.file == frame.file or inner.line <= 0:
+        return ""
+    return f"in {inner.name} ({inner.file.rsplit('/', 1)[-1]}:{inner.line}), called"
+
+
+def _parting(stacks: Sequence[Stack]) -> int | None:
+    """Return at which frame, counted from the outermost, stacks part where they have the user's lines in common; None where they do not."""
+    if len({tuple(user_frames(stack)) for stack in stacks}) != 1:
+        return None
+    columns = zip_longest(*(reversed(stack) for stack in stacks))
+    return next((depth for depth, frames in enumerate(columns) if len(set(frames)) > 1), None)
+
+
+def unplaced(case: Case) -> Observation | None:
+    """Read where processes are of which nothing says which ranks they are."""
+    if case.stacks or any(e.sides for e in case.statements.all(Excerpt)):
+        return None
+    several = len(case.incident.unplaced) > 1
+    at: dict[str, list[UnplacedStack]] = defaultdict(list)
+    for own in case.incident.unplaced:
+        place = place_of(_to_user(own.stack) if several else own.stack)
+        known = doing(own.stack)
+        at[f"at {place}" if known is None else f"{known.doing} ({place})"].append(own)
+    if not at:
+        return None
+    text = "the stacks of all ranks at the same time (py-spy dump --native --pid PID), twice, a minute apart, with a line like `=== rank 3 ===` above each"
+    sides = sorted(at.items(), key=lambda side: len(side[1]))
+    alone = "alone " if len(sides) == 2 and len(sides[0][1]) == 1 < len(sides[1][1]) else ""
+    parts = [
+        f"{_listed(those)} {alone if those is sides[0][1] else ''}{_are(those)} {what}"
+        for what, those in sides
+    ]
+    if several and all((d := doing(own.stack)) and d.message for own in case.incident.unplaced):
+        parts.append(
+            "each of them waits for a message of another one, which was lost or never sent, and none is in NCCL"
+        )
+    shows = "; ".join([*parts[:_SHOWN], *_beside([s for own in case.incident.unplaced for s in own.others])])
+    return Observation(
+        shows if several else f"{shows}; nothing says which rank this is", Collect((), "stack", text)
+    )
+
+
+def _beside(threads: Sequence[Stack]) -> list[str]:
+    """Return which calls of a communication library or of CUDA other threads are in."""
+    calls = {call: doing(stack) for stack in threads if (call := offered_call(stack))}
+    return [
+        f"another thread is in {call}{f' ({known.doing})' if known is not None else ''}"
+        for call, known in [*calls.items()][:_SHOWN]
+    ]
+
+
+def doings(case: Case) -> Observation | None:
+    """Read what ranks do or wait for, where their stacks hold a frame that is known."""
+    found: dict[Doing, list[int]] = defaultdict(list)
+    for rank, where in sorted(case.stacks.items()):
+        if (known := doing(where.stack)) is not None:
+            found[known].append(rank)
+    parts = [
+        f"{ranks_phrase(some)} {agree(some, 'is', 'are')} {known.doing}" for known, some in found.items()
+    ]
+    return Observation("; ".join(parts[:_SHOWN])) if parts else None
+
+
+def _listed(processes: Sequence[UnplacedStack]) -> str:
+    """Return processes as the subject of a sentence."""
+    if any(own.pid is None for own in processes):
+        return "the process that is shown" if len(processes) == 1 else "processes that are shown"
+    names = [f"{own.pid} ({own.name})" if own.name else str(own.pid) for own in processes]
+    shown = [*names[:_SHOWN], *([f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else ())]
+    joined = f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
+    return f"{'process' if len(processes) == 1 else 'processes'} {joined}"
+
+
+def _are(processes: Sequence[UnplacedStack]) -> str:
+    return "is" if len(processes) == 1 else "are"
+
+
+def _to_user(stack: Stack) -> Stack:
+    """Return a stack down to the line of the user's that calls its innermost frame: what is below that, all may have in common."""
+    ends = (n for n, frame in enumerate(stack[1:], 2) if frame.file.endswith(".py") and is_user(frame))
+    return stack[: next(ends, None)]

@@ -1,0 +1,138 @@
+"""Where processes are by their stacks, and what they do or wait for there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.text_lines import judged, told
+
+LIBRARY = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
+
+
+def stack(pid: int, call: str, line: int) -> list[str]:
+    head = [f"Process {pid}: /opt/venv/bin/python train.py", "Python v3.11.4 (/usr/bin/python3.11)", ""]
+    frames = [f"    {call} ({LIBRARY}:3252)", f"    sync (train.py:{line})", "    <module> (train.py:92)", ""]
+    return [*head, f'Thread {pid} (idle): "MainThread"', *frames]
+
+
+def test_local_ranks_on_the_command_lines_of_one_host_place_stacks(tmp_path: Path) -> None:
+    lines = []
+    for rank in range(3):
+        frame = "_load (data/webset.py:74)" if rank == 1 else f"all_reduce ({LIBRARY}:2810)"
+        lines += [f"Process {70 + rank}: python -u fit.py --local-rank={rank}", "Python v3.12.3", ""]
+        lines += [f'Thread {70 + rank} (active): "MainThread"', f"    {frame}", "    train (fit.py:40)", ""]
+    assert judged(told(tmp_path, lines)).culprit_ranks == (1,)
+
+
+def test_a_native_stack_shows_which_call_of_the_library_it_is_in(tmp_path: Path) -> None:
+    frames = (
+        "ncclLocalOpAppend (libnccl.so.2)",
+        "ncclGroupEndInternal (libnccl.so.2)",
+        "ncclAllReduce (libnccl.so.2)",
+        "all_reduce (torch/distributed/distributed_c10d.py:4521)",
+        "step (moe.py:85)",
+    )
+    head = ["$ py-spy dump --native --pid 41   # rank 9", "Process 41: python moe.py", ""]
+    lines = [*head, 'Thread 41 (active): "MainThread"', *(f"    {frame}" for frame in frames)]
+    assert (
+        "rank 9 in ncclAllReduce, at ncclLocalOpAppend, called at moe.py:85 (step)"
+        in judged(told(tmp_path, lines)).explanation
+    )
+
+
+def test_stacks_of_processes_of_no_known_rank_are_compared_by_their_ids(tmp_path: Path) -> None:
+    alike = [line for pid in (70, 71, 72) for line in stack(pid, "all_reduce", 41)]
+    odd = judged(told(tmp_path / "odd", alike + stack(73, "all_reduce", 55)))
+    assert odd.summary.startswith(
+        "Process 73 alone is at distributed_c10d.py:3252 in all_reduce (from train.py:55"
+    )
+    assert "rocesses 70, 71 and 72 are at" in odd.explanation and odd.culprit_ranks == ()
+    two = judged(told(tmp_path / "two", stack(70, "all_reduce", 41) + stack(73, "barrier", 55)))
+    assert "alone is" not in two.summary + two.explanation
+
+
+def test_where_stacks_part_in_a_library_its_lines_are_told(tmp_path: Path) -> None:
+    """Rank 3 left the loop of a trainer whose next line of the user's is the same for all."""
+    lines = []
+    for rank in range(4):
+        inner = [f"barrier ({LIBRARY}:2709)", "train (transformers/trainer.py:1536)"]
+        if rank != 3:
+            inner = ["backward (torch/autograd/__init__.py:173)", "train (transformers/trainer.py:1423)"]
+        lines += [f"rank {rank}:", f'Thread {70 + rank} (active): "MainThread"']
+        lines += [f"    {frame}" for frame in (*inner, "main (fit.py:214)", "<module> (fit.py:231)")]
+    verdict = judged(told(tmp_path, lines))
+    assert (verdict.culprit_ranks, verdict.confidence) == ((3,), "low")
+    assert verdict.title == "Rank 3 called barrier (fit.py:214) while the others are in backward (fit.py:214)"
+    assert (
+        "rank 3 in barrier at trainer.py:1536 (train); ranks 0-2 in backward at trainer.py:1423 (train)"
+        in verdict.explanation
+    )
+
+
+def test_what_a_rank_does_in_a_library_outside_of_collectives_is_told(tmp_path: Path) -> None:
+    frames = {0: "log_tensor_stats (wandb/wandb_torch.py:240)", 4: "synchronize (torch/cuda/__init__.py:688)"}
+    lines = [
+        line
+        for rank, frame in frames.items()
+        for line in (
+            f"rank {rank}:",
+            f'Thread {rank} (active): "MainThread"',
+            f"    {frame}",
+            f"    step (fit.py:{rank + 1})",
+        )
+    ]
+    lines += [f"step {n} loss 2.6 {'213.40' if n == 1000 else '0.91'}s" for n in range(998, 1003)]
+    told_of = judged(told(tmp_path, lines)).explanation
+    assert "rank 0 in log_tensor_stats (wandb_torch.py:240), called at fit.py:1 (step)" in told_of
+
+
+def spy(title: str, pid: int, *frames: str) -> list[str]:
+    return [title, f'Thread {pid} (idle): "MainThread"', *(f"    {frame}" for frame in frames), ""]
+
+
+def test_what_processes_wait_for_is_said_by_frames_that_are_known(tmp_path: Path) -> None:
+    """Each of three processes waits for a message of another one: no collective is to blame."""
+    queue, executor = (
+        "vllm/distributed/device_communicators/shm_broadcast.py",
+        "vllm/v1/executor/multiproc_executor.py",
+    )
+    polls = ("poll (zmq/sugar/poll.py:106)", f"dequeue ({queue}:794)")
+    lines = spy(
+        "engine:", 40, *polls, f"get_response ({executor}:387)", "run_busy_loop (vllm/v1/engine/core.py:1402)"
+    )
+    for worker in (0, 1):
+        lines += spy(f"pipeline stage {worker}:", 50 + worker, *polls, f"worker_busy_loop ({executor}:944)")
+    explanation = judged(told(tmp_path, lines)).explanation
+    assert "rocess 40 (engine) alone is waiting for a worker's response" in explanation
+    assert "each of them waits for a message of another one" in explanation
+
+
+def test_all_ranks_in_a_first_collective_point_to_the_path_between_them(tmp_path: Path) -> None:
+    frames = (
+        "synchronize (torch/cuda/streams.py:105)",
+        "__init__ (vllm/distributed/device_communicators/pynccl.py:111)",
+    )
+    ranks = [
+        f"ws:{pid}:{pid} [0] NCCL INFO ncclCommInitRank comm 0x5{rank}c8 rank {rank} nranks 2 cudaDev 0 nvmlDev {rank} busId {rank + 1}000 commId 0x8e4 - Init COMPLETE"
+        for rank, pid in enumerate((302, 308))
+    ]
+    stacks = [
+        line for pid in (302, 308) for line in (f"py-spy of {pid}:", *(f"    {frame}" for frame in frames))
+    ]
+    verdict = judged(told(tmp_path, [*ranks, *stacks]))
+    assert "every rank, so none is missing" in verdict.explanation and verdict.culprit_ranks == ()
+    assert "NCCL_P2P_DISABLE=1" in verdict.collect[0].text
+
+
+def test_the_call_that_another_thread_is_in_is_said(tmp_path: Path) -> None:
+    lines = ["$ gdb -p 704 -batch -ex 'thread apply all bt'", "Thread 58 (LWP 707):"]
+    lines += [
+        "#0  0x01 in ?? () from /lib64/libcuda.so.1",
+        "#1  0x02 in ncclCommAbort (comm=0x5) at init.cc:1508",
+        "",
+    ]
+    lines += ["Thread 1 (LWP 704):", "#0  0x03 in ?? () from /lib64/libcuda.so.1"]
+    lines += ["#1  0x04 in cudaDeviceSynchronize () from /opt/libcudart.so.11.0", ""]
+    explanation = judged(told(tmp_path, lines)).explanation
+    assert "rocess 704 is at ?? inside cudaDeviceSynchronize" in explanation
+    assert "another thread is in ncclCommAbort (ending or aborting its communicators" in explanation
