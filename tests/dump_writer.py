@@ -139,6 +139,11 @@ class Recorder:
         self._seq[group] = self._seq.get(group, 0) + count
         return self
 
+    def exchange(self, count: int, group: str = "0") -> Recorder:
+        """Count sends and receives that gloo's recorder keeps no entry of."""
+        self._ops[group] = self._ops.get(group, 0) + count
+        return self
+
     def reopen(self, *positions: int) -> Recorder:
         """Take back the completion of recorded calls."""
         for position in positions:
@@ -296,6 +301,8 @@ def _number(entries: list[dict[str, Any]]) -> int:
     if not entries:
         return -1
     last = entries[-1]
+    if last["profiling_name"].startswith("gloo:"):
+        return int(last["op_id"])
     return int(last["p2p_seq_id"] if last["is_p2p"] else last["collective_seq_id"])
 
 

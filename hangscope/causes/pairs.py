@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.causes.mismatch import describe
+from hangscope.explain.finding import Miscounted
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
@@ -59,6 +60,37 @@ def unpaired(case: Case) -> Match | None:
         frame=case.frame_of(finding.own.kind if own else finding.stuck.kind),
         frame_rank=culprit if own else waiter,
         evidence=[*evidence, case.recorded(absent, unmatched)],
+    )
+
+
+def miscounted(case: Case) -> Match | None:
+    """A rank issued another number of sends and receives before a collective than each time before: its recorder counts them and keeps none."""
+    finding = case.finding
+    assert isinstance(finding, Miscounted)
+    named, more = finding.culprits, finding.count - finding.usual
+    calls = "sends or receives" if abs(more) > 1 else "send or receive"
+    call = f"{describe(finding.own.kind)} seq {finding.own.seq}"
+    done = f"left out {-more} {calls}" if more < 0 else f"issued {more} more {calls}"
+    why = (
+        f"{who(named)} {done} before {call}: {finding.count} operations, and {finding.usual} each time before"
+    )
+    frame = user_frame(finding.own.kind.stack) if finding.own.kind is not None else None
+    paired = [r for r, where in case.stacks.items() if where.op in _PAIRED and r not in named]
+    return answer(
+        "p2p_mismatch",
+        named,
+        why,
+        _PRINT,
+        strength=2 if paired else 1,
+        frame=frame,
+        frame_rank=named[0],
+        evidence=[
+            case.recorded(
+                named[0], f"{why} (gloo's recorder counts sends and receives in op_id and keeps none)"
+            ),
+            *map(case.seen_at, paired[:2]),
+        ],
+        rivals=() if paired else [("p2p_mismatch", "its peers may have issued another number")],
     )
 
 

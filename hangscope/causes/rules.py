@@ -25,6 +25,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Finding, process.left_quietly),
     (finding.OtherMembers, agreement.other_members),
     (finding.OtherRoot, agreement.other_root),
+    (finding.Miscounted, pairs.miscounted),
     (finding.Unpaired, pairs.unpaired),
     (finding.Different | finding.Nothing, pairs.unrecorded),
     (finding.Nothing, pairs.both_send),

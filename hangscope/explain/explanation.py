@@ -19,6 +19,7 @@ from hangscope.explain.finding import (
     Explanation,
     Finding,
     Lagging,
+    Miscounted,
     Nothing,
     OwnCall,
     Source,
@@ -34,6 +35,7 @@ from hangscope.explain.generate.deviation import deviating
 from hangscope.explain.generate.device_lag import device_lag, one_not_begun, pending_call
 from hangscope.explain.generate.mismatches import first_mismatch
 from hangscope.explain.generate.pairs import unequal_pair
+from hangscope.explain.generate.unrecorded import miscounted
 from hangscope.explain.statements.bounds import behind
 from hangscope.explain.suspects import suspects, the_only_suspect
 from hangscope.explain.text.hypotheses import findings
@@ -65,6 +67,8 @@ def explain(aligned: Aligned) -> Explanation:
             why += f"the verdict for {best.explained}" if fewer else "but on weaker evidence than the verdict"
             set_aside.append(Candidate(finding.culprits, finding.name, why))
     rivals = tuple(f for f in found if f is not best and _has_a_fault_of_its_own(aligned, f))
+    if isinstance(best, Miscounted):
+        rivals = ()  # who has not come waits in a send or receive that no recorder keeps
     recorded = any(
         r.calls_file and r.absence is not incident.Absence.TOLD for r in aligned.incident.ranks.values()
     )
@@ -112,6 +116,7 @@ def _of_calls(aligned: Aligned, of_a_device: Lagging | None) -> list[Finding]:
     found: list[Finding | None] = [
         mismatch,
         unequal_pair(aligned),
+        miscounted(aligned),
         seen_absent(aligned),
         of_a_device,
         unseen(aligned),

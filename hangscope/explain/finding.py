@@ -196,6 +196,15 @@ class Unpaired(Finding):
     name, cost = "unpaired", 0.1
 
 
+@dataclass(frozen=True, slots=True)
+class Miscounted(Unpaired):
+    """The culprits issued another number of operations before a collective, sends and receives that no recorder keeps: `count` instead of `usual`."""
+
+    name = "miscounted"
+    usual: int = 0
+    count: int = 0
+
+
 class Stalled(Finding):
     """All members joined a call that none finishes."""
 

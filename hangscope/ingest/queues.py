@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 
 from hangscope.ingest.groups import GroupIndex
-from hangscope.ingest.recorder.recording import COMPLETED, KindRow, OwnSizes, Recording, StackRow, may_differ
+from hangscope.ingest.recorder.recording import (
+    COMPLETED,
+    ISSUED,
+    KindRow,
+    OwnSizes,
+    Recording,
+    StackRow,
+    may_differ,
+)
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import (
     Absence,
@@ -158,8 +166,7 @@ class QueueBuilder:
         ]
         split = self._split(recording, gids)
         created = np.frombuffer(recording.columns["created"], np.int64)
-        ended = recording.columns.get(COMPLETED)
-        completed = np.frombuffer(ended, np.int64) if ended is not None else None
+        completed, issued = (_optional(recording, name) for name in (COMPLETED, ISSUED))
         own = self.kinds.with_sizes(recording, self._mapping(recording)) if recording.own_sizes else None
         for gid, part in sorted(
             ((gids[p.place], p) for p in split.parts), key=lambda pair: (pair[0], pair[1].p2p)
@@ -171,6 +178,7 @@ class QueueBuilder:
                 overwritten=part.starts_late and split.ring_wrapped, pending_only=split.pending_only,
                 tells_completion=recording.source != "nccl_log",
                 completed=completed if completed is None else completed[part.rows],
+                issued=issued if issued is None else issued[part.rows],
             )  # fmt: skip
         for gid, frontier in self._frontiers(record.rank, recording).items():
             _set_frontier(record, gid, frontier)
@@ -241,6 +249,12 @@ class QueueBuilder:
                     max(0, enqueued), None if started < 0 else started, max(0, completed)
                 )
         return result
+
+
+def _optional(recording: Recording, name: str) -> Any:
+    """Return a column that not every recording has, or None."""
+    column = recording.columns.get(name)
+    return np.frombuffer(column, np.int64) if column is not None else None
 
 
 def _last_life(columns: dict[str, Any], groups: list[int]) -> list[int]:

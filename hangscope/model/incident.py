@@ -206,7 +206,8 @@ class Queue:
     `tells_completion` is False for NCCL's call lines, which are printed when a call is made and never when it ends;
     `cut` is True where calls behind the last row may be missing, so that its silence proves nothing; `told` where single
     lines of a log state its rows, so that there is no history before them. `completed`: ns of completion, 0 where unknown; None
-    unless it was asked for.
+    unless it was asked for. `issued`: the running number among all operations of the group, also those that its recorder
+    does not keep; None where it keeps all.
     """
 
     rank: int
@@ -223,6 +224,7 @@ class Queue:
     cut: bool = False
     told: bool = False
     completed: Column | None = None
+    issued: Column | None = None
 
     def __len__(self) -> int:
         return len(self.seq)

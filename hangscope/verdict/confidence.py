@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterator
 from hangscope.causes.case import Case, Match
 from hangscope.causes.ends.process import shows_a_wait
 from hangscope.causes.pairs import keeps_no_sends
-from hangscope.explain.finding import Absent, Different, Extra, Lagging, Nothing, OtherRoot, Source, Unseen
+from hangscope.explain.finding import (
+    Absent,
+    Different,
+    Extra,
+    Lagging,
+    Miscounted,
+    Nothing,
+    OtherRoot,
+    Source,
+    Unseen,
+)
 from hangscope.explain.predict import MOST_REPLAYED
 from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.deaths import doubt
@@ -89,6 +99,8 @@ def stay_blocked(case: Case, match: Match) -> set[int]:
     """Return who would still wait if the named ranks, and those that were not seen, did what is expected of them: too many to ignore."""
     if not _by_calls(case, match) or not 0 < len(match.culprits) <= MOST_REPLAYED:
         return set()
+    if isinstance(case.finding, Miscounted):
+        return set()  # who has not come waits in a send or receive that no recorder keeps
     freed = {*match.culprits, *_unseen(case, match)}
     left = case.replay.stuck(freed) - freed
     return set(left) if len(left) > LEFT * len(case.graph.waiting) else set()
@@ -256,6 +268,16 @@ def in_an_unrecorded_call(case: Case, match: Match, proof: Proof) -> Doubts:
         )
 
 
+def may_wait_unrecorded(case: Case, match: Match, proof: Proof) -> Doubts:
+    """Doubt that several ranks without a stack are busy, if their recorders count operations that they do not keep: they may wait for each other."""
+    several = (
+        match.cause == "stuck_rank" and len(match.culprits) > 1 and not set(match.culprits) & set(case.stacks)
+    )
+    records = [case.incident.ranks[rank] for rank in match.culprits] if several else []
+    if any(queue.issued is not None for record in records for queue in record.queues.values()):
+        yield LOW, "they may wait in sends or receives, which gloo's recorder counts and does not keep"
+
+
 def at_one_line(case: Case, match: Match, proof: Proof) -> Doubts:
     """Doubt that several ranks are busy whose innermost frame is one line of the user's: `work.wait()` has no frame of its own."""
     stacks = [case.stacks[rank].stack for rank in match.culprits if rank in case.stacks]
@@ -281,4 +303,5 @@ DOUBTS: tuple[tuple[Callable[[Case, Match, Proof], Doubts], bool, bool], ...] = 
     (left_or_died, False, True),
     (in_an_unrecorded_call, False, True),
     (at_one_line, True, True),
+    (may_wait_unrecorded, True, True),
 )

@@ -12,7 +12,7 @@ from typing import Any
 from hangscope.errors import Note
 from hangscope.ingest.recorder.calls import Batches, Call, Key, KindRows, Row
 from hangscope.ingest.recorder.plausibility import Implausible, check_entry, check_numbers, check_seqs
-from hangscope.ingest.recorder.recording import COLUMNS, COMPLETED, Flat, Recording
+from hangscope.ingest.recorder.recording import COLUMNS, COMPLETED, ISSUED, Flat, Recording
 from hangscope.ingest.recorder.values import LIMIT, Numbers, as_group, as_int, as_key, as_text
 from hangscope.model.incident import State
 
@@ -97,6 +97,29 @@ class Entries:
         if completions:
             times = [as_int(whole[index].get("time_discovered_completed_ns")) for index in self.kept]
             self._recording.columns[COMPLETED] = array("q", times)
+        if any(call.backend == "gloo" for call in self._calls.values()):
+            self._count_operations(whole)
+
+    def _count_operations(self, entries: Sequence[dict[str, Any]]) -> None:
+        """Keep the running numbers of gloo's operations, where they count sends and receives that are no entries.
+
+        `op_id` of an entry and `pg_status` count all operations of the group (ProcessGroupGloo.cpp, torch 2.13): the numbers of the status
+        are replaced by those of the last collective up to there.
+        """
+        recording, columns = self._recording, self._recording.columns
+        issued = array("q", [as_int(entries[index].get("op_id")) for index in self.kept])
+        if issued == columns["seq"] or min(issued, default=0) <= 0:
+            return
+        columns[ISSUED] = issued
+        for local_id, status in recording.status.items():
+            own = [i for i, group in enumerate(columns["group"]) if recording.groups[group][0] == local_id]
+            if own:
+                last = (
+                    max((columns["seq"][i] for i in own if issued[i] <= number), default=0)
+                    for number in status
+                )
+                enqueued, _, completed = last
+                recording.status[local_id] = (enqueued, status[1], completed)
 
     def add(self, calls: Sequence[Call], numbers: Sequence[Numbers], own: Sequence[Flat]) -> None:
         """Add entries, oldest first: the call and the numbers of each, and the sizes of those with own sizes."""

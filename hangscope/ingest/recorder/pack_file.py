@@ -31,10 +31,11 @@ from typing import Any, BinaryIO
 
 from hangscope.ingest.files.sniff import PACK
 from hangscope.ingest.recorder import safe_pickle
-from hangscope.ingest.recorder.recording import COLUMNS
+from hangscope.ingest.recorder.recording import COLUMNS, ISSUED
 
 VERSION = b"4"
 SHARED = ("group", "seq", "kind", "state", "order")
+_OWN = ("created", ISSUED)  # columns of each recording itself, as far as it has them
 LARGEST = 2**30  # bytes of one message
 _LENGTH = struct.Struct("<Q")
 _CHUNK = 1 << 16
@@ -68,9 +69,9 @@ def _row(entry: Entry, number: int, first_with: dict[tuple[bytes, ...], int]) ->
         columns, calls = recording.pop("columns"), recording.pop("calls")
         wire = {**wire, "recordings": [recording]}
         like = first_with.setdefault((calls, *(columns[column] for column in SHARED)), number)
-        own = ("created",) if like != number else (*SHARED, "created")
+        own = (*(() if like != number else SHARED), *(name for name in _OWN if name in columns))
         row["like"], row["calls"] = (like, None) if like != number else (None, calls)
-        row["columns"] = {name: _packed(COLUMNS[name], columns[name]) for name in own}
+        row["columns"] = {name: _packed(COLUMNS.get(name, "q"), columns[name]) for name in own}
     row["answer"] = wire
     return row
 
@@ -103,8 +104,8 @@ def read_pack(stream: BinaryIO) -> Iterator[Entry]:
     for number, row in enumerate(read_rows(stream)):
         wire = row["answer"]
         if row["columns"] is not None:
-            columns = {name: _unpacked(COLUMNS[name], data) for name, data in row["columns"].items()}
-            created = columns.pop("created")
+            columns = {name: _unpacked(COLUMNS.get(name, "q"), data) for name, data in row["columns"].items()}
+            alone = {name: columns.pop(name) for name in _OWN if name in columns}
             if row["like"] is None:
                 own[number] = (
                     row["calls"],
@@ -112,7 +113,7 @@ def read_pack(stream: BinaryIO) -> Iterator[Entry]:
                 )
             calls, columns = own[number if row["like"] is None else row["like"]]
             recording = wire["recordings"][0]
-            recording["calls"], recording["columns"] = calls, {**columns, "created": created}
+            recording["calls"], recording["columns"] = calls, {**columns, **alone}
         yield row["file"], row["bytes"], wire
 
 

@@ -133,6 +133,8 @@ COLUMNS = {
 _PLAIN = ("source", "version", "rank", "host", "pid", "attempt", "local_rank", "task", "library", "groups")
 #: ns when the recorder noticed the completion, 0 where it did not; a column of recordings that were read for it.
 COMPLETED = "completed"
+#: the running number of each call among all operations of its group, of recordings that keep only some of them (gloo's: no send or receive)
+ISSUED = "issued"
 #: Columns that no two ranks have in common.
 _OWN_COLUMNS = frozenset({"created", COMPLETED})
 
@@ -244,7 +246,7 @@ class Recording:
         recording.status = wire["status"]
         recording.kinds, recording.stacks = interner.table(wire["calls"])
         for name, data in wire["columns"].items():
-            code = "q" if name == COMPLETED else COLUMNS[name]
+            code = COLUMNS.get(name, "q")
             recording.columns[name] = (
                 array(code, data) if name in _OWN_COLUMNS else interner.column(code, data)
             )

@@ -22,6 +22,7 @@ from hangscope.verdict.answer.observation import Observation
 _MOVE = "two more stacks of all ranks with native frames, seconds apart (py-spy dump --native): which of them move"
 _PATH = "NCCL_DEBUG=INFO of all ranks, and a run with NCCL_P2P_DISABLE=1 (GPUs of one host) or NCCL_IB_DISABLE=1: whether the path between the GPUs is what does not work"
 _SHOWN = 4  # processes of one place, and places
+_MOST_UNSEEN = 16  # ranks
 
 
 def stacks(case: Case) -> Observation | None:
@@ -44,8 +45,8 @@ def stacks(case: Case) -> Observation | None:
     unseen = sorted(case.incident.ranks.keys() - case.stacks.keys())
     met = not unseen and all((d := doing(w.stack)) and d.collective for w in case.stacks.values())
     found = compared("by their stacks", at, _PATH if met else _MOVE, (), what="stack", suspects=())
-    if unseen:
-        found = replace(found, shows=f"{found.shows}; no stack of {ranks_phrase(unseen)} is here")
+    if 0 < len(unseen) <= _MOST_UNSEEN:
+        found = replace(found, shows=f"{found.shows}; there is no stack of {ranks_phrase(unseen)}")
     elif met and len(at) == 1:
         found = replace(found, shows=f"{found.shows}; that is every rank, so none is missing there")
     # Different places are for the verdict to explain; one and the same place is an answer where it explains none.
