@@ -8,6 +8,8 @@ from hangscope.align.waitgraph import Untold
 from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.explain.finding import Nothing
 from hangscope.explain.text.excerpt import beyond_the_text
+from hangscope.explain.text.stop import find_stop
+from hangscope.ingest.job_logs.durations import WAITS, Durations
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed
 from hangscope.knowledge.callsite import user_frame
@@ -16,6 +18,7 @@ from hangscope.model.incident import Event, Group, Queue, State
 from hangscope.model.rankset import agree
 
 LATE = 30 * 10**9  # ns that one rank is later than all others: far more than the clocks of two hosts differ
+SEVERAL, LONGER, SHORTEST = 3, 3.0, 0.05  # ranks; times as long as any other; s
 _LOOPBACK = ("[127.", "127.", "[::1]", "::1")
 _MISSED = ("early_exit", "the others may have exited before a collective that all should have issued")
 
@@ -82,6 +85,41 @@ def arrived_late(case: Case) -> Match | None:
     why = f"{entered}, which waited for it; then it completed"
     facts, frame = [case.recorded(rank, entered)], case.frame_of(kind)
     return answer("slow_rank", (rank,), why, evidence=facts, frame=frame, frame_rank=rank)
+
+
+def takes_longer(case: Case) -> Match | None:
+    """Nothing stopped, and one rank spends far longer than all others in a part of its steps, by the times that the ranks print."""
+    statements = case.statements
+    if (
+        find_stop(statements) is not None
+        or statements.deaths
+        or (case.graph.waiting and not case.incident.momentary)
+    ):
+        return None
+    found = []
+    for label, of_rank in _usual_times(case).items():
+        longest = sorted(((time, rank) for rank, time in of_rank.items()), reverse=True)
+        ((most, often), rank), ((second, _), _) = longest[:2]
+        if len(of_rank) >= SEVERAL and often > 1 and most > LONGER * max(second, SHORTEST):
+            found.append((most - second, rank, label, most, second))
+    if len({rank for _, rank, *_ in found}) != 1:
+        return None
+    _, rank, label, most, second = max(found)
+    why = f"{who([rank])} spends {most:.3g} s of each step in {label}, the others at most {second:.3g} s: they wait for it, and the steps go on"
+    fix = f"Look at what {who([rank])} does in {label}: its data, its storage, its host; on a GPU its clocks and temperature (nvidia-smi -q -d PERFORMANCE)."
+    lines = [e for e in statements.all(Durations) if label in e.labels]
+    shown = sorted(lines, key=lambda e: e.rank != rank)[:SEVERAL]
+    return answer("slow_rank", (rank,), why, fix, strength=1, evidence=shown)
+
+
+def _usual_times(case: Case) -> dict[str, dict[int, tuple[float, int]]]:
+    """Return the usual time (s) of each labelled part of a step in which ranks do not wait for others, and of how many lines, by rank."""
+    times: dict[str, dict[int, tuple[float, int]]] = {}
+    for e in case.statements.all(Durations):
+        for label, seconds, count in zip(e.labels, e.seconds, e.counts, strict=True):
+            if e.rank is not None and not WAITS.match(label):
+                times.setdefault(label, {})[e.rank] = (seconds, count)
+    return {label: of_rank for label, of_rank in times.items() if len(of_rank) > 1}
 
 
 def _first_late(case: Case, group: Group) -> tuple[int, int, int, Queue, int] | None:

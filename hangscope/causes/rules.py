@@ -21,6 +21,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Finding, init.never_formed),
     (finding.Finding, late.came_late),
     (finding.Finding, late.arrived_late),
+    (finding.Finding, late.takes_longer),
     (finding.Unseen | finding.Nothing, late.made_after_the_end),
     (finding.Finding, process.left_quietly),
     (finding.OtherMembers, agreement.other_members),

@@ -85,7 +85,8 @@ def unplaced(file: str, placed: int, missed: list[ProcessStacks]) -> list[Note]:
     if not missed:
         return []
     places = dict.fromkeys(place_of(own.stack) for own in main_stacks(missed))
-    where = f": main threads are at {'; '.join([*places][:_SHOWN])}" if places else ""
+    threads = "the main thread is" if len(places) == 1 else "main threads are"
+    where = f": {threads} at {'; '.join([*places][:_SHOWN])}" if places else ""
     if not placed:
         what = f"neither its name nor its text says which rank's stacks it holds{where}"
         hint = "name it like stack_rank_3.txt, or write `=== rank 3 ===` above the stacks of each rank"

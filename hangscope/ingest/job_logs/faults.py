@@ -93,6 +93,7 @@ class OomHost(Event, same_by=("victim_pid",), by_launcher=True):
             r"name=(?P<name>\S{1,200}?), pid=(?P<victim>\d{1,9}), memory used=.{0,300}?exceeds the memory usage threshold",
             read=_killed_worker,
         ),
+        says(r"Ray killed this worker \(ID: \w{1,60}, pid: (?P<victim_pid>\d{1,9})\) because"),
     )
 
 

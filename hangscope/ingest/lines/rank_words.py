@@ -95,6 +95,55 @@ _PID = regex(r"(?i)\bpid['\"]?[ =:#(]{1,3}(\d{2,9})\b|\bprocess (\d{3,9})\b")
 _LOCAL = regex(r"(?i)\blocal[_ -]?rank['\"]?[ =:]{1,3}(\d{1,4})\b|\[rank: (\d{1,4})\] Child process")
 
 
+#: `rank0=20710`, `rank 0: 20710`: the processes of ranks side by side
+_PAIR = regex(r"(?i)\brank[ _]?(\d{1,5})[\"']? ?[=:] ?(?:pid[ =:]?)?(\d{3,9})\b(?![.:]\d)")
+#: `(ranks 1 3 5 6 have the same lines as 2)`, `=== rank 1, rank 2: the same 6 frames`, `TP1: same as TP2`
+_LIKEWISE = regex(
+    r"(?i)\b(?:same|identical|likewise|ditto)\b(?! (?:host|node|machine|group|device|port|address|time|call|collective|shape|size)\b)"
+)
+_WORD = regex(r"[A-Za-z]{1,30}|\d{1,10}")
+_RANGE = regex(r"(?<!\d)\d{1,6}(?: {0,2}[-–] {0,2}\d{1,6})?(?!\d)")
+_OF_RANKS = frozenset({"rank", "ranks", "tp", "gpu", "gpus"})
+_BEFORE_SAME = _OF_RANKS | frozenset(
+    [
+        "all",
+        "other",
+        "others",
+        "and",
+        "is",
+        "are",
+        "have",
+        "has",
+        "had",
+        "show",
+        "shows",
+        "print",
+        "printed",
+        "look",
+        "looks",
+        "in",
+        "on",
+        "exactly",
+        "the",
+    ]
+)
+_AS = regex(r"(?i)\b(?:as|to|like) (?:on |for |of )?(?:ranks? ?|TP)?(\d{1,5})\b")
+
+
+def likewise(text: str) -> tuple[tuple[int, ...], int | None] | None:
+    """Return the ranks of which somebody writes that they show the same as another one, and that one where it is named; None of other lines."""
+    match = _LIKEWISE.search(text) if len(text) <= _SENTENCE else None
+    if match is None:
+        return None
+    words = [word.lower() for word in _WORD.findall(text[: match.start()])]
+    if not _OF_RANKS & {*words} or any(not word.isdigit() and word not in _BEFORE_SAME for word in words):
+        return None
+    numbers = [re.sub(r"\s", "", part) for part in _RANGE.findall(text[: match.start()])]
+    ranks = _numbers(", ".join(numbers)) if numbers else ()
+    like = _AS.search(text, match.end())
+    return (ranks, int(like[1]) if like else None) if ranks else None
+
+
 def states_itself(texts: Iterable[str]) -> tuple[int, int] | None:
     """Return (rank, world size) where a process says of itself `rank 3 of 8` or `rank=3 world_size=8`, and no line another one."""
     found = {(int(rank), int(size)) for text in texts for rank, size in _OF_A_WORLD.findall(text)}
@@ -204,6 +253,8 @@ def named_processes(lines: Iterable[tuple[int, str]]) -> tuple[Named, ...]:
         ranks = ranks_in(text) if "] Child process" not in text else ()
         pids = sorted({int(a or b) for a, b in _PID.findall(text)})
         titled = ranks_titled(text)
-        if own or ranks or pids or titled:
+        if len(pairs := _PAIR.findall(text)) > 1:
+            found += [Named(number, (int(rank),), pids=(int(pid),)) for rank, pid in pairs]
+        elif own or ranks or pids or titled:
             found.append(Named(number, titled or ranks, tuple(own), tuple(pids), bool(titled)))
     return tuple(found[:_MOST_LINES])

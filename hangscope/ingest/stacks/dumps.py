@@ -27,7 +27,7 @@ from typing import BinaryIO
 from hangscope.ingest.files.numbering import of_titles
 from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
-from hangscope.ingest.lines.rank_words import ranks_titled
+from hangscope.ingest.lines.rank_words import likewise, ranks_titled
 from hangscope.ingest.stacks.threads import (
     FRAMES_KEPT,
     THREADS_KEPT,
@@ -215,7 +215,7 @@ class _Dump:
             line = replace(line, text=remark[1])
         section, process = _SECTION.match(line.text), _SPY_PROCESS.match(line.text)
         thread = _header(line.text)
-        title = None if section or process or thread else self._titled(line.text)
+        title = None if section or process or thread else self._titled(line)
         if (self._title is not None and (process or thread)) or (self._by_hand and process):
             # what somebody wrote above a dump counts for the one process below it
             self._begin(*(self._title or (None, None)))
@@ -242,15 +242,20 @@ class _Dump:
             self._thread(line, thread)
         self._above = line.text if line.text.strip("` \t") else self._above
 
-    def _titled(self, text: str) -> tuple[int | None, int | None] | None:
+    def _titled(self, line: Line) -> tuple[int | None, int | None] | None:
         """Return whose stack a line announces, as (rank, process id); None where it announces none."""
+        text = line.text
         if _frame(text) is not None:
+            return None
+        if (alike := likewise(text)) is not None:
+            like = self._last[0] if alike[1] is None else alike[1]
+            self.titled[like] = tuple(dict.fromkeys((*self.titled.get(like, ()), *alike[0])))
             return None
         if ranks := ranks_titled(text, above_a_stack=True):
             self.titled[ranks[0]] = ranks
             return ranks[0], None
         process = _OF_PID.search(text) if len(text) <= _TITLE else None
-        return (None, int(process[1])) if process else None
+        return (line.rank, int(process[1])) if process else None
 
     def _begin(self, section: int | None, pid: int | None = None) -> None:
         self._open, self._section, self._pid = {}, section, pid

@@ -11,7 +11,14 @@ from hangscope.ingest.job_logs.last_lines import Printed, last_lines
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import strip_prefix
-from hangscope.ingest.lines.rank_words import Named, by_itself, column_of, named_processes, ranks_titled
+from hangscope.ingest.lines.rank_words import (
+    Named,
+    by_itself,
+    column_of,
+    likewise,
+    named_processes,
+    ranks_titled,
+)
 from hangscope.ingest.stacks.dumps import read_processes
 from hangscope.ingest.stacks.threads import ranks_of_commands
 from tests.text_lines import judged, short, timeout, told
@@ -218,3 +225,56 @@ def test_a_clock_and_lines_of_a_traceback_hide_no_column() -> None:
     assert column is not None
     line = by_itself(strip_prefix(printed[0]), column)
     assert (line.rank, line.text) == (2, "[I] round 0")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(ranks 1 3 5 6 have the same lines as 2)", ((1, 3, 5, 6), 2)),
+        ("=== rank 1, rank 2: the same 6 frames (LWP 4822091)", ((1, 2), None)),
+        ("(TP1: same as 2 and 3)", ((1,), 2)),
+        ("--- ranks 5 – 7: same as rank 4", ((5, 6, 7), 4)),
+        ("rank 3 is in the same collective as rank 2", None),
+        ("it is the same for rank 3", None),
+        ("step 3 took the same time", None),
+        ("rank " + "1" * 100 + " same", None),
+    ],
+)
+def test_ranks_of_which_somebody_says_that_they_show_the_same(
+    text: str, expected: tuple[tuple[int, ...], int | None] | None
+) -> None:
+    assert likewise(text) == expected
+
+
+def test_what_a_reporter_says_of_other_ranks_counts_as_theirs(tmp_path: Path) -> None:
+    lines = ["8 GPUs, DDP", timeout(2), timeout(4), "(ranks 1 3 5 6 have the same lines as 2)"]
+    assert "Ranks 1-6 timed out" in judged(told(tmp_path, lines)).title
+
+
+def test_a_list_of_the_processes_of_ranks_names_each(tmp_path: Path) -> None:
+    named = named_processes([(3, "rank map: rank0=20710 rank1=20711 rank2=20712")])
+    assert [(one.ranks, one.pids) for one in named] == [((0,), (20710,)), ((1,), (20711,)), ((2,), (20712,))]
+    killed = "Ray killed this worker (ID: 2c1f77, pid: 20711) because it was the most recently scheduled task"
+    verdict = judged(told(tmp_path, ["rank map: rank0=20710 rank1=20711", timeout(0), killed]))
+    assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", (1,))
+
+
+def test_a_line_of_a_rank_above_a_stack_says_whose_that_is(tmp_path: Path) -> None:
+    lines = []
+    for rank, frame in (
+        (2, "broadcast_pyobj (sglang/srt/utils.py:912)"),
+        (0, "compile_json_schema (xgrammar/compiler.py:231)"),
+    ):
+        lines += [f"[2026-10-30 16:07:14 TP{rank}] Pyspy dump for PID {1200 + rank}:"]
+        lines += [
+            f'Thread {1200 + rank} (active): "MainThread"',
+            f"    {frame}",
+            "    event_loop (scheduler.py:9)",
+        ]
+    path = tmp_path / "stacks.txt"
+    path.write_text("\n".join([*lines, "(TP1: same as 2)"]))
+    with path.open("rb") as stream:
+        found = {
+            process.rank: process.threads[0][1][0].name for process in read_processes(stream, "stacks.txt")
+        }
+    assert found == {2: "broadcast_pyobj", 0: "compile_json_schema", 1: "broadcast_pyobj"}
