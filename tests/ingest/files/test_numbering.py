@@ -112,7 +112,7 @@ def test_stacks_of_no_known_rank_are_shown_and_said_to_be_there(tmp_path: Path) 
     (note,) = report.warnings
     assert "at data.py:6 in load (from train.py:10 in <module>); c10d.py:3252 in all_reduce" in str(note)
     said = report.verdict.explanation if report.verdict is not None else ""
-    assert "Process 71 is at data.py:6 in load" in said and "process 72 is at c10d.py:3252" in said
+    assert "(process 72) is at all_reduce (c10d.py:3252); python (process 71) is at load (data.py:6)" in said
     assert report.verdict is None or report.verdict.culprit_ranks == ()
     assert "=== rank 3 ===" in str(note)
 
