@@ -16,6 +16,7 @@ from hangscope.align.program import Programs
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall
 from hangscope.explain.generate.deviation import change_between
+from hangscope.explain.statements.gloo_sizes import aborted_pairs
 from hangscope.explain.text.partitions import outlier_of_two
 from hangscope.model.incident import CallKind
 
@@ -43,9 +44,22 @@ def _keeps_pattern(programs: Programs, side: Sequence[int], gid: int, seq: int) 
     return next((keeps for keeps in known if keeps is not None), None)
 
 
+def _with_the_aborted(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> list[tuple[int, ...]]:
+    """Return the sides, largest first, each with the unseen ranks whose aborted receive shows by its size that they are in its call."""
+    sides = [tuple(side) for side in mismatch.partitions]
+    kinds = [view.kind_of(side[0], mismatch.seq) for side in sides]
+    for pair in aborted_pairs(aligned.incident, aligned.stated):
+        own = [at for at, kind in enumerate(kinds) if kind in pair.wanted]
+        met = any(kind in pair.sent for kind in kinds)
+        if len(own) == 1 and met and pair.receiver in view.unseen:
+            sides[own[0]] = (*sides[own[0]], pair.receiver)
+    return sorted(sides, key=len, reverse=True)
+
+
 def _finding(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> Different:
     seq, programs, gid = mismatch.seq, aligned.programs, view.group.gid
-    majority, *rest = mismatch.partitions
+    sides = _with_the_aborted(aligned, view, mismatch)
+    majority, *rest = sides
     odd: tuple[int, ...] = tuple(r for side in rest for r in side)
     kinds: dict[int, CallKind] = {
         rank: kind for rank in (*majority, *odd) if (kind := view.kind_of(rank, seq)) is not None
@@ -54,14 +68,14 @@ def _finding(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> Diffe
     outvoted = bool(view.unseen) and 2 * len(majority) < len(view.members)
     tie, guess = outvoted or len(majority) == len(rest[0]), False
     if tie:
-        even = [s for s in mismatch.partitions if outvoted or len(s) == len(majority)]
+        even = [s for s in sides if outvoted or len(s) == len(majority)]
         keeping = [_keeps_pattern(programs, side, gid, seq) for side in even]
         broken = even[keeping.index(False)] if keeping.count(False) == 1 and any(keeping) else None
         if broken is None and len(even) == 2:
             off = outlier_of_two(even, kinds, aligned.stated)
             broken = even[off] if off is not None else None
         if broken is not None:
-            tie, odd, majority = False, broken, next(s for s in mismatch.partitions if s != broken)
+            tie, odd, majority = False, broken, next(s for s in sides if s != broken)
         elif len(majority) > len(odd):
             tie, guess = False, True  # more of those that were seen
     culprits = () if tie else tuple(sorted(odd))

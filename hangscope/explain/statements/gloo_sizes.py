@@ -14,12 +14,14 @@ from math import ceil, gcd
 
 from hangscope.align.matching import numel
 from hangscope.explain.statements.statements import Statements
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import CallKind, Incident
 from hangscope.model.regex import regex
 
+_SIGABRT = -6  # how gloo ends the process that gets too much
 _MOST = 1 << 20  # bytes of a part
 _PARTS = 4  # the least number of equal parts of a message for a printed number of them to be no coincidence
 _NUMBER = regex(r"\d+(?:\.\d+)?")
@@ -65,15 +67,16 @@ def part_of(kind: CallKind, members: int) -> int | None:
 
 
 def aborted_pairs(incident: Incident, statements: Statements) -> list[AbortedPair]:
-    """Return who met whom in each aborted receive of a known rank, or of the only one that printed no error after the abort."""
+    """Return who met whom in each aborted receive of a known rank, or of the only one that ended by SIGABRT or printed no error after the abort."""
     found, events = [], statements.all(GlooSizeMismatch)
+    aborted = {e.rank for e in statements.all(Exit) if e.code == _SIGABRT and e.rank is not None}
     quiet = (
         set(incident.ranks) - statements.symptoms if len(events) == 1 < len(statements.symptoms) else set()
     )
     for event in events:
         receiver = event.rank
-        if receiver is None and len(quiet) == 1:
-            (receiver,) = quiet
+        if receiver is None and len(only := aborted if len(events) == 1 and aborted else quiet) == 1:
+            (receiver,) = only
         if receiver is None:
             continue
         groups = [g.ranks for g in incident.groups if receiver in g.ranks and len(g.ranks) > 1]

@@ -146,15 +146,26 @@ def _outlier(
     score = (1 - (len(few) - 1) / len(ranks)) / (1 + log2(1 + line.behind))
     if usual:
         most = max(counts[rank] for rank in few)
+        last = most < usual and len(ranks) > 2 and not reporters & {*few} and _lacks_the_last(few, lines)
         if most:
             note = f"{who} printed this {most} times, the others {usual} times"
-            return line.sets_apart(few, "count", score / 2, note)
+            return line.sets_apart(few, "count", score / 2, note, last)
         note = f"all ranks but {who[5:] if len(few) == 1 else who} printed this"
-        return line.sets_apart(few, "missing", score / 2, note)
+        return line.sets_apart(few, "missing", score / 2, note, last)
     weight = 1 / max(counts.values()) ** 2
     if len(few) == 1 and few[0] in reporters:
         weight *= _as_reporter(few[0], line.text)
     return line.sets_apart(few, "only", score * weight, f"only {who} printed this", weight >= TELLING)
+
+
+def _lacks_the_last(few: tuple[int, ...], lines: dict[int, _Said]) -> bool:
+    """Return whether one rank lacks the last line that each other rank printed: they froze right after it, and it did something else."""
+    others = [said for rank, said in lines.items() if rank not in few]
+    if len(few) != 1 or any(said.behind for said in others):
+        return False
+    own = lines.get(few[0])
+    step = _NUMBER.findall(own.text)[:1] if own is not None else None
+    return step not in [_NUMBER.findall(said.text)[:1] for said in others]
 
 
 def _as_reporter(rank: int, text: str) -> float:

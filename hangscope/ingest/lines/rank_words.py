@@ -185,7 +185,7 @@ def column_of(texts: Sequence[str]) -> re.Pattern[str] | None:
         complete = times.keys() == set(range(len(times))) and len(times) > 1 < min(times.values())
         of_all = tail.strip("/)]>") == str(len(times))  # `(3/8)`: a counter would come to 8
         in_no_order = back >= len(times) and 4 * cyclic < 3 * len(steps)
-        if complete and 2 * len(numbers) > len(texts) and (of_all or in_no_order):
+        if complete and ((of_all and back) or (in_no_order and 2 * len(numbers) > len(texts))):
             return re.compile(rf"(?:{_CLOCK})?{_LEVEL}{re.escape(head)}(\d{{1,5}}){re.escape(tail)} ?")
     return None
 
