@@ -15,6 +15,7 @@ from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import JobCompleted, Progress, WorkersEnded
 from hangscope.ingest.job_logs.starts import Spawned
+from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.ingest.nccl.ras_json import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.store import StoreUnreachable
@@ -29,6 +30,7 @@ _UNRECORDED = frozenset(
     {"init_process_group", "new_group"}
 )  # waits for others that are no collectives of a group
 _CLOCK = regex(r"[\[(]?(\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)\b")
+_NUMBER = regex(r"(?<![\d.])\d{1,15}(?:\.\d{1,9})?")
 _AGAIN = 3  # times
 _LATER, _ZONE = 3.0, 900.0  # s: more than clocks differ, and what time zones differ by
 _STEPS, _LONG = 3.0, 10.0  # times the pace of the steps, and s: no step takes longer to be printed
@@ -180,8 +182,11 @@ def _in_the_loop(case: Case) -> bool:
     return kind is not None and Difference(case).times_before(kind) >= _AGAIN
 
 
-def moved_on(case: Case) -> Progress | None:
-    """Return a step that was printed several steps after the newest collective in all dumps: the job moved on after they were written."""
+def moved_on(case: Case) -> Event | None:
+    """Return a step that was printed several steps after the newest collective in all dumps: the job moved on after they were written.
+
+    A line of any words counts where every rank that waits in the dumps has printed it again, each time with larger numbers.
+    """
     if not case.graph.waiting:
         return None
     newest, troubles = _newest(case), trouble(case)
@@ -189,7 +194,22 @@ def moved_on(case: Case) -> Progress | None:
     steps = (e for e in case.statements.all(Progress) if e.step is not None)
     after = (e for e in steps if not troubles or (files == {e.file} and last < e.line))
     paces = ((e, _STEPS * e.pace if e.pace is not None else _LONG) for e in after)
-    return next((e for e, pace in paces if _after(newest, e) > max(_LATER, pace)), None)
+    step = next((e for e, pace in paces if _after(newest, e) > max(_LATER, pace)), None)
+    if step is not None or troubles:
+        return step
+    counts = {e.rank: e for e in case.statements.all(Printed) if _counts_on(e) and _after(newest, e) > _LONG}
+    return next(iter(counts.values())) if counts and counts.keys() >= set(case.graph.waiting) else None
+
+
+def _counts_on(event: Printed) -> bool:
+    """Return whether the last line of a rank counts on from the one before it of the same words, as it did several times."""
+    first, last = ([*map(float, _NUMBER.findall(t))] for t in (event.earlier[-1], event.texts[-1]))
+    watches = words("watches").search(event.texts[-1])
+    return (
+        event.counts[-1] >= _AGAIN
+        and any(a < b for a, b in zip(first[:1], last[:1], strict=False))
+        and not watches
+    )
 
 
 def _newest(case: Case) -> int:

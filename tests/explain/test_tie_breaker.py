@@ -58,3 +58,37 @@ def test_of_ranks_without_dumps_the_one_that_alone_dropped_something_is_named(tm
     report = judged(tmp_path, recorders, **logs)
     assert blame(report) == ("hang", "rank_conditional_collective", (2,)) and level(report) == "low"
     assert report.verdict is not None and report.verdict.suspect_ranks == (0, 2)
+
+
+@pytest.mark.parametrize(("last", "named"), [("step 30: new best, writing", (2,)), ("step 3", ())])
+def test_of_even_sides_the_one_that_lacks_the_last_line_of_all_others_is_named(
+    tmp_path: Path, last: str, named: tuple[int, ...]
+) -> None:
+    recorders = [recorder for recorder in job(4, backend="gloo") if recorder.rank in (0, 2)]
+    for recorder in recorders:
+        recorder.call("barrier", line=30)
+        ops = ("all_gather", 42) if recorder.rank == 0 else ("all_reduce", 41)
+        recorder.call(ops[0], line=ops[1], state="scheduled")
+    logs = {
+        f"rank_{rank}": ["step 25: new best, writing", *([last] if rank != 2 or not named else [])]
+        for rank in range(4)
+    }
+    assert blame(judged(tmp_path, recorders, **logs))[2] == named
+
+
+def test_an_aborted_receiver_is_on_the_side_of_which_its_buffer_has_the_size(tmp_path: Path) -> None:
+    """Ranks 0 and 2 left dumps; rank 3, which gloo aborted, had a buffer of rank 0's size: rank 2 is the one apart."""
+    recorders = [recorder for recorder in job(4, backend="gloo") if recorder.rank in (0, 2)]
+    for recorder in recorders:
+        recorder.call("all_reduce", line=30, times=3)
+        size, line = (8192, 61) if recorder.rank == 0 else (16512, 91)
+        recorder.call("all_gather", sizes=[[size]], outputs=[[4, size]], line=line, state="scheduled")
+    aborted = [
+        "terminate called after throwing an instance of 'gloo::EnforceNotMet'",
+        "  what():  [enforce fail at /build/third_party/gloo/gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 33024 vs 16384. Received data size doesn't match expected size.",
+        "  rank      : 3 (local_rank: 3)",
+        "  exitcode  : -6 (pid: 10320)",
+    ]
+    assert blame(judged(tmp_path / "one", recorders, torchrun=aborted))[2] == (2,)
+    half = judged(tmp_path / "half", recorders)
+    assert level(half) in ("low", "none")

@@ -483,3 +483,26 @@ def test_who_is_late_in_every_round_of_dumps_is_slow_and_not_stuck(tmp_path: Pat
             recorder.write(tmp_path / name)
     report = analyze(tmp_path)
     assert blame(report) == ("no_hang", "slow_rank", (2,))
+
+
+@pytest.mark.parametrize(
+    ("form", "writers", "status"),
+    [
+        pytest.param("[rank {rank}] update {n} loss 0.5", 4, "no_hang", id="all count on"),
+        pytest.param("[rank {rank}] update {n} loss 0.5", 1, "hang", id="one of those that wait does not"),
+        pytest.param("[rank {rank}] no progress for {n} s", 4, "hang", id="a watcher counts"),
+    ],
+)
+def test_lines_of_any_words_in_which_all_who_wait_count_on_show_that_the_job_moved_on(
+    tmp_path: Path, form: str, writers: int, status: str
+) -> None:
+    recorders = loop(4)
+    for recorder in recorders[1:]:
+        due(recorder)
+    last = max(entry["time_created_ns"] for r in recorders for entry in r.entries) / 1e9
+    lines = [
+        f"[{datetime.fromtimestamp(last + 30 + n, timezone.utc):%H:%M:%S}] {form.format(rank=rank, n=n)}"
+        for n in range(6)
+        for rank in range(4)[:writers]
+    ]
+    assert judged(tmp_path, recorders, console=lines).status == status

@@ -58,7 +58,7 @@ class Processes:
         for file, log in self._logs.items():
             if bare_number(file) is not None and self._heard[file] - {log.rank}:
                 log.rank = None  # a node's or a launcher's number: other ranks print here
-        self._count_logs()
+        self._count_logs({r.file for r in readings if len(r.stacks) == 1})
         for file, log in self._logs.items():
             self._learn_local_ranks(file, log)
         self._identity = self._counts_as_one_host(len(readings))
@@ -77,14 +77,14 @@ class Processes:
             if reading.log is not None:
                 reading.log.events = [self._of_its_process(event) for event in reading.log.events]
 
-    def _count_logs(self) -> None:
-        """Give logs the numbers in their names as ranks, where these count the processes of the job."""
+    def _count_logs(self, single: Collection[str]) -> None:
+        """Give logs the numbers in their names as ranks, where these count the processes of the job; `single` hold the stack of one each."""
         unnamed = {
             file: only(self._heard[file])
             for file, log in self._logs.items()
             if log.rank is None and log.local_rank is None and len(self._heard[file]) < 2
         }
-        for file, rank in of_files(unnamed).items():
+        for file, rank in of_files(unnamed, single=single).items():
             self._logs[file].rank = rank
 
     def _add(self, kind: str, where: str | None, number: int | None, rank: int) -> None:

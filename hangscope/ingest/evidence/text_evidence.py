@@ -199,7 +199,8 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     processes = Processes(readings, joined)
     notes += misplaced(readings)
     pids = {r.file: r.stacks[0].pid for r in readings if r.stacks and rank_of_log(r.file) == (None, None)}
-    by_number = of_files({file: processes.of_pid(pid) for file, pid in pids.items()}, pids)
+    single = {r.file for r in readings if len(r.stacks) == 1}
+    by_number = of_files({file: processes.of_pid(pid) for file, pid in pids.items()}, pids, single)
     for reading in readings:
         rank = processes.of_file(reading)
         if reading.stacks:

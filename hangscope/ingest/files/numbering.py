@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from hangscope.model.regex import regex
 
@@ -24,18 +24,24 @@ _OTHERS = regex(
 )
 
 
+_NODE = regex(r"(?i)(?<![a-z])(?:node|host|pod)[ _.#:-]{0,2}$")
+
+
 def of_files(
-    files: Mapping[str, int | None], processes: Mapping[str, int | None] = _NO_IDS
+    files: Mapping[str, int | None],
+    processes: Mapping[str, int | None] = _NO_IDS,
+    single: Collection[str] = (),
 ) -> dict[str, int]:
     """Return the rank of each of these files where their names differ in one number alone that counts ranks: `py-spy.2.txt`.
 
     Numbers from 0 on count ranks, and so do those of which two at least are the ranks (values; None: not known) that process ids or
     lines state. Process ids do not count from 0, and the number of a single file need not count; a number that occurs twice counts
-    within its node, unless both are of the same of the `processes` (ids; None: not known) at another time.
+    within its node, unless both are of the same of the `processes` (ids; None: not known) at another time. The number of a node counts
+    where its file is one of `single`, which hold the stack of one process each.
     """
     series: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for file in files:
-        if (found := _number(file)) is not None:
+        if (found := _number(file, file in single)) is not None:
             name = file.replace("\\", "/").rsplit("/", 1)[-1]
             inside = "" if found.string == name else name
             series[(found.string[: found.start()], found.string[found.end() :] + inside)].append(
@@ -56,12 +62,15 @@ def may_count(file: str) -> bool:
     return _number(file) is not None
 
 
-def _number(file: str) -> re.Match[str] | None:
+def _number(file: str, single: bool = False) -> re.Match[str] | None:
     """Return the only number in a file's name, or in its folder's where its own has none; None where it numbers something else than processes."""
     parts = file.replace("\\", "/").split("/")[-2:]
     name = next((part for part in reversed(parts) if _NUMBER.search(part)), "")
     found = list(_NUMBER.finditer(name))
-    return found[0] if len(found) == 1 and not _OTHERS.search(name[: found[0].start()]) else None
+    if len(found) != 1:
+        return None
+    before = name[: found[0].start()]
+    return found[0] if (single and _NODE.search(before)) or not _OTHERS.search(before) else None
 
 
 def of_titles(titles: Mapping[int, str]) -> dict[int, int]:

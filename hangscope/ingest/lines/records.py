@@ -31,6 +31,7 @@ _KEYS = {
 _OF_THE_LOGGER = frozenset(
     ("level", "levelno", "lineno", "line", "thread", "process", "pid", "tid", "created", "msecs", "relativeCreated", "local_rank", "node_rank", "world_size")
 )  # fmt: skip
+_TRACEBACK = "Traceback (most recent call last):\n"
 _DEPTH = 3  # of records within records
 _MOST_LINES = 500  # of one record
 _STAMP = regex(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?$")
@@ -79,7 +80,14 @@ def _record(line: bytes) -> Mapping[str, Any]:
         record = json.loads(line)
     except (ValueError, RecursionError):
         return {}
-    return {"numbers": _numbers(record), **{name: _first(record, keys) for name, keys in _KEYS.items()}}
+    stated = {name: _first(record, keys) for name, keys in _KEYS.items()}
+    return {**stated, "error": stated["error"] or _traceback(record), "numbers": _numbers(record)}
+
+
+def _traceback(record: Any) -> str | None:
+    """Return the first value that is a traceback, whatever its key is."""
+    values = (value for level in _levels(record) for value in level.values() if isinstance(value, str))
+    return next((value for value in values if value.startswith(_TRACEBACK)), None)
 
 
 def _numbers(record: Mapping[str, Any]) -> str:

@@ -124,3 +124,9 @@ def test_a_dump_of_any_ending_is_of_the_rank_that_ends_its_name() -> None:
         3,
         None,
     ]
+
+
+def test_the_numbers_of_nodes_count_where_each_file_holds_the_stack_of_one_process() -> None:
+    files = [f"node-{node}.log" for node in range(3)]
+    assert of_files(_unknown(*files)) == {}
+    assert of_files(_unknown(*files), single=files) == {f"node-{node}.log": node for node in range(3)}

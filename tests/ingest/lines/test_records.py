@@ -92,3 +92,8 @@ def test_what_is_no_record_after_all_costs_no_other_line(line: str) -> None:
 def test_the_numbers_of_a_programs_own_record_follow_its_message() -> None:
     record = {"ts": 1795860700.5, "stage": 2, "event": "fwd", "it": 12, "ok": True, "lineno": 31, "rank": 2}
     assert lines(record) == ["[rank2]: 2026-11-28T10:11:40.500000+00:00 fwd stage=2 it=12"]
+
+
+def test_a_traceback_is_read_whatever_its_key_is() -> None:
+    record = {"rank": 0, "event": "fatal", "exc": TRACE}
+    assert lines(record)[1].endswith("Traceback (most recent call last):")
