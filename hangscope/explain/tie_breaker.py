@@ -17,7 +17,7 @@ from hangscope.ingest.job_logs.last_lines import Printed
 
 def decided(finding: Finding, statements: Statements) -> Finding:
     """Return a finding that names nobody with the one rank that printed what no other did, where there is such a rank."""
-    telling = {odd.ranks for odd in statements.outlier_lines if odd.telling}
+    telling = {odd.ranks for odd in statements.outlier_lines if odd.decides}
     if isinstance(finding, Unseen) and len(finding.culprits) > 1:
         return _of_several(finding, [ranks for ranks in telling if len(ranks) == 1], statements)
     if not finding.tie or finding.culprits or not isinstance(finding, Different | Unpaired):

@@ -196,7 +196,10 @@ def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:
     )
     if 2 * len(unseen) >= max(1, len(members)) or (unseen and isinstance(finding, Lagging)):
         few = f"{len(unseen)} of {len(members)} members of the group were not seen"
-        yield MEDIUM, f"{few} ({ranks_phrase(unseen)})"
+        # What one of two even sides shows may be what those do that were not seen.
+        even = isinstance(finding, Different) and 2 * len(match.culprits) >= len(members) - len(unseen)
+        certain = bool(finding.change.votes or proof.of_rank)
+        yield LOW if even and not certain else MEDIUM, f"{few} ({ranks_phrase(unseen)})"
 
 
 def older_dumps(case: Case, match: Match, proof: Proof) -> Doubts:

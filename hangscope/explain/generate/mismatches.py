@@ -75,9 +75,7 @@ def _finding(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> Diffe
             off = outlier_of_two(even, kinds, aligned.stated)
             broken = even[off] if off is not None else None
         if broken is not None:
-            # what half of a group shows may be what the other half does not
-            tie, guess = False, 2 * len(view.unseen) >= len(view.members)
-            odd, majority = broken, next(s for s in sides if s != broken)
+            tie, odd, majority = False, broken, next(s for s in sides if s != broken)
         elif len(majority) > len(odd):
             tie, guess = False, True  # more of those that were seen
     culprits = () if tie else tuple(sorted(odd))

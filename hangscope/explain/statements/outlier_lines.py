@@ -41,6 +41,7 @@ class OutlierLine:
     """A line that sets `ranks` (global) apart: `how` is "only", "missing", "count" or "value"; `text`, `file` and `line` are the last such line's.
 
     `score` decreases with what its rank printed after it. `telling`: only these ranks printed it, and it is no habit and no report.
+    `lacks_the_last`: it is the last line of every other rank. Either decides between even sides.
     """
 
     ranks: tuple[int, ...]
@@ -51,6 +52,12 @@ class OutlierLine:
     score: float
     note: str
     telling: bool = False
+    lacks_the_last: bool = False
+
+    @property
+    def decides(self) -> bool:
+        """Return whether it shows which of two even sides did something else."""
+        return self.telling or self.lacks_the_last
 
     def says(self) -> str:
         """Return it as evidence: `only rank 2 printed this: epoch 1 auc nan`."""
@@ -69,9 +76,15 @@ class _Said:
     line: int
 
     def sets_apart(
-        self, ranks: tuple[int, ...], how: str, score: float, note: str, telling: bool = False
+        self,
+        ranks: tuple[int, ...],
+        how: str,
+        score: float,
+        note: str,
+        telling: bool = False,
+        last: bool = False,
     ) -> OutlierLine:
-        return OutlierLine(ranks, how, self.text, self.file, self.line, score, note, telling)
+        return OutlierLine(ranks, how, self.text, self.file, self.line, score, note, telling, last)
 
 
 def outlier_lines(
@@ -149,9 +162,9 @@ def _outlier(
         last = most < usual and len(ranks) > 2 and not reporters & {*few} and _lacks_the_last(few, lines)
         if most:
             note = f"{who} printed this {most} times, the others {usual} times"
-            return line.sets_apart(few, "count", score / 2, note, last)
+            return line.sets_apart(few, "count", score / 2, note, last=last)
         note = f"all ranks but {who[5:] if len(few) == 1 else who} printed this"
-        return line.sets_apart(few, "missing", score / 2, note, last)
+        return line.sets_apart(few, "missing", score / 2, note, last=last)
     weight = 1 / max(counts.values()) ** 2
     if len(few) == 1 and few[0] in reporters:
         weight *= _as_reporter(few[0], line.text)
