@@ -14,7 +14,7 @@ from hangscope.explain.finding import Absent
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.stop import PROOFS
-from hangscope.ingest.job_logs.activity import Held
+from hangscope.ingest.job_logs.activity import BUSY, IDLE, GpuUse, Held
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.knowledge.callsite import is_user, user_frame
@@ -24,6 +24,7 @@ from hangscope.model.regex import regex
 _READS_A_RESULT = "_maybe_opt_step"  # of torch/amp/grad_scaler.py, which asks each device whether it found an infinite number
 #: of CUDA's driver and runtime, and of HIP's
 _SYNCHRONIZES = regex(r"^(?:cu|cuda|hip)(?:Stream|Device|Event|Ctx)Synchronize(?:_v\d)?$")
+_OF_TORCH = regex(r"^(?:torch|at|c10d?|gloo)::|nccl|rccl|c10d")
 _LEAST, _FEWEST = 4, 3  # stacks of which one may be the outlier; where not those of all ranks are here
 
 
@@ -48,9 +49,34 @@ def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
     if len(outliers) != 1 or not (waits or stopped or still):
         return None
     own = at[outliers[0]]
-    if user_frame(own) is None or (_of_the_program(own[0]) and not (waits and is_user(own[0]))):
+    if (user_frame(own) is None and not _of_its_own_in_cpp(own)) or (
+        _of_the_program(own[0]) and not (waits and is_user(own[0]))
+    ):
         return None  # it waits for its device at another line, or computes
     return Absent((outliers[0],), guess=not stopped or not complete)
+
+
+def _of_its_own_in_cpp(stack: Stack) -> bool:
+    """Return whether a native stack is in code of a program in C++, by a line of it, and in nothing of torch's or a communication library's."""
+    python = any(frame.file.endswith(".py") for frame in stack)
+    return not python and any(f.line > 0 for f in stack) and not any(_OF_TORCH.search(f.name) for f in stack)
+
+
+def idle_device(incident: Incident, statements: Statements) -> Absent | None:
+    """Name the one rank whose GPU alone is idle while all others of its host are busy, if its stack is elsewhere as well.
+
+    A rank that waits in a collective keeps its GPU busy. GPUs are numbered as the ranks of a job of one host that has them all.
+    """
+    uses = {e.gpu: e.percent for e in statements.all(GpuUse)}
+    idle = [gpu for gpu, percent in uses.items() if percent <= IDLE]
+    busy = [gpu for gpu, percent in uses.items() if percent >= BUSY]
+    of_one_host = len(idle) + len(busy) == len(uses) >= _LEAST and max(incident.ranks, default=0) <= max(uses)
+    if len(idle) != 1 or not of_one_host:
+        return None
+    own = statements.whereabouts.get(idle[0])
+    if own is None or own.inside or not own.stack or _waits_for_its_device(own.stack):
+        return None
+    return Absent((idle[0],), events=tuple(e for e in statements.all(GpuUse) if e.gpu == idle[0])[:1])
 
 
 def _waits_for_its_device(stack: Stack) -> bool:

@@ -35,6 +35,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
+IDLE, BUSY = 5, 90  # percent of the time with a kernel
 _PREFIX = 120  # characters of a line that name its writer
 _COORDINATES = regex(
     r"(?<![A-Za-z])(?:DP|PP|TP|EP|CP)\d{1,5}(?:[ _](?:DP|PP|TP|EP|CP)\d{1,5}){0,4}(?![A-Za-z\d])"
@@ -129,6 +130,9 @@ class EngineTimeout(Event, same_by=("what", "process")):
     )
 
 
+_WATTS = regex(r", (\d{1,4}(?:\.\d{1,3})?) W\b")
+
+
 def _use(found: Found) -> Iterator[Event]:
     """Yield what both rows state."""
     if found.last("percent") is not None:
@@ -143,6 +147,16 @@ class GpuUse(Event, same_by=("gpu",), by_launcher=True, calm=True):
     percent: int
     watts: int | None = None
     limit: int | None = None
+    forms = (
+        # --query-gpu=index,... --format=csv
+        says(
+            r"^(?P<gpu>\d{1,2}), (?:[^,]{1,40}, ){0,6}?(?P<percent>\d{1,3}) %, [^,]{1,40}(?:, [^,]{1,40}){0,6}$",
+            literal=" %, ",
+            read=lambda line, match: {
+                "watts": int(float(watts[1])) if (watts := _WATTS.search(line.text)) else None
+            },
+        ),
+    )
 
 
 ROWS = block(

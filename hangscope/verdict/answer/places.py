@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.causes.case import Case
-from hangscope.ingest.job_logs.activity import GpuUse
+from hangscope.ingest.job_logs.activity import BUSY, IDLE, GpuUse
 from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.sections import Side
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
@@ -16,7 +16,6 @@ from hangscope.verdict.answer.observation import Observation
 
 _SHOWN = 4  # places, or labels of one side
 _PLACE = regex(r"\(\S{1,200}:\d+\)$")
-_IDLE, _BUSY = 5, 90  # percent
 
 
 def sides(case: Case) -> Observation | None:
@@ -63,12 +62,14 @@ def _shown(side: Side) -> str:
 def gpus(case: Case) -> Observation | None:
     """Read nvidia-smi's table: which GPUs are busy and which are idle."""
     uses = sorted(case.statements.all(GpuUse), key=lambda e: e.gpu)
-    idle, busy = [e for e in uses if e.percent <= _IDLE], [e for e in uses if e.percent >= _BUSY]
+    idle, busy = [e for e in uses if e.percent <= IDLE], [e for e in uses if e.percent >= BUSY]
     if len({e.gpu for e in uses}) < 2 or len(idle) + len(busy) < len(uses):
         return None
     parts = [_used(some) for some in (busy, idle) if some]
     text = "a stack of every process (py-spy dump --pid PID)"
-    if idle and busy:
+    if not busy:  # nothing runs there, and what does is on the host
+        return Observation(f"by nvidia-smi {'; '.join(parts)}: no kernel runs there", events=tuple(uses))
+    if idle:
         text += f": what the process on {_cards(idle)} does, and which collective the process on {_cards(busy)} is in"
     return Observation(f"by nvidia-smi {'; '.join(parts)}", Collect((), "stack", text), events=tuple(uses))
 

@@ -35,9 +35,11 @@ def stacks(case: Case) -> Observation | None:
         frame, inner = user_frame(where.stack), where.stack[0]
         if parted is not None and len(where.stack) > parted:
             frame = where.stack[~parted]
-        call = _call(where, frame)
-        shown = frame or inner
-        place = f"at {shown.file.rsplit('/', 1)[-1]}:{shown.line} ({shown.name})"
+        shown = frame or next((f for f in where.stack if f.line > 0), inner)
+        call = _call(where, shown)
+        place = f"at {shown.file.rsplit('/', 1)[-1]}:{shown.line} ({shown.name})" if shown.line > 0 else ""
+        if shown is inner and not place:
+            call, place = call.removesuffix(f", at {inner.name}, called"), "" if call else f"at {inner.name}"
         if call or len(case.stacks) > 1:
             at[f"{call} {place}".strip()].append(rank)
     if not at:
@@ -55,21 +57,24 @@ def stacks(case: Case) -> Observation | None:
     return replace(found, next=found.next if alike else None, proves=False)
 
 
-def _call(where: Whereabouts, frame: Frame | None) -> str:
+def _call(where: Whereabouts, frame: Frame) -> str:
     """Return what a rank's stack is in, as a phrase before the place of `frame`; empty where it ends there."""
     inner, api = where.stack[0], library_call(where.stack)
     if api and inner.name != api and not inner.file.endswith(".py"):
         return f"in {api}, at {inner.name}, called"
     if where.inside:
         return f"in {where.op or ('backward' if in_backward(where.stack) else 'a collective')}"
-    if api or frame is None or inner.file == frame.file or inner.line <= 0:
+    if api or inner.file == frame.file:
         return ""
+    if inner.line <= 0:
+        return f"in {inner.name}, called"
     return f"in {inner.name} ({inner.file.rsplit('/', 1)[-1]}:{inner.line}), called"
 
 
 def _parting(stacks: Sequence[Stack]) -> int | None:
     """Return at which frame, counted from the outermost, stacks part where they have the user's lines in common; None where they do not."""
-    if len({tuple(user_frames(stack)) for stack in stacks}) != 1:
+    users = {tuple(user_frames(stack)) for stack in stacks}
+    if len(users) != 1 or users == {()}:
         return None
     columns = zip_longest(*(reversed(stack) for stack in stacks))
     return next((depth for depth, frames in enumerate(columns) if len(set(frames)) > 1), None)
