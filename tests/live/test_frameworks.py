@@ -178,7 +178,7 @@ def test_a_freeze_under_run_is_reported_and_analyzed_again_alike(
     told = here.verdict()
     assert (told["cause"], told["culprit_ranks"]) == ("stuck_rank", [1])
     assert told["location"]["line"] == line_of(train)
-    assert json.loads(library.analyze_safelyhere.left.to_json())["verdict"] == told
+    assert json.loads(library.analyze_safely(here.left).to_json())["verdict"] == told
 
 
 def test_ray_train_gives_what_the_workers_raised(here: Place) -> None:
