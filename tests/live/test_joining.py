@@ -28,10 +28,14 @@ def test_a_second_node_of_a_running_job_joins_its_folder(tmp_path: Path, on_host
     assert RunFolder(tmp_path / "run").make() == first
 
 
-def test_nodes_that_start_in_the_same_moment_share_one_folder(tmp_path: Path, on_host) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("begun", [False, True])
+def test_nodes_that_start_in_the_same_moment_share_one_folder(tmp_path: Path, on_host, begun: bool) -> None:  # type: ignore[no-untyped-def]
     on_host("node0")
-    first = RunFolder(tmp_path / "run").make()  # it has not shown itself yet
-    later = threading.Timer(0.3, lambda: (first.path / "nodes" / "node0.1.here").write_text(nodes._job()))
+    first = RunFolder(tmp_path / "run").make()  # it has not shown itself yet, or not yet said whose it is
+    here = first.path / "nodes" / "node0.1.here"
+    if begun:
+        here.touch()
+    later = threading.Timer(0.3, here.write_text, [nodes._job()])
     later.start()
     on_host("node1")
     assert RunFolder(tmp_path / "run").make() == first

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import analyze
 from tests.live.jobs import Place, hangscope, left_in, until
 from tests.live.torch_jobs import free_port, job, line_of, torchrun
 from tests.needs import needs
@@ -31,22 +32,28 @@ def run_on_two_nodes(
     directories: tuple[Path, Path],
     script: str = "sleeping",
     words_of_script: tuple[str, ...] = (),
+    store: str = "127.0.0.1",
 ) -> list[tuple[int, str]]:
-    """Run a job of two nodes with a rank each until it ends, or was found frozen; return each node's exit code and stderr."""
+    """Run a job of two nodes with a rank each until it ends, or was found frozen; return each node's exit code and stderr.
+
+    `store` is the address that the second node is told.
+    """
     port, running = free_port(), []
-    options = ["--hang-timeout", "8" if words_of_script else "6", "--on-hang", "kill"]
+    options = ["--hang-timeout", "8" if words_of_script else "6", "--init-timeout", "30", "--on-hang", "kill"]
     try:
         for number, directory in enumerate(directories):
             home = here.below(f"node{number}")
             settings = job(script, home)
             words = [*torchrun(script, 1, nodes=2, node=number, port=port), *words_of_script]
+            if number:
+                words = [word.replace("master-addr=127.0.0.1", f"master-addr={store}") for word in words]
             running.append(
                 subprocess.Popen(
                     on_host(f"node{number}", hangscope("run", "--dir", str(directory), *options, "--", *words)),
                     cwd=home, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                 )
             )  # fmt: skip
-        if directories[0] != directories[1]:  # neither knows enough to end the job
+        if directories[0] != directories[1] or store != "127.0.0.1":  # no node knows enough to end the job
             for directory in directories:
                 until((directory / "report.json").exists, 120)
             for process in running:
@@ -80,7 +87,18 @@ def test_nodes_that_share_a_disk_make_one_report(here: Place) -> None:
     verdict = report(left)["verdict"]
     assert (verdict["cause"], verdict["culprit_ranks"]) == ("stuck_rank", [1])
     assert verdict["location"]["line"] == line_of("sleeping")
+    assert json.loads(analyze(left).to_json())["verdict"] == verdict
     assert not [w for w in report(left)["warnings"] if w["code"] == "ranks_elsewhere"]
+
+
+def test_a_node_that_was_told_another_address_is_named(here: Place) -> None:
+    left = here.left
+    run_on_two_nodes(here, (left, left), store="192.0.2.1")  # nobody's
+    assert not list(left.glob("attempt-*"))
+    verdict = report(left)["verdict"]
+    assert (verdict["cause"], verdict["culprit_ranks"]) == ("init_hang", [1])
+    assert "(host node1)" in verdict["summary"] and "192.0.2.1:" in verdict["summary"]
+    assert json.loads(analyze(left).to_json())["verdict"] == verdict
 
 
 def test_a_node_that_waits_for_long_work_on_another_is_not_frozen(here: Place) -> None:

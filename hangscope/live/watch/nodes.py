@@ -120,13 +120,14 @@ def may_join(folder: Path) -> bool:
     nodes = folder / "nodes"
     deadline = time.monotonic() + _STARTING
     while True:
-        now, here = _clock(nodes), list(nodes.glob("*.here"))
-        if here or now - nodes.stat().st_ctime >= _FRESH or time.monotonic() >= deadline:
+        here = [path for path in nodes.glob("*.here") if path.stat().st_size]
+        if here or time.monotonic() >= deadline:
             break
         time.sleep(0.05)
     ours = any(path.stem.rpartition(".")[0] == _host() for path in here)
     if ours or (folder / "report.json").exists():
         return False
+    now = _clock(nodes)
     alive = [p for p in here if now - p.stat().st_mtime < _FRESH and not p.with_suffix(".done").exists()]
     return any(path.read_text() == _job() for path in alive)
 
