@@ -81,6 +81,17 @@ def test_a_disk_that_hangs_holds_up_no_print(here: Place) -> None:
     assert done.returncode == 0 and done.stdout.endswith("x\nend\n"), done.stderr
 
 
+def test_a_rank_that_starts_another_shows_its_own_stacks_alone(here: Place) -> None:
+    """As Lightning starts them."""
+    program = (
+        "import os, subprocess, sys, time\nif os.environ['RANK'] == '0':\n"
+        "    subprocess.Popen([sys.executable, 'rank.py'], env={**os.environ, 'RANK': '1'})\ntime.sleep(5)\n"
+    )
+    assert run_as_rank(here, program).returncode == 0
+    left = [(here.left / "stall" / f"stack_rank_{rank}.txt").read_text() for rank in (0, 1)]
+    assert [text.count("Process ") for text in left] == [1, 1]
+
+
 def test_each_attempt_of_torchrun_has_its_own_dumps(here: Place) -> None:
     program = (
         "import os, time\nname = os.environ['TORCH_FR_DUMP_TEMP_FILE']\n"

@@ -234,6 +234,18 @@ def test_the_second_signal_does_not_wait(here: Place) -> None:
     assert not left_in(here)
 
 
+def test_a_signal_that_comes_twice_at_once_is_one(here: Place) -> None:
+    """As `timeout` sends it: to `hangscope run`, and to its process group."""
+    with stuck(here) as process:
+        time.sleep(STALLED)
+        os.kill(process.pid, signal.SIGTERM)
+        time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGTERM)
+        _, said = process.communicate(timeout=120)
+    told = [line for line in said.splitlines() if line.startswith("hangscope: SIGTERM: ")]
+    assert told == ["hangscope: SIGTERM: the job was stalled"] and "Wrote " in said
+
+
 @pytest.mark.real
 def test_a_job_one_of_whose_ranks_computes_is_not_ended(here: Place) -> None:
     write_job(

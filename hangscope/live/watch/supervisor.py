@@ -47,6 +47,7 @@ class Supervisor:
         self._words, self._options = list(words), options
         self._path = command.find(words[0])
         self._seen: dict[int, float] = {}  # when the watcher received a signal
+        self._told: dict[int, float] = {}  # when the watcher was told of one
         self._held: list[int] = []
         self._held_until = 0.0
         self._wait_until = 0.0
@@ -142,25 +143,27 @@ class Supervisor:
 
     def _receive(self, number: int) -> None:
         if number == signal.SIGCHLD:
-            self._reap()
-        elif number in PASSED_ON:
-            if not self._reached_all(number):
-                self._send(number)
-        else:
-            reached = self._reached_all(number)
-            again = self._ending and number in ENDING
-            self._ending |= number in ENDING
-            self._settled |= again and self._ended is not None
-            self._link.send(signal=number, reached=reached, again=again)
-            if not reached:
-                self._held.append(number)
-                at_once = again or not self._may_hold
-                self._held_until = 0.0 if at_once else self._held_until or time.monotonic() + _ANSWER
+            return self._reap()
+        reached, now = self._reached_all(number), time.monotonic()
+        if number in PASSED_ON:
+            return None if reached else self._send(number)
+        if reached and now - self._told.get(number, -9.0) < 2 * _WITNESS:
+            return None
+        self._told[number] = now
+        again = self._ending and number in ENDING
+        self._ending |= number in ENDING
+        self._settled |= again and self._ended is not None
+        self._link.send(signal=number, reached=reached, again=again)
+        if not reached:
+            self._held.append(number)
+            at_once = again or not self._may_hold
+            self._held_until = 0.0 if at_once else self._held_until or now + _ANSWER
+        return None
 
     def _reached_all(self, number: int) -> bool:
         """Whether the watcher received the signal as well: then all of the process group, or of the job, has it.
 
-        `timeout` sends it twice, to us and to the group: what comes shortly after such a signal is the same one.
+        `timeout` sends it twice, to us and to the group: what comes shortly after such a signal is the same one, and is told once.
         """
         deadline = time.monotonic() + _WITNESS
         while True:
