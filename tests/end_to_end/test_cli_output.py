@@ -27,6 +27,9 @@ def test_a_report_that_cannot_be_written(run: Run, hang: Path, tmp_path: Path) -
     assert result.returncode == 1
     assert result.stdout.startswith("hang[stuck_rank]")
     assert "cannot be written" in result.stderr
+    missing = quiet(run("analyze", hang, "-o", tmp_path / "no" / "report.html"))
+    assert missing.returncode == 1 and "cannot be written" in missing.stderr
+    assert not (tmp_path / "no").exists()
     folder = quiet(run("analyze", hang, "-o", tmp_path))
     assert folder.returncode == 1 and folder.stdout.startswith("hang[stuck_rank]")
 

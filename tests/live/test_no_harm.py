@@ -105,6 +105,14 @@ def test_a_folder_that_cannot_be_used_costs_the_evidence_and_not_the_job(here: P
     assert (here / "saved").read_text() == "all of it"
 
 
+@pytest.mark.parametrize("place", ["/proc/left", "/dev/null/left"])
+def test_a_place_that_takes_no_folder_costs_nothing(here: Place, place: str) -> None:
+    words = hangscope("run", "--dir", place, "--", sys.executable, "-c", "print('ran'); exit(3)")
+    done = here.ran(words, {**here.environment, "TMPDIR": str(here)})
+    assert (done.returncode, done.stdout) == (3, "ran\n")
+    assert done.stderr.startswith(f"hangscope: {place} is not used: ")
+
+
 @pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE, errno.EACCES, errno.EROFS])
 @pytest.mark.parametrize("at_once", [True, False])
 def test_a_disk_that_fails_costs_the_evidence_and_not_the_job(here: Place, error: int, at_once: bool) -> None:
@@ -148,15 +156,20 @@ while True:
 
 @pytest.mark.parametrize("group", [False, True])
 def test_ranks_may_save_after_their_launcher_has_died(here: Place, group: bool) -> None:
-    """A shell dies of SIGTERM at once. Whether the ranks have got it too or not: they get it once, and all the time they need."""
+    """A shell dies of SIGTERM at once. Whether the ranks have got it too or not: they get it once, and all the time they need.
+
+    What is no rank gets nothing.
+    """
     (here / "train.py").write_text(SAVING)
-    (here / "train.sh").write_text(f"RANK=0 {sys.executable} train.py\necho done\n")
+    helper = f'{sys.executable} -c \'import time; time.sleep(6); open("helped", "w")\' &\n'
+    (here / "train.sh").write_text(f"{helper}RANK=0 {sys.executable} train.py\necho done\n")
     with here.started(watched("--", "bash", "train.sh"), first="ready\n") as job:
         time.sleep(1.5)
         os.killpg(job.pid, signal.SIGTERM) if group else job.terminate()
         assert job.wait(40) == -signal.SIGTERM
         assert not left_in(here)
     assert len(list(here.glob("shard*"))) == 40
+    assert (here / "helped").exists() != group
 
 
 def test_a_signal_reaches_the_command_once(here: Place) -> None:

@@ -144,3 +144,25 @@ def test_the_report_of_restarted_and_spawned_ranks_is_that_of_its_folder(
     killed(here, 8, script, *launch)
     check(here, script, culprit)
     assert json.loads(analyze(here.left).to_json())["verdict"] == here.verdict()
+
+
+@real
+@pytest.mark.parametrize(
+    ("script", "cause", "says"),
+    [
+        ("hanging_import", "stuck_rank", "never entered init_process_group"),
+        ("other_address", "init_hang", "was given 192.0.2.1:"),
+        ("exiting", "crashed_rank", "ended with exit code 7"),
+    ],
+)
+def test_a_rank_that_does_not_start_or_exits_is_named_by_what_was_captured(
+    here: Place, script: str, cause: str, says: str
+) -> None:
+    options = ["--init-timeout", "14", "--on-hang", "kill"]
+    done = here.ran(watched(*options, "--", *torchrun(script, 2)), job(script, here))
+    told = here.verdict()
+    assert (done.returncode, told["cause"], told["culprit_ranks"]) == (1, cause, [1]), done.stderr
+    assert says in told["summary"]
+    assert script == "exiting" or told["location"]["line"] == line_of(script)
+    assert json.loads(analyze(here.left).to_json())["verdict"] == told
+    assert not left_in(here)

@@ -8,9 +8,14 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import pytest
+
+from hangscope.live.folder import RunFolder
 from hangscope.live.look.meeting import leave_meetings
 from hangscope.live.look.processes import job_of
+from hangscope.live.watch.link import Link, Options
 from hangscope.live.watch.startup import diagnosis
+from hangscope.live.watch.watcher import Watcher
 from tests.conftest import analyze
 from tests.live.jobs import Place
 
@@ -57,6 +62,19 @@ def test_a_launcher_that_waits_for_others_says_for_whom(here: Place) -> None:
         assert isinstance(job, subprocess.Popen) and job.stdout is not None and job.stdout.readline()
         (told,) = diagnosis(job_of([job.pid]))
         assert told == f"the launcher (process {job.pid}) has started no rank; it connects to nobody"
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_what_a_launcher_prints_counts_only_once_it_has_started_a_process(here: Place, started: bool) -> None:
+    child = "subprocess.Popen(['sleep', '60'])" if started else ""
+    program = f"import subprocess, time\n{child}\nprint('ready', flush=True)\ntime.sleep(60)\n"
+    (here / "torchrun").write_text(program)
+    folder = RunFolder(here.left).make()
+    watcher = Watcher(Link.pair()[1], Options(quiet=True), folder, os.getpid())
+    with here.started([sys.executable, "torchrun"], first="ready\n") as process:
+        watcher.job.pid = process.pid
+        watcher.job.search(now=True)
+        assert watcher.job.look().launching != started
 
 
 def test_a_node_whose_torchrun_was_given_another_address_is_named(here: Place) -> None:
