@@ -28,7 +28,7 @@ from hangscope.model.regex import regex
 NAME = "evidence.json"
 SCHEMA = "hangscope.evidence/1"
 _OF_THE_WATCHER = regex(
-    r"(?:^|/)(?:launcher/[^/]{1,200}\.run|capture_\d{2,9}/(?:kernel|activity|start)_rank_\d{1,7}\.txt|stalls\.txt)$"
+    r"(?:^|/)(?:launcher/[^/]{1,200}\.run|capture_\d{2,9}/(?:kernel|activity|start)_rank_\d{1,7}\.txt|stalls\.txt|trigger)$"
 )
 _CAPTURE = regex(r"(?:stall|at_end|capture_\d{2,9})/(?:stack_rank_|comm_lib_trace_rank_)")
 RESOLVED = "stalls"  # the folder in a run's of what it captured before it went on: evidence only if it is given itself

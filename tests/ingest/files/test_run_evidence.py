@@ -79,6 +79,12 @@ def test_the_folder_of_a_run_gives_its_verdict_again(tmp_path: Path) -> None:
     assert first["sources"]["log"] == len(printed), "what the watcher noted is no log of the job"
 
 
+def test_what_asks_for_a_capture_is_no_log_of_the_job(tmp_path: Path) -> None:
+    shutil.copytree(FIXTURE / "recorder", tmp_path / "capture_01")
+    (tmp_path / "trigger").write_text("1\n")
+    assert json.loads(analyze(tmp_path).to_json())["sources"]["log"] == 0
+
+
 def test_the_folder_of_a_requeued_job_is_that_of_its_first_run(tmp_path: Path) -> None:
     for _ in range(2):
         run = RunFolder(tmp_path / "run").make().path
