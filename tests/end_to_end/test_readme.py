@@ -173,6 +173,17 @@ def test_the_library_example_runs(environment: dict[str, str], tmp_path: Path) -
     assert "hangscope" in (tmp_path / "hang.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_completion_that_the_docs_name_is_there(shell: str, environment: dict[str, str]) -> None:
+    assert f"{shell}_source" in USAGE and "_HANGSCOPE_COMPLETE" in USAGE
+    code = "from hangscope.cli import main; main(prog_name='hangscope')"
+    settings = {**environment, "_HANGSCOPE_COMPLETE": f"{shell}_source"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=settings, capture_output=True, text=True, check=False
+    )
+    assert "_hangscope_completion" in done.stdout, done.stderr
+
+
 @pytest.mark.parametrize(
     ("folder", "said"), [(INCIDENT, "rank_conditional_collective"), (ROOT / "no-such-folder", "there is no")]
 )
