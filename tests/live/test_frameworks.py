@@ -181,13 +181,25 @@ def test_a_freeze_under_run_is_reported_and_analyzed_again_alike(
     assert json.loads(library.analyze_safely(here.left).to_json())["verdict"] == told
 
 
-def test_ray_train_gives_what_the_workers_raised(here: Place) -> None:
+def ray_job(here: Place, train: str) -> dict[str, str]:
+    """Write a job of Ray Train, and return the environment to run it in."""
     pytest.importorskip("ray.train")
-    (here / "train.py").write_text(RAY % (here / "hang"))
+    (here / "train.py").write_text(train % (here / "hang"))
     (here / "hook.py").write_text(hooks.text("ray").replace("/shared/hang", str(here / "hang")))
     variables = {**settings(here), "RAY_TRAIN_V2_ENABLED": "1", "RAY_DISABLE_IMPORT_WARNING": "1"}
-    variables["PYTHONPATH"] = f"{here}{os.pathsep}{variables['PYTHONPATH']}"
-    with here.started([sys.executable, "hook.py"], variables) as process:
+    return {**variables, "PYTHONPATH": f"{here}{os.pathsep}{variables['PYTHONPATH']}"}
+
+
+def test_a_freeze_in_ray_train_is_that_of_the_thread_that_trains(here: Place) -> None:
+    train = RAY.replace('raise ValueError("a bad sample")', "import time; time.sleep(600)  # HERE")
+    with here.started([sys.executable, "hook.py"], ray_job(here, train)):
+        report = asked(here / "hang")
+    assert report.verdict is not None and report.verdict.culprit_ranks == (1,)
+    assert report.verdict.location is not None and report.verdict.location.line == line_of(train)
+
+
+def test_ray_train_gives_what_the_workers_raised(here: Place) -> None:
+    with here.started([sys.executable, "hook.py"], ray_job(here, RAY)) as process:
         _, said = process.communicate(timeout=150)
     told = library.analyze_safely(here / "hang").verdict
     assert told is not None, said[-3000:]
