@@ -143,13 +143,18 @@ class Supervisor:
 
     def _receive(self, number: int) -> None:
         if number == signal.SIGCHLD:
-            return self._reap()
+            self._reap()
+            return
         reached, now = self._reached_all(number), time.monotonic()
         if number in PASSED_ON:
-            return None if reached else self._send(number)
-        if reached and now - self._told.get(number, -9.0) < 2 * _WITNESS:
-            return None
-        self._told[number] = now
+            if not reached:
+                self._send(number)
+        elif not reached or now - self._told.get(number, -9.0) >= 2 * _WITNESS:
+            self._told[number] = now
+            self._tell(number, reached)
+
+    def _tell(self, number: int, reached: bool) -> None:
+        """Tell the watcher of a signal, and hold it meanwhile unless it has `reached` the command."""
         again = self._ending and number in ENDING
         self._ending |= number in ENDING
         self._settled |= again and self._ended is not None
@@ -157,8 +162,7 @@ class Supervisor:
         if not reached:
             self._held.append(number)
             at_once = again or not self._may_hold
-            self._held_until = 0.0 if at_once else self._held_until or now + _ANSWER
-        return None
+            self._held_until = 0.0 if at_once else self._held_until or time.monotonic() + _ANSWER
 
     def _reached_all(self, number: int) -> bool:
         """Whether the watcher received the signal as well: then all of the process group, or of the job, has it.
