@@ -9,11 +9,10 @@ from hangscope.report.masking.names import MAX_NAME, Strength, is_secret, streng
 from hangscope.report.masking.tables import compiled, table
 from hangscope.report.masking.values import is_placeholder
 
-#: What stands in place of a value and may hold a name of its own: `<your-api-key>`, `${{ secrets.HF_TOKEN }}`; or goes on in prose.
-_REFERENCE = regex(
-    r"\$\{\{[^{}\n]{0,200}\}\}|<[A-Za-z][\w .-]{0,40}>|\$\{?[A-Za-z_]\w{0,80}\}?(?=[\s\"',;]|$)|"
-    r"(?i:password|passphrase|secret|token|key) (?:is|was|has|for|must|[a-z]{2,12}ed)(?![\w:=])"
-)
+_REFERENCE = "<<references>>"
+#: What precedes the quoted name of a value: `config["password"]`, `get_secret("db")`, `!Ref DBPassword`.
+_GETS = regex(r"(?:\w\[|(?i:get|read|load|fetch|find|lookup|resolve|input|prompt)\w{0,30}\()\s{0,4}[bruf]?[\"'`]$|!(?:Ref|GetAtt|ImportValue|Sub|secret|env|ENV)\s{1,4}$")
+_BEFORE = regex(r"(?<![\w-])(\w{2,20}) $")
 _ITEM = regex(r"\\{0,8}[\"'`]\s{0,4},\s{0,4}[bruf]?(\\{0,8}[\"'`])")  # from one item of a list to the next
 _LIST = regex(r"[\[(]\s{0,4}[bruf]?\\{0,8}[\"'`]$")
 # What follows `token:` where its value is nested.
@@ -92,8 +91,10 @@ class _Pairs:
             return at
         if how and not quote and text.startswith("//", at):  # the scheme of a URL
             return at
-        if how and (reference := _REFERENCE.match(text, at)):
+        if how and (reference := compiled(_REFERENCE).match(text, at)):
             return reference.end()
+        if how and _GETS.search(text, max(pair.start(), at - 48), at):
+            return at
         end = _end(text, at, quote, name, at + _JUDGED)
         value = text[at:end]
         if how and not quote and _HEAD.fullmatch(value):
@@ -109,6 +110,8 @@ class _Pairs:
 
     def _strength(self, name: str, begin: int) -> Strength:
         how = strength(name, in_query=begin > 0 and self.text[begin - 1] in "?&")
+        if name == "key" and (before := _BEFORE.search(self.text, max(0, begin - 24), begin)):
+            how = min(how, strength(f"{before[1]}_{name}"))  # `primary key: XXXX`
         if begin < self.until and name.lower() not in _REFERRING:
             how = max(how, self.outer if name.lower() in _INNER else min(self.outer, Strength.MAYBE))
         return Strength.SECRET if name in self.names else how
