@@ -122,6 +122,10 @@ GROWING = (
     "aB3/", "aB3aB3aB3aB3aB3aB3aB3/", "aB3aB3aB3aB3aB3aB3aB3aB3+", "aB3-", "aB3aB3aB3aB3aB3aB3aB3aB3.", "\\naB3aB3aB3aB3aB3aB3aB3", "a:Aa1!bcde",
     "a:", "Aa1!bcde ", "Aa1!", "a1#b2!c3^", "Aa1!bcde was rejected ", "smbclient Aa11bcde ", "-u Aa11bcde ", "/u:Aa11bcde ", "/Aa11bcde", "run=aB3aB3aB3aB3aB3aB3aB3aB3 ",
     "token: value: ", "AKIAAAAAAAAAAAAA/", "password=[\\", "EAAA", "= \\",
+    "sentry ", "sentry a", "sentry: ", "A3-AAAAAA-", "aaaaaaaaaaaaaa.atlasv1.", "authress_aaaaa.", "a_", "AUTH LOGIN ", "334 UGFzc3dvcmQ6", "config set a ", "set a_password ",
+    "create secret --from-literal=a=b ", "--from-literal=", "password=a.", "password=a.b", "password=a_(", "password=a-", "password=linux-", "password=/etc/", "password=~/a", "htpasswd -b ",
+    "htpasswd -b -c a ", "mkpasswd -m a ", "openssl passwd -a ", "kinit <<< ", "kinit a ", "printf '%s' ", "http -a ", "http a ", "mount ,pass=", "cifs a ", "assword: send ", "user a password ",
+    "socks5 a:1 1 ", "mysqladmin a ", "a key ", "123456789012345|", "AAAAAAAAAAAAAAAAAAAA", "keytool a ", "pdftk a ",
 )  # fmt: skip
 
 

@@ -11,7 +11,9 @@ from hangscope.report.masking.values import is_placeholder
 
 _REFERENCE = "<<references>>"
 #: What precedes the quoted name of a value: `config["password"]`, `get_secret("db")`, `!Ref DBPassword`.
-_GETS = regex(r"(?:\w\[|(?i:get|read|load|fetch|find|lookup|resolve|input|prompt)\w{0,30}\()\s{0,4}[bruf]?[\"'`]$|!(?:Ref|GetAtt|ImportValue|Sub|secret|env|ENV)\s{1,4}$")
+_GETS = regex(
+    r"(?:\w\[|(?i:get|read|load|fetch|find|lookup|resolve|input|prompt)\w{0,30}\()\s{0,4}[bruf]?[\"'`]$|!(?:Ref|GetAtt|ImportValue|Sub|secret|env|ENV)\s{1,4}$"
+)
 _BEFORE = regex(r"(?<![\w-])(\w{2,20}) $")
 _ITEM = regex(r"\\{0,8}[\"'`]\s{0,4},\s{0,4}[bruf]?(\\{0,8}[\"'`])")  # from one item of a list to the next
 _LIST = regex(r"[\[(]\s{0,4}[bruf]?\\{0,8}[\"'`]$")
@@ -93,6 +95,8 @@ class _Pairs:
             return at
         if how and (reference := compiled(_REFERENCE).match(text, at)):
             return reference.end()
+        if how and quote and self._closes(pair, quote):
+            return at
         if how and _GETS.search(text, max(pair.start(), at - 48), at):
             return at
         end = _end(text, at, quote, name, at + _JUDGED)
@@ -107,6 +111,13 @@ class _Pairs:
             self.outer, self.until = Strength.SECRET, end + _NEARBY
             return end
         return at
+
+    def _closes(self, pair: re.Match[str], quote: str) -> bool:
+        """Return whether a quote ends text before a name without quotes, as in `read -p "Password: " X`."""
+        begin, text = pair.start(), self.text
+        line = text[max(0, begin - 120) : begin].rpartition("\n")[2]
+        is_bare = text[pair.end(1)] not in "\\\"'`"
+        return is_bare and line.count(quote) % 2 == 1 and text[pair.end() : pair.end() + 1] in " ),;"
 
     def _strength(self, name: str, begin: int) -> Strength:
         how = strength(name, in_query=begin > 0 and self.text[begin - 1] in "?&")
