@@ -5,6 +5,8 @@ job may leave. Such an input cannot be told from that of a true incident, and a 
 
     every line and every entry of a dump that the verdict rests on is one that an undamaged input holds, numbers aside
 
+(of a line that holds records of several ranks, as writers to one file leave them, the record that is the evidence)
+
 and where a verdict rests on nothing (that nothing hangs), every line and entry of every file is.
 """
 
@@ -12,14 +14,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import hangscope
+from hangscope.ingest.lines.prefixes import pieces
 from hangscope.ingest.recorder import safe_pickle
 
 _NUMBER = re.compile(r"-?\b(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|nan|inf|True)\b|-?\d+")
+
+_WRITER = re.compile(r"\[rank\d+\]")
 
 
 def _form(text: str) -> str:
@@ -67,22 +72,27 @@ class WholeLines:
         """Return whether every line and entry that a report rests on is one of them."""
         verdict = report.verdict
         told = [item for item in verdict.evidence if item.stance == "for"] if verdict is not None else []
+        records = {_form(item.text) for item in told}
         sources = {(item.source.file, item.source.line) for item in told if item.source is not None}
         if not sources:
             return all(self._holds(path) for path in folder.rglob("*") if path.is_file())
         # What is told of a log as a whole follows from those of its lines that are evidence as well.
         by_line = {file for file, line in sources if line is not None}
         sources = {(file, line) for file, line in sources if line is not None or file not in by_line}
-        return all(self._holds(folder / file, line) for file, line in sources)
+        return all(self._holds(folder / file, line, records) for file, line in sources)
 
-    def _holds(self, path: Path, line: int | None = None) -> bool:
-        """Return whether one line of a file, or all of it, is known."""
+    def _holds(self, path: Path, line: int | None = None, records: Container[str] = ()) -> bool:
+        """Return whether one line of a file is known, or that of `records` which it holds beside another rank's, or all of the file."""
         if not path.is_file():
             return False  # within an archive
         data = path.read_bytes()
         if line is not None and _dump(data) is None:
             lines = data.split(b"\n")
-            return line <= len(lines) and all(form in self._all() for form in forms(lines[line - 1]))
+            text = b"".join(lines[line - 1 : line])
+            parts = pieces(text.decode("utf-8", "replace"))
+            writers = {found[0] for part in parts if (found := _WRITER.search(part))}
+            beside = [form for form in map(_form, parts) if form in records] if len(writers) > 1 else []
+            return line <= len(lines) and all(form in self._all() for form in beside or forms(text))
         return all(form in self._all() for form in forms(data))
 
     def _all(self) -> set[str]:

@@ -92,6 +92,7 @@ def test_what_a_rank_prints_after_it_gave_up_is_no_evidence() -> None:
         ("rank 2 saved the shard rank 2 saved the shard of the model", True),
         ("rank 2 saved the shrd of the model", True),
         ("rank 2 saved [0, 7] the shard of the model", True),
+        ("rank 2 saved the sharf of the lodel", True),
         ("rank 2 skipped the shard of the model", False),
         ("rank 2 saved the shard of the optimizer", False),
     ],
@@ -99,6 +100,13 @@ def test_what_a_rank_prints_after_it_gave_up_is_no_evidence() -> None:
 def test_a_damaged_copy_counts_as_the_line_that_the_others_printed(line: str, torn: bool) -> None:
     whole = {rank: [f"rank {rank} saved the shard of the model"] for rank in range(4)}
     assert any(odd.telling for odd in _told({**whole, 2: [line]})) is not torn
+
+
+def test_a_glued_copy_tells_nothing_however_often_the_rank_printed_the_line_itself() -> None:
+    steps = {rank: [f"rank {rank} step {n} loss 1.5" for n in range(5)] for rank in range(3)}
+    assert not any(
+        odd.telling for odd in _told({**steps, 1: [*steps[1], "rank 1 strank 1 step 4 loss 1.5"]}, 3)
+    )
 
 
 def _costs(*odd: tuple[int, int]) -> dict[int, list[str]]:

@@ -56,6 +56,11 @@ def glued(folder: Path) -> None:
     path.write_text("\n".join([*rows[:-2], rows[-2] + rows[-1]]) + "\n[rank2]: ValueError: sample 37: la\n")
 
 
+def behind(folder: Path) -> None:
+    path = folder / "logs" / "rank2.err"
+    path.write_text(path.read_text().replace("[rank2]: ValueError", "[rank0]: step 5 lo[rank2]: ValueError"))
+
+
 @pytest.mark.parametrize(
     ("damage", "untraced"),
     [
@@ -66,6 +71,7 @@ def glued(folder: Path) -> None:
         (renumbered, True),
         (torn, False),
         (glued, False),
+        (behind, True),
         (lambda folder: log(folder, FOREIGN.replace("CANCELLED", "CANCLLED")), True),
     ],
     ids=[
@@ -76,6 +82,7 @@ def glued(folder: Path) -> None:
         "digits",
         "a mark within",
         "torn",
+        "behind another record",
         "a line that tells nothing",
     ],
 )

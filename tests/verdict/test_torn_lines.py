@@ -195,6 +195,35 @@ def test_a_line_of_two_ranks_is_damage(tmp_path: Path, line: str, says: str) -> 
     assert [w.code for w in report.warnings] == ["contradiction"] and says in report.warnings[0].message
 
 
+RECORD = (
+    '{"ts": "2026-03-02T11:00:21.902Z", "level": "error", "msg": "[rank2]: Traceback (most recent call last):\\n'
+    '[rank2]:   File \\"/srv/train.py\\", line 88, in <module>\\n[rank2]: torch.OutOfMemoryError: CUDA out of memory."}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("whole", "torn"),
+    [
+        (RECORD, "['python3', '-u', '--deepspeed_confi" + RECORD[RECORD.index('"level"') :]),
+        (
+            "[rank5]:[E716 02:44:10.881 ProcessGroupNCCL.cpp:629] ncclInvalidUsage: This usually reflects invalid usage of NCCL library. "
+            "Last error: Duplicate GPU detected : rank 3 and rank 1 both on CUDA device 1b000\n",
+            "[rank5]:[ElidUsage: This usually reflects invalid usage of NCCL library. "
+            "Last error: Duplicate GPU detected : rank 3 and rank 1 both on CUDA device 1b000\n",
+        ),
+    ],
+    ids=["JSON", "header"],
+)
+def test_a_record_without_its_beginning_is_not_sure(tmp_path: Path, whole: str, torn: str) -> None:
+    log = tmp_path / "job.log"
+    confidence = []
+    for text in (whole, torn):
+        log.write_text(text)
+        verdict = analyze(log).verdict
+        confidence.append(verdict and verdict.confidence)
+    assert confidence == ["high", "medium"]
+
+
 def test_who_died_in_a_damaged_log_is_not_sure(tmp_path: Path) -> None:
     """What ended it, its watchdog, is said in lines that are changed; what is left is an abort as of a fault of its own."""
     srun = "srun: error: node1: task 3: Aborted (core dumped)\n"

@@ -129,9 +129,13 @@ def _join_torn(said: dict[str, dict[int, _Said]], printers: int) -> None:
         for form in originals.of(forms[template]):
             who = said.get(whole[form], {})
             own = who[rank].count if rank in who else 0
-            more = whole[form] != template and any(r != rank and it.count > own for r, it in who.items())
+            others = [it.count for r, it in who.items() if r != rank and whole[form] != template]
+            more = any(count > own for count in others)
             if more:
                 who[rank] = replace(who.get(rank, copy), count=own + copy.count)
+            if more or (
+                others and len(form) < len(forms[template])
+            ):  # with more in it, but no word of its own
                 del said[template]
                 break
 

@@ -19,6 +19,8 @@ from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
 _PREFIX = regex(r"\[rank(-?\d{1,400})\]:")
+#: What begins like a record of c10's logger and is none: `[rank5]:[Evalid usage ...`, of which a piece was lost.
+_CUT_HEADER = regex(r"\[rank\d{1,7}\]:\[[EWIF][a-z][^\]]{0,500}$")
 _HINT = "copy the log again from where the job wrote it, or leave it out"
 _LEAST_LOGS = 3  # of two ranks' logs, one that holds lines of both may be everybody's
 _LAUNCHERS = 0  # the rank whose log may be the launcher's as well
@@ -73,6 +75,8 @@ def _contradiction(event: Event) -> str:
         return f"a line claims to be of rank {prefix[1][:24]}, which no job has"
     if "]: what(): " in event.text or "]:  what(): " in event.text:
         return ""  # the prefix is of whoever copied the line
+    if _CUT_HEADER.match(event.text):
+        return f"a line of rank {rank} lacks a piece between its first letters and the rest"
     second = _PREFIX.search(event.text, prefix.end())
     if second is not None and second[1] == prefix[1] and event.text[prefix.end() : second.start()].strip():
         return f"two lines of rank {rank} are glued together"
