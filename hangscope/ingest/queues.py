@@ -189,7 +189,8 @@ class QueueBuilder:
 
     def _split(self, recording: Recording, gids: list[int | None]) -> _Split:
         # Local groups that are one group are found by the pattern of their gids, which ranks of a role have in common; their gids differ.
-        pattern = tuple(-1 if gid is None else gids.index(gid) for gid in gids)
+        first: dict[int | None, int] = {None: -1}
+        pattern = tuple(first.setdefault(gid, place) for place, gid in enumerate(gids))
         columns = recording.columns
         key = (
             *(id(columns[name]) for name in ("group", "seq", "kind", "state", "order")),
@@ -212,16 +213,19 @@ class QueueBuilder:
         p2p_kinds = np.array([row[6] is not None for row in recording.kinds], dtype=bool)
         is_p2p = p2p_kinds[columns["kind"]] if len(p2p_kinds) else np.empty(0, bool)
         parts = []
-        for place in sorted(set(pattern) - {-1}):
-            lives = _last_life(columns, [group for group, same in enumerate(pattern) if same == place])
-            lived = np.zeros(len(pattern), bool)
-            lived[lives] = True
+        places = np.array(pattern, np.int64)[columns["group"]]
+        for mine in _runs(places):
+            if places[mine[0]] < 0:
+                continue
+            lives = _last_life(*(columns[name][mine] for name in ("group", "seq", "order")))
+            mine = mine[np.isin(columns["group"][mine], lives)]
             for p2p in (False, True):
-                found = np.flatnonzero(lived[columns["group"]] & (is_p2p == p2p))
+                found = mine[is_p2p[mine] == p2p]
                 if not len(found):
                     continue
                 rows = slice(None) if len(found) == len(recording) else found
                 seq, state, order = (columns[name][rows] for name in ("seq", "state", "order"))
+                place = int(places[found[0]])
                 parts.append(_Part(place, p2p, rows, seq, kind[rows], state, order, int(seq.min()) > 1))
         seen = len(recording)
         return _Split(
@@ -257,21 +261,22 @@ def _optional(recording: Recording, name: str) -> Any:
     return np.frombuffer(column, np.int64) if column is not None else None
 
 
-def _last_life(columns: dict[str, Any], groups: list[int]) -> list[int]:
+def _runs(column: Any) -> list[Any]:
+    """Return for each value of a column the positions of its rows, by value."""
+    order = np.argsort(column, kind="stable")
+    return [rows for rows in np.split(order, np.flatnonzero(np.diff(column[order])) + 1) if len(rows)]
+
+
+def _last_life(group: Any, seq: Any, order: Any) -> list[int]:
     """Return which of the local groups that are one group to keep: where it was made anew, its calls count from one again."""
-    seen = []
-    for group in groups:
-        rows = columns["group"] == group
-        if rows.any():
-            seqs = columns["seq"][rows]
-            seen.append((int(columns["order"][rows].max()), int(seqs.min()), int(seqs.max()), group))
-    seen.sort()
+    lives = ((seq[rows], order[rows].max(), group[rows[0]]) for rows in _runs(group))
+    seen = sorted((int(newest), int(seqs.min()), int(seqs.max()), int(name)) for seqs, newest, name in lives)
     kept = seen[-1:]
-    for _, first, last, group in reversed(seen[:-1]):
-        if last >= kept[0][1]:
+    for life in reversed(seen[:-1]):
+        if life[2] >= kept[-1][1]:
             break
-        kept.insert(0, (0, first, last, group))
-    return [group for *_, group in kept]
+        kept.append(life)
+    return [name for *_, name in kept]
 
 
 def _set_frontier(record: RankRecord, gid: int, frontier: Frontier) -> None:

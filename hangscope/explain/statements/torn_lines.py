@@ -76,4 +76,5 @@ def _is_copy(line: str, original: str, near: Iterable[str]) -> bool:
     if _has_flipped(line, original):
         return True
     in_a_word = (head and line[head - 1].isalpha()) or (tail and line[len(line) - tail].isalpha())
-    return bool(in_a_word) and all(sum(map(str.isalpha, part)) <= _FRAGMENT for part in (rest, lost))
+    strange = (rest, lost) if head and tail else (rest,)  # what is left of one end belongs to another line
+    return bool(in_a_word) and all(sum(map(str.isalpha, part)) <= _FRAGMENT for part in strange)
