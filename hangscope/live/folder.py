@@ -119,14 +119,11 @@ class RunFolder:
         return known
 
     def before_the_end(self) -> list[Path]:
-        """Return what was left of a job that stalled before it was ended; nothing if it did not."""
+        """Return what was left of a job that stalled before it was ended, and whether it then stood still; nothing if it did not."""
         left = (*sorted(self.path.glob("capture_*")), self.path / "stall")
         still = [path for path in left if _holds_files(path)]
-        return (
-            [*still, *(p for p in (self.path / "logs", self.path / "dumps") if _holds_files(p))]
-            if still
-            else []
-        )
+        more = [p for p in (self.path / "logs", self.path / "dumps") if _holds_files(p)]
+        return [*still, *more, *sorted(self.path.glob("launcher/*.run"))] if still else []
 
 
 def make_private(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -210,6 +211,8 @@ def test_evidence_comes_before_the_end(here: Place) -> None:
     assert not left_in(here)
     assert "Wrote " in said and (here.left / "report.json").exists()
     assert here.report()["world_size"] == 2
+    read = json.loads((here.left / "evidence.json").read_text())["files"]
+    assert any(name.endswith(".run") for name in read), "it says that the job was stalled"
 
 
 def test_a_job_that_makes_progress_is_not_taken_for_frozen(here: Place) -> None:

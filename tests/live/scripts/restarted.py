@@ -15,7 +15,7 @@ def fetch(step):
 
 
 if attempt == 1 and os.environ["RANK"] == "0":
-    time.sleep(3)  # else gloo finds the address of rank 1's first attempt in the store
+    time.sleep(6)  # else gloo finds the address of rank 1's first attempt in the store
 dist.init_process_group("gloo")
 for step in range(100):
     fetch(step)
