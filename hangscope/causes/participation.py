@@ -11,8 +11,8 @@ from hangscope.explain.finding import Extra, Unseen
 from hangscope.ingest.job_logs.activity import Computing, Held
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout, WatchdogTimeout
-from hangscope.knowledge.callsite import user_frame
-from hangscope.model.conclusion import Evidence
+from hangscope.knowledge.callsite import is_user, user_frame
+from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.incident import ROOTED_OPS, CallKind, Event, State
 from hangscope.model.rankset import counted
 
@@ -123,6 +123,7 @@ def busy(case: Case, culprits: Sequence[int]) -> Match:
     outside = [rank for rank, where in placed.items() if not where.inside]
     frame = next(filter(None, (user_frame(placed[rank].stack) for rank in outside)), None)
     evidence: list[Evidence | Event] = [case.seen_at(rank) for rank in outside]
+    evidence += [worker for rank in outside for worker in _workers(case, rank)]
     for kind in (Held, Computing, DumpObserved, HeartbeatTimeout):
         evidence += [e for rank in culprits for e in statements.of(rank, kind)[:1]]
     for rank in seen[:8]:
@@ -149,6 +150,21 @@ def busy(case: Case, culprits: Sequence[int]) -> Match:
         frame=frame,
         rivals=[_LATE] if computing else (),
     )
+
+
+def _workers(case: Case, rank: int) -> list[Evidence]:
+    """Return where the workers of a rank are, which may be what it waits for, if they are in the user's code."""
+    record = case.incident.ranks[rank]
+    stacks = [stack for name, stack in record.threads[1:] if name.startswith("worker ") and is_user(stack[0])]
+    return [
+        Evidence(
+            "stack",
+            f"a worker of rank {rank}: {' <- '.join(map(str, stack[:4]))}",
+            rank,
+            Source(record.stack_file or ""),
+        )
+        for stack in dict.fromkeys(stacks)
+    ][:2]
 
 
 def _awaited(case: Case) -> str:

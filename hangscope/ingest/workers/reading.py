@@ -241,7 +241,7 @@ def _with_log(found: Wire, log: LogReading) -> Wire:
         whole.sides
         or whole.went_on
         or whole.slow
-        or any(len(one.ranks) == 1 == len(one.pids) for one in whole.named)
+        or any(before.line == one.line for before, one in pairwise(whole.named))
     )
     of_ranks = len({event.rank for event in log.events if event.rank is not None}) > 1
     return {**found, "log": to_fields(log)} if log.shows_a_job or counts or of_ranks else found
