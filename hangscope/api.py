@@ -227,7 +227,7 @@ def _require_something(readings: list[Reading], paths: list[str], notes: list[No
 
 def _shows_a_job(log: LogReading) -> bool:
     """Return whether a short text holds lines of a program's log, or somebody writes in it that a job hangs."""
-    from hangscope.ingest.job_logs.excerpt import Excerpt
+    from hangscope.ingest.excerpts.excerpt import Excerpt
 
     excerpt = log.excerpt
     return isinstance(excerpt, Excerpt) and bool(excerpt.complaint or excerpt.logged)

@@ -23,7 +23,7 @@ ORDER = (
     ("model.conclusion",),
     ("ingest.files", "ingest.lines", "ingest.recorder"),
     ("ingest.torch_logs",),
-    ("ingest.job_logs", "ingest.nccl", "ingest.stacks"),
+    ("ingest.excerpts", "ingest.job_logs", "ingest.nccl", "ingest.stacks"),
     ("ingest.workers",),
     ("ingest.evidence",),
     ("ingest",),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hangscope.causes.agreement import LISTS
 from hangscope.causes.case import Case, Match, answer, who
-from hangscope.ingest.job_logs.excerpt import Excerpt
+from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.store import RendezvousTimeout, StoreBarrier, StoreTimeout, StoreUnreachable

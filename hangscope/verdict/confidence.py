@@ -7,11 +7,10 @@ falls with everything that is missing or assumed. A doubt is a function that yie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from hangscope.causes.case import Case, Match
 from hangscope.causes.ends.process import shows_a_wait
-from hangscope.causes.pairs import keeps_no_sends
 from hangscope.explain.finding import (
     Absent,
     Different,
@@ -31,7 +30,6 @@ from hangscope.ingest.job_logs.activity import Computing
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
-from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Absence
@@ -39,8 +37,16 @@ from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict.damage import damage
 from hangscope.verdict.proof import OF_THE_LOOP, Proof, prove
 from hangscope.verdict.status import trouble
+from hangscope.verdict.unrecorded import (
+    LOW,
+    MEDIUM,
+    Doubts,
+    at_one_line,
+    in_an_unrecorded_call,
+    may_wait_unrecorded,
+)
 
-LOW, MEDIUM, HIGH = 0, 1, 2
+HIGH = 2
 LEVELS = ("low", "medium", "high")
 LEFT = 0.1  # of the waiting ranks, that still wait once the named ranks are imagined to behave
 #: What a rule says of itself whose facts leave other readings open.
@@ -50,8 +56,6 @@ _BY_STRENGTH = ("unconfirmed", USUAL, "the evidence identifies the cause")
 _OF_ONE_RANK = frozenset({"rank_conditional_collective", "p2p_mismatch"})
 #: Causes that a dump of an earlier moment shows as well.
 _OF_A_MOMENT = frozenset({"stuck_rank", "gpu_stall"})
-
-Doubts = Iterator[tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,38 +262,6 @@ def left_or_died(case: Case, match: Match, proof: Proof) -> Doubts:
     own = [odd for odd in case.statements.outlier_lines if odd.telling and odd.ranks == match.culprits]
     if match.cause == "crashed_rank" and isinstance(case.finding, Unseen) and own:
         yield LOW, "no line shows how it ended, and what it alone printed may say why it left"
-
-
-def in_an_unrecorded_call(case: Case, match: Match, proof: Proof) -> Doubts:
-    """Doubt that a rank without a stack is busy if it alone counted something else: gloo's recorder keeps no send or receive."""
-    odd = {o.ranks for o in case.statements.outlier_lines if o.telling and o.how == "value"}
-    stuck = match.cause == "stuck_rank" and keeps_no_sends(case.incident)
-    if stuck and match.culprits in odd and not set(match.culprits) & set(case.stacks):
-        yield (
-            MEDIUM,
-            "it printed another value than its peers and may wait in a send or receive, which gloo's recorder does not keep",
-        )
-
-
-def may_wait_unrecorded(case: Case, match: Match, proof: Proof) -> Doubts:
-    """Doubt that several ranks without a stack are busy, if their recorders count operations that they do not keep: they may wait for each other."""
-    several = (
-        match.cause == "stuck_rank" and len(match.culprits) > 1 and not set(match.culprits) & set(case.stacks)
-    )
-    records = [case.incident.ranks[rank] for rank in match.culprits] if several else []
-    if any(queue.issued is not None for record in records for queue in record.queues.values()):
-        yield LOW, "they may wait in sends or receives, which gloo's recorder counts and does not keep"
-
-
-def at_one_line(case: Case, match: Match, proof: Proof) -> Doubts:
-    """Doubt that several ranks are busy whose innermost frame is one line of the user's: `work.wait()` has no frame of its own."""
-    stacks = [case.stacks[rank].stack for rank in match.culprits if rank in case.stacks]
-    places = {stack[0] for stack in stacks if stack and stack[0] == user_frame(stack)}
-    if match.cause == "stuck_rank" and len(stacks) > 1 == len(places) and keeps_no_sends(case.incident):
-        yield (
-            LOW,
-            "they are at one line and may wait in sends or receives for another rank, which gloo's recorder does not keep",
-        )
 
 
 #: Each with whether it is about the ranks, and about the cause.

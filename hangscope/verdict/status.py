@@ -10,8 +10,8 @@ from hangscope.causes.case import Case
 from hangscope.causes.difference import Difference
 from hangscope.explain.finding import Lagging
 from hangscope.explain.text.steps import last_output
+from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk
-from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import JobCompleted, Progress, WorkersEnded
 from hangscope.ingest.job_logs.starts import Spawned

@@ -7,8 +7,8 @@ from hangscope.causes.participation import busy, calls_stay_open
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.explain.text.steps import last_output
+from hangscope.ingest.excerpts.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.last_lines import Printed
-from hangscope.ingest.job_logs.line_groups import tells_of_trouble
 from hangscope.ingest.nccl.ras_json import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import AsyncError, DumpObserved, DumpSignal, HeartbeatTimeout

@@ -12,8 +12,8 @@ from hangscope.explain.finding import Absent, Nothing, Stalled, Unseen
 from hangscope.explain.statements.statements import INTERRUPTS
 from hangscope.explain.text.known_messages import blanks_of, filled
 from hangscope.explain.text.stop import find_stop
+from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied
-from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import OomCuda
 from hangscope.ingest.job_logs.messages import Message, Notice, table
 from hangscope.ingest.job_logs.progress import Progress

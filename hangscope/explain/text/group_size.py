@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hangscope.explain.statements.statements import Statements
-from hangscope.ingest.job_logs.excerpt import Excerpt
+from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.starts import Announced
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.analyzer import NoAnswer

@@ -12,9 +12,9 @@ from time import gmtime, strftime
 
 from hangscope.explain.statements.standstill import HOUR, by_steps
 from hangscope.explain.statements.statements import Statements
+from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.activity import EngineTimeout
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
-from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.messages import HcclTimeout, Message, table
 from hangscope.ingest.job_logs.progress import Progress

@@ -14,10 +14,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from hangscope.ingest.evidence.attempts import with_attempts
+from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.files.naming import bare_number
 from hangscope.ingest.files.numbering import of_files
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, WorkerDied
-from hangscope.ingest.job_logs.excerpt import Excerpt
 from hangscope.ingest.lines.rank_words import Named
 from hangscope.ingest.nccl.comm import NcclInit
 from hangscope.ingest.nccl.join import Joined

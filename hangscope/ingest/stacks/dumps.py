@@ -28,13 +28,21 @@ from hangscope.ingest.files.numbering import of_titles
 from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.ingest.lines.rank_words import likewise, ranks_titled
+from hangscope.ingest.stacks.headers import (
+    SPY_PROCESS,
+    WORKER,
+    begins_a_stack,
+    begins_dump,
+    frame_of,
+    header,
+    is_frame,
+)
 from hangscope.ingest.stacks.threads import (
     FRAMES_KEPT,
     THREADS_KEPT,
     OpenThread,
     Thread,
     finished,
-    function_name,
     local_ranks_of_commands,
     main_of,
     own_name,
@@ -43,45 +51,12 @@ from hangscope.ingest.stacks.threads import (
 )
 from hangscope.ingest.stacks.variables import KEPT, Variable, variable
 from hangscope.model.dataclass import dataclass
-from hangscope.model.incident import Event, Frame
+from hangscope.model.incident import Event
 from hangscope.model.regex import regex
 
 _BYTES_READ = 1 << 26
 _LINE_LIMIT = 4000
 
-#: what a thread begins with; the groups are those of `_header`, the options what the form implies
-_FAULT_THREAD = regex(
-    r"^(?P<which>Current thread|Thread) (?P<ident>0x[0-9a-fA-F]{1,16})(?: \[(?P<name>[^\]]{0,80})\])? "
-    r"\(most recent call first\):\s*$"
-)
-_SPY_THREAD = regex(
-    r'^Thread (?P<ident>0x[0-9A-Fa-f]{1,16}|\d{1,19}) \([a-z+]{1,30}\)(?:: "(?P<name>.{0,200})")?\s*$'
-)
-_PLAIN_THREAD = regex(r"^# Thread (?P<ident>\d{1,19})\s*$")
-_GDB_THREAD = regex(
-    r"^Thread (?P<which>\d{1,7}) \((?:Thread 0x[0-9a-f]{1,16} )?\(?LWP (?P<ident>\d{1,9})\)?\)?"
-    r'(?: ?"(?P<name>[^"]{0,80})")?.{0,40}:\s*$'
-)
-_THREADS = (_FAULT_THREAD, _SPY_THREAD, _PLAIN_THREAD, _GDB_THREAD)
-_SPY_PROCESS = regex(r"^Process (\d{1,9}): ")
-_WORKER = regex(r"^Process (\d{1,9}): worker of rank \d{1,7}\s*$")
-_FAULT_FRAME = regex(
-    r'^\s{1,4}File "(?P<file>.{1,1000}?)", line (?P<line>\d{1,9}|\?\?\?) in (?P<name>.{1,300})$'
-)
-_SPY_FRAME = regex(
-    r"^\s{4}(?P<qualified>\S.{0,300}?) \((?P<file>[^()]{1,1000}?)(?::(?P<line>\d{1,9}))?\)\s*$"
-)
-#: frames of faulthandler, gdb's py-bt, its frames of the interpreter, its other frames, and py-spy
-_FRAMES = (
-    _FAULT_FRAME,
-    regex(r'^\s{2}File "(?P<file>.{1,1000}?)", line (?P<line>\d{1,9}), in (?P<name>.{1,300})$'),
-    regex(r"\bfor file (?P<file>\S{1,500}), line (?P<line>\d{1,9}), in (?P<name>[\w<>.]{1,200}) \("),
-    regex(
-        r"^#\d{1,5} +(?:0x[0-9a-f]{1,16} in )?(?P<name>[^\s(]{1,400})"
-        r"(?:.{0,3000} (?:at (?P<file>[^\s:]{1,500}):(?P<line>\d{1,9})|from (?P<library>\S{1,500}))\s*$)?"
-    ),
-    _SPY_FRAME,
-)
 _SECTION = regex(r"^=== Rank (\d{1,7})(?:: (\S{1,300}))? ===\s*$")
 _REMARK = regex(
     r"^(\S.{1,200}?) {1,80}# ?rank[ :=]{0,2}(\d{1,7})\s*$"
@@ -161,20 +136,6 @@ def _title_of(text: str) -> str:
     return title[:-1] if title.endswith(":") and len(title) <= _NAME else ""
 
 
-def begins_dump(text: str) -> bool:
-    """Return whether a line begins what faulthandler or py-spy print of a thread, or py-spy of a process."""
-    return any(pattern.match(text) for pattern in (_FAULT_THREAD, _SPY_THREAD, _SPY_PROCESS))
-
-
-def is_frame(text: str) -> bool:
-    """Return whether a line is a frame as faulthandler or py-spy print it."""
-    return bool(_FAULT_FRAME.match(text) or _SPY_FRAME.match(text))
-
-
-def _begins_a_stack(text: str) -> bool:
-    return is_frame(text) or text.startswith("#0 ")
-
-
 def _lines(data: bytes, file: str) -> Iterator[Line]:
     for number, raw in enumerate(re.split(rb"\r?\n", data), 1):
         text = raw[:_LINE_LIMIT].decode("utf-8", "replace")
@@ -213,8 +174,8 @@ class _Dump:
         if (remark := _REMARK.match(line.text)) and begins_dump(remark[1]):
             self._begin(int(remark[2]))
             line = replace(line, text=remark[1])
-        section, process = _SECTION.match(line.text), _SPY_PROCESS.match(line.text)
-        thread = _header(line.text)
+        section, process = _SECTION.match(line.text), SPY_PROCESS.match(line.text)
+        thread = header(line.text)
         title = None if section or process or thread else self._titled(line)
         if (self._title is not None and (process or thread)) or (self._by_hand and process):
             # what somebody wrote above a dump counts for the one process below it
@@ -225,7 +186,7 @@ class _Dump:
             return
         elif line.text.strip("` \t"):
             self._left -= 1
-            if self._title is not None and thread is None and _begins_a_stack(line.text):
+            if self._title is not None and thread is None and begins_a_stack(line.text):
                 # a stack right below a title, without the line that begins a thread
                 self._begin(*self._title)
                 self._title, thread = None, OpenThread("", "")
@@ -236,7 +197,7 @@ class _Dump:
             self._pid = int(process[1])
             self.titles[self._pid] = line.text[process.end() :]
             self.headed[self._pid] = self._above
-            if _WORKER.match(line.text):
+            if WORKER.match(line.text):
                 self.workers.add(self._pid)
         else:
             self._thread(line, thread)
@@ -245,7 +206,7 @@ class _Dump:
     def _titled(self, line: Line) -> tuple[int | None, int | None] | None:
         """Return whose stack a line announces, as (rank, process id); None where it announces none."""
         text = line.text
-        if _frame(text) is not None:
+        if frame_of(text) is not None:
             return None
         if (alike := likewise(text)) is not None:
             like = self._last[0] if alike[1] is None else alike[1]
@@ -282,39 +243,12 @@ class _Dump:
             if len(known) < THREADS_KEPT:
                 known.pop(thread.ident, None)  # a later dump of the same thread replaces the earlier one
                 known[thread.ident] = thread
-        frame = _frame(line.text)
+        frame = frame_of(line.text)
         at = self._open.get(writer)
         if frame is not None and at is not None and len(at.frames) < FRAMES_KEPT:
             at.frames.append(frame)
         elif at is not None and len(at.variables) < KEPT and (one := variable(line.text, at.frames)):
             at.variables.append(one)
-
-
-def _header(text: str) -> OpenThread | None:
-    """Return the thread that a line begins."""
-    for pattern in _THREADS:
-        if (match := pattern.match(text)) is not None:
-            caught = match.groupdict()
-            return OpenThread(
-                caught["ident"],
-                caught.get("name") or "",
-                current=caught.get("which") == "Current thread",
-                numbered_first=caught.get("which") == "1",
-                outermost_first=pattern is _PLAIN_THREAD,
-            )
-    return None
-
-
-def _frame(text: str) -> Frame | None:
-    """Return the frame that a line is."""
-    for pattern in _FRAMES:
-        if (match := pattern.search(text)) is not None:
-            caught = match.groupdict()
-            line = caught["line"] or ""
-            name = caught["name"].strip() if "name" in caught else function_name(caught["qualified"])
-            file = caught["file"] or caught.get("library") or ""
-            return Frame(name, file, int(line) if line.isdigit() else 0)
-    return None
 
 
 _LINES_KEPT = 20_000  # the last ones: of several dumps the last is the one of the freeze

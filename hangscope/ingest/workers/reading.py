@@ -13,6 +13,8 @@ from itertools import pairwise
 from typing import BinaryIO
 
 from hangscope.errors import Note
+from hangscope.ingest.excerpts.excerpt import MOST, Excerpt, excerpt
+from hangscope.ingest.excerpts.likewise import repeated
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs import (
@@ -27,12 +29,11 @@ from hangscope.ingest.job_logs import (
 )
 from hangscope.ingest.job_logs.durations import durations
 from hangscope.ingest.job_logs.endings import Exit
-from hangscope.ingest.job_logs.excerpt import MOST, Excerpt, excerpt
 from hangscope.ingest.job_logs.last_lines import last_lines
 from hangscope.ingest.lines.blocks import parsers_of
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import cut
-from hangscope.ingest.lines.rank_words import likewise, states_itself
+from hangscope.ingest.lines.rank_words import states_itself
 from hangscope.ingest.lines.scan import scan
 from hangscope.ingest.nccl import warn
 from hangscope.ingest.nccl.comm import Communicator
@@ -119,7 +120,7 @@ def read_log(stream: BinaryIO, file: str) -> LogReading:
     rank, local_rank = rank_of_log(file)
     own = (rank, local_rank) != (None, None)
     kept, recordings = KeptText(found.windows, file, own), detail.recordings(owned=own)
-    events = [*found.events, *last_lines(kept), *durations(kept), *_alike(found.events, kept, found.size)]
+    events = [*found.events, *last_lines(kept), *durations(kept), *repeated(found.events, kept, found.size)]
     signs = (data for _, data in found.windows if any(sign in data for sign in _SIGNS))
     return LogReading(
         file,
@@ -150,22 +151,6 @@ def _titled(kept: KeptText, size: int) -> list[ProcessStacks]:
         for process in processes_in(lines)
         if process.threads and (process.rank is not None or process.pid)
     ]
-
-
-_ALIKE = 256  # events that a reporter's words repeat
-_REPEATED = (c10d.WatchdogTimeout, wrapper.GlooTimeout, RankException)
-
-
-def _alike(events: Sequence[Event], kept: KeptText, size: int) -> list[Event]:
-    """Return the errors of ranks of which a reporter writes that they show the same as another one, each as that line's."""
-    if size > MOST or kept.own:
-        return []
-    found: list[Event] = []
-    for number, text in kept.texts:
-        if (alike := likewise(text)) is not None and alike[1] is not None:
-            own = [e for e in events if e.rank == alike[1] and isinstance(e, _REPEATED)]
-            found += [replace(e, rank=r, line=number, text=text) for r in alike[0] for e in own]
-    return found[:_ALIKE]
 
 
 def _of_spawned(events: list[Event]) -> list[Event]:

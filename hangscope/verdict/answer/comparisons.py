@@ -12,7 +12,7 @@ from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text import reports
 from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.group_size import others_of, world_size
-from hangscope.ingest.job_logs.excerpt import Excerpt
+from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.messages import Notice
 from hangscope.ingest.job_logs.progress import Progress

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hangscope.causes.case import Case
-from hangscope.ingest.job_logs.excerpt import Excerpt
+from hangscope.ingest.excerpts.excerpt import Excerpt
+from hangscope.ingest.excerpts.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.faults import NoProgress
-from hangscope.ingest.job_logs.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.messages import Message, Notice, table
 from hangscope.ingest.job_logs.progress import Progress, Served
 from hangscope.ingest.job_logs.vocabulary import Stage, of_people, stages

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import world_size
 from hangscope.explain.text.known_messages import blanks_of, filled
-from hangscope.ingest.job_logs.excerpt import Excerpt
+from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
 from hangscope.ingest.job_logs.vocabulary import of_people
 from hangscope.ingest.torch_logs.store import StoreUnreachable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from time import gmtime, strftime
 
-from hangscope.ingest.job_logs.line_groups import plain
+from hangscope.ingest.excerpts.line_groups import plain
 from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.model.conclusion import Collect, Evidence
 from hangscope.model.dataclass import dataclass

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.causes.case import Case
+from hangscope.ingest.excerpts.excerpt import Excerpt
+from hangscope.ingest.excerpts.sections import Side
 from hangscope.ingest.job_logs.activity import BUSY, IDLE, GpuUse
-from hangscope.ingest.job_logs.excerpt import Excerpt
-from hangscope.ingest.job_logs.sections import Side
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.model.conclusion import Collect
 from hangscope.model.rankset import agree, compress, ranks_phrase

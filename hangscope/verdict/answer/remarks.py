@@ -10,7 +10,7 @@ from functools import cache
 
 from hangscope.causes.case import Case
 from hangscope.explain.text.stop import find_stop
-from hangscope.ingest.job_logs.excerpt import Excerpt
+from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.conclusion import Verdict
 from hangscope.model.dataclass import dataclass

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from hangscope.causes.case import Case
 from hangscope.explain.statements.statements import Whereabouts
 from hangscope.ingest.evidence.stack_owners import library_call, offered_call, place_of
-from hangscope.ingest.job_logs.excerpt import Excerpt
+from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.knowledge.callsite import in_backward, is_user, user_frame, user_frames
 from hangscope.knowledge.doing import Doing, doing
 from hangscope.model.conclusion import Collect

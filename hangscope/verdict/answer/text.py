@@ -11,8 +11,8 @@ from functools import cache
 
 from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import others_of
-from hangscope.ingest.job_logs.excerpt import Excerpt
-from hangscope.ingest.job_logs.line_groups import BAR, ERROR, OTHER, WAIT, LineGroup
+from hangscope.ingest.excerpts.excerpt import Excerpt
+from hangscope.ingest.excerpts.line_groups import BAR, ERROR, OTHER, WAIT, LineGroup
 from hangscope.ingest.torch_logs.reports import Terminate
 from hangscope.model.conclusion import Collect
 from hangscope.model.dataclass import dataclass

@@ -1,6 +1,6 @@
 """Labelled parts of a text: who shows something else, whatever tool printed it."""
 
-from hangscope.ingest.job_logs.sections import sides
+from hangscope.ingest.excerpts.sections import sides
 
 KERNELS = """\
 cuda-gdb rank0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangscope.ingest.job_logs.pace import counted, pace, silence, slow_steps, steady, went_on
+from hangscope.ingest.excerpts.pace import counted, pace, silence, slow_steps, steady, went_on
 
 BATCHES = ["[09:31:49 TP0] Prefill batch, token usage: 0.39, #queue-req: 36",
            "[09:32:10 TP0] Prefill batch, token usage: 0.40, #queue-req: 37",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.ingest.job_logs.line_groups import BAR, ERROR, OTHER, WAIT, LineGroup, line_groups
+from hangscope.ingest.excerpts.line_groups import BAR, ERROR, OTHER, WAIT, LineGroup, line_groups
 
 
 def read(*lines: str) -> list[LineGroup]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangscope.ingest.job_logs.excerpt import Excerpt, excerpt
+from hangscope.ingest.excerpts.excerpt import Excerpt, excerpt
 from hangscope.ingest.lines.kept_text import KeptText
 
 

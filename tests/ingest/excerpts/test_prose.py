@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangscope.ingest.job_logs.prose import devices, prose, written_by_people
+from hangscope.ingest.excerpts.prose import devices, prose, written_by_people
 
 
 @pytest.mark.parametrize(

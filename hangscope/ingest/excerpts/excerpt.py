@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hangscope.ingest.job_logs.line_groups import LineGroup, line_groups, tells_of_trouble
-from hangscope.ingest.job_logs.pace import (
+from hangscope.ingest.excerpts.line_groups import LineGroup, line_groups, tells_of_trouble
+from hangscope.ingest.excerpts.pace import (
     broken,
     counted,
     form_of,
@@ -25,8 +25,8 @@ from hangscope.ingest.job_logs.pace import (
     steady,
     went_on,
 )
-from hangscope.ingest.job_logs.prose import devices, prose, written_by_people
-from hangscope.ingest.job_logs.sections import Side, sides
+from hangscope.ingest.excerpts.prose import devices, prose, written_by_people
+from hangscope.ingest.excerpts.sections import Side, sides
 from hangscope.ingest.job_logs.vocabulary import Stage, complains, stage_of_line, words
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line, quote
