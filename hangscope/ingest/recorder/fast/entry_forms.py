@@ -43,15 +43,7 @@ _VALUE = b"(?:%s)" % b"|".join(
 _ENTRY = regex(rb"(?s)\}\((?:%s%s)+u(?=\}\(|eu\.$)" % (_GET, _VALUE))
 _PAIR = regex(rb"(?s)(%s)%s" % (_GET, _VALUE))
 _TOKEN = regex(rb"(?s)%s|%s|%s|." % (_GET, _EXTENT, _LONG))
-_OPERANDS = {
-    ord("h"): "B",
-    ord("j"): "I",
-    ord("K"): "B",
-    ord("M"): "H",
-    ord("J"): "i",
-    0x8A: "q",
-    ord("G"): "d",
-}
+_OPERANDS = dict(zip(b"hjKMJ\x8aG", "BIBHiqd", strict=True))
 #: the bits of an operand's last byte that are equal in all entries of a form: a number is neither negative nor beyond 2^62
 _FIXED = {"i": 0x80, "q": 0xC0}
 
