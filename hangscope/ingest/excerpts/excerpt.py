@@ -16,6 +16,7 @@ from hangscope.ingest.excerpts.pace import (
     broken,
     counted,
     form_of,
+    longest,
     moves,
     pace,
     silence,
@@ -67,6 +68,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`. `endpoint`: where the rendezvous is by the launcher's arguments.
+    `lasted`: the seconds of the longest work that a line reports (`lasted_line`).
     """
 
     stage: str = ""
@@ -93,6 +95,8 @@ class Excerpt(Event, by_launcher=True, calm=True):
     steady: str = ""
     steady_to: int = 0
     endpoint: str = ""
+    lasted: float = 0.0
+    lasted_line: str = ""
 
 
 def excerpt(kept: KeptText, size: int) -> Excerpt | None:
@@ -117,6 +121,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     counts, even, said, named = counted(printed), steady(printed), prose(people), named_processes(lines)
     quiet, pause, before = silence(printed)
     moving, odd = moves(counts, printed), uneven(printed)
+    lasted, lasted_line = longest(printed)
     sizes = tuple(sorted({n for n in _sizes(texts) if 1 < n <= MAX_RANKS})) or _counted_by_people(said, named)
     return Line(kept.file, number, text, text).event(
         Excerpt,
@@ -145,6 +150,8 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         named=named,
         steady=even[0],
         steady_to=even[1],
+        lasted=lasted,
+        lasted_line=quote(lasted_line, _SHOWN),
         endpoint=next((m[1] for t in texts if (m := _ENDPOINT.search(t))), ""),
     )
 

@@ -37,6 +37,9 @@ _RATE = regex(
 )
 #: how long a step took, in a column of its own
 _TOOK = regex(r"(?<![\w.:])(\d{1,9}(?:\.\d{1,6})?) ?(ms|s|secs?|seconds)(?![\w/])")
+_LASTED = regex(
+    r"(?i)\b(?:in|took|takes|elapsed)\b[^\d.;]{0,16}(?<![\d.])(\d{2,6}(?:\.\d{1,6})?) ?(s|secs?|seconds|min|minutes)\b"
+)
 _SLOWER, _RATES = 2.0, 4
 _FEW = 3  # times as many steps that are not slow
 _FASTER, _LONGER, _PAUSE = 4.0, 8.0, 60  # times; times the usual interval; s
@@ -192,6 +195,16 @@ def silence(lines: Sequence[tuple[int, str]]) -> tuple[str, int, int]:
     if longest < _PAUSE or longest < _FASTER * max(others[-1], 1):
         return "", 0, 0
     return f"no line for {longest} s, from {before[0][:8]} to {after[0][:8]}", longest, number
+
+
+def longest(lines: Sequence[tuple[int, str]]) -> tuple[float, str]:
+    """Return (seconds, line) of the longest work that a line reports as done: `checkpoint written in 1293.4 s`; (0, "") where none does."""
+    found = [
+        (float(m[1]) * (60 if m[2][0] in "mM" else 1), text)
+        for _, text in lines
+        if (m := _LASTED.search(text))
+    ]
+    return max(found, default=(0.0, ""))
 
 
 def _even(those: Sequence[tuple[int, str, re.Match[str]]]) -> tuple[str, int] | None:

@@ -125,3 +125,10 @@ def test_a_limit_of_milliseconds_proves_no_deadlock(tmp_path: Path) -> None:
 def test_a_watchdog_that_fires_hours_late_was_stopped_itself(tmp_path: Path) -> None:
     lines = [timeout(r).replace("600029", "26402510") for r in (0, 1)]
     assert "was stopped or suspended" in judged(told(tmp_path, lines)).explanation
+
+
+def test_work_that_lasted_as_long_as_the_wait_is_quoted(tmp_path: Path) -> None:
+    lines = ["8 GPUs", "root INFO checkpoint written in 14.1 s", timeout(2), timeout(4)]
+    long = "root INFO checkpoint written in 693.4 s"
+    assert long in judged(told(tmp_path / "long", [*lines, long])).explanation
+    assert "lasted about as long" not in judged(told(tmp_path / "short", lines)).explanation
