@@ -137,9 +137,12 @@ def network_fault(case: Case) -> Match | None:
     """
     finding, stuck = case.finding, case.finding.stuck
     warnings = [e for e in case.statements.all(NcclWarn) if e.of_transport]
+    timed = case.statements.all(WatchdogTimeout)
+    if not warnings and timed and all(e.is_late for e in timed):
+        return None  # all processes stood still far beyond their limits: they were suspended, and no path is in question
     joined = isinstance(finding, Stalled | Lagging)
     # Watchdog lines show that all came only where the size of the group is stated; one rank alone never shows it.
-    by_lines = case.from_text and bool(case.statements.all(WatchdogTimeout))
+    by_lines = case.from_text and bool(timed)
     complete = joined and (not by_lines or all_timed_out(case.statements))
     several = stuck.view is None or len(stuck.view.seen) > 1 or stuck.pair is not None
     if not (warnings or (complete and several)):

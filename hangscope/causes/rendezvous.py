@@ -30,7 +30,9 @@ def at_the_store(case: Case, world: int) -> Match | None:
     timeouts, barriers = statements.all(StoreTimeout), statements.all(StoreBarrier)
     answered: list[Event] = [*timeouts, *barriers, *statements.all(RendezvousTimeout)]
     waits = [*answered, *unreachable]
-    running = statements.all(CallFingerprint, GlooTimeout, WatchdogTimeout, MonitoredBarrier, Progress)
+    ran = statements.all(CallFingerprint, GlooTimeout, WatchdogTimeout, MonitoredBarrier, Progress)
+    end = statements.external  # of an earlier start, if the text has another one behind it
+    running = [e for e in ran if end is None or (e.file, e.line) > (end.file, end.line)]
     if running or (case.finding.culprits and not case.from_text):
         return None
     if not waits:

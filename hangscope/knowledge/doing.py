@@ -15,7 +15,7 @@ class Doing:
     """What processes with one of these frames do. `within`: frames of which one must be on the stack, too, if there are any.
 
     `doing` continues "rank 3 is ..."; `message`: it waits for a message of another process; `collective`: it waits
-    for all ranks of a group.
+    for all ranks of a group; `host`: it waits for something of its own host, and for no other rank.
     """
 
     frames: tuple[FramePattern, ...]
@@ -23,6 +23,7 @@ class Doing:
     within: tuple[FramePattern, ...] = ()
     message: bool = False
     collective: bool = False
+    host: bool = False
 
 
 @cache
@@ -34,6 +35,7 @@ def _table() -> tuple[Doing, ...]:
             _patterns(e.get("within", ())),
             e.get("message", False),
             e.get("collective", False),
+            e.get("host", False),
         )
         for e in entries("stages/frames.toml", "frame")
     )

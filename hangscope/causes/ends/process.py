@@ -17,6 +17,7 @@ from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
+from hangscope.ingest.torch_logs.store import StoreBarrier
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user
@@ -63,6 +64,8 @@ def _ended_from_outside(case: Case) -> Match | None:
     event, finding, statements = case.statements.external, case.finding, case.statements
     if event is None or statements.first_deaths or _gave_up_before(case, event):
         return None
+    if any(e.file == event.file and e.line > event.line for e in statements.all(StoreBarrier)):
+        return None  # the job was requeued, and its next start is what the text ends with
     stalled = stood_still(case.incident, statements, event)
     if finding.culprits and not case.from_text and isinstance(finding, Different | Lagging):
         return None

@@ -12,6 +12,7 @@ from hangscope.explain.statements.statements import INTERRUPTS, WAITED, AnyEvent
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied
 from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
 from hangscope.ingest.job_logs.last_lines import Printed
+from hangscope.ingest.job_logs.messages import Message
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import (
@@ -87,7 +88,7 @@ def _own_death(rank: int, statements: Statements, exits: Exits) -> Death | None:
     crashes = statements.of(rank, Terminate)
     aborted = any(not e.what.startswith("Fatal Python error") or "Aborted" in e.what for e in crashes)
     unowned = any(e.rank is None for e in statements.all(GlooSizeMismatch))  # gloo aborts who receives
-    aborting = aborted or unowned or bool(statements.of(rank, *_ABORTING))
+    aborting = aborted or unowned or bool(statements.of(rank, *_ABORTING)) or _of_several(rank, statements)
     if how := exits.own_end(rank, aborting):
         return Death(rank, how, statements.exits[rank], 3)
     for crash in crashes:
@@ -99,6 +100,12 @@ def _own_death(rank: int, statements: Statements, exits: Exits) -> Death | None:
     for full in _not_survived(rank, DiskFull, statements)[:1]:
         return Death(rank, "ran out of disk space", full, 2)
     return None
+
+
+def _of_several(rank: int, statements: Statements) -> bool:
+    """Return whether a rank printed a known message of a fault that other ranks printed as well: whatever it is about ends all of them."""
+    own = {e.id for e in statements.of(rank, Message)}
+    return any(e.id in own and e.rank is not None and e.rank != rank for e in statements.all(Message))
 
 
 def _not_survived(rank: int, kind: type[AnyEvent], statements: Statements) -> list[AnyEvent]:

@@ -18,6 +18,7 @@ from hangscope.ingest.job_logs.activity import BUSY, IDLE, GpuUse, Held
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.knowledge.callsite import is_user, user_frame
+from hangscope.knowledge.doing import doing
 from hangscope.model.incident import Frame, Incident, Stack
 from hangscope.model.regex import regex
 
@@ -60,6 +61,18 @@ def _of_its_own_in_cpp(stack: Stack) -> bool:
     """Return whether a native stack is in code of a program in C++, by a line of it, and in nothing of torch's or a communication library's."""
     python = any(frame.file.endswith(".py") for frame in stack)
     return not python and any(f.line > 0 for f in stack) and not any(_OF_TORCH.search(f.name) for f in stack)
+
+
+def held_by_its_host(incident: Incident, statements: Statements) -> Absent | None:
+    """Name the one rank whose stack waits for its host (a batch, a file, a lock, a compiler) while those of all others are in collectives."""
+    at = {r: w for r, w in statements.whereabouts.items() if w.kind == "stack" and w.stack}
+    known = {rank: doing(where.stack) for rank, where in at.items()}
+    held = [r for r, d in known.items() if d is not None and d.host and not at[r].inside]
+    others = [r for r in at if r not in held]
+    waits = all(at[r].inside or ((d := known[r]) is not None and d.collective) for r in others)
+    if len(held) != 1 or len(at) < _FEWEST or not waits:
+        return None
+    return Absent((held[0],), guess=at.keys() != incident.ranks.keys())
 
 
 def idle_device(incident: Incident, statements: Statements) -> Absent | None:

@@ -13,7 +13,13 @@ from dataclasses import replace
 from hangscope.explain.finding import Finding, Source
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text import output, reports
-from hangscope.explain.text.blocked import blocked_alone, held_up, idle_device, watchdog_blocked
+from hangscope.explain.text.blocked import (
+    blocked_alone,
+    held_by_its_host,
+    held_up,
+    idle_device,
+    watchdog_blocked,
+)
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.sites import sites
@@ -26,7 +32,7 @@ SEARCHES: dict[Source, tuple[Search, ...]] = {
     Source.OWN_WORDS: (fingerprints,),
     Source.REPORT: (reports.barrier, reports.desync, reports.ras, held_up, watchdog_blocked),
     Source.HINT: (reports.analyzer, reports.horovod),
-    Source.SILENCE: (output.silent, sites, blocked_alone, idle_device),
+    Source.SILENCE: (output.silent, sites, blocked_alone, held_by_its_host, idle_device),
     Source.OUTPUT: (output.progress, output.outlier_output),
 }
 

@@ -125,6 +125,9 @@ def _async_error(line: Line, match: re.Match[str]) -> dict[str, Any]:
     return {"error": error}
 
 
+_LATE = 60_000  # ms
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchdogTimeout(GroupEvent, same_by=("seq", "op", "timeout_ms"), prints_group_rank=True):
     """The line "Watchdog caught collective operation timeout: WorkNCCL(…)". `seq` is absent before torch 1.12; times in ms."""
@@ -147,6 +150,11 @@ class WatchdogTimeout(GroupEvent, same_by=("seq", "op", "timeout_ms"), prints_gr
         ),
     )
     also = _WORK
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the watchdog reported it long after its limit: its process, or the watchdog itself, stood still."""
+        return bool(self.ran_ms and self.timeout_ms and self.ran_ms > 2 * self.timeout_ms + _LATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,6 @@ _FEW = 8  # ranks that are suspects together
 _OPS = {"coalesced": "a coalesced batch (usually the sends and receives of a pipeline)"}
 _QUOTED = 2  # last lines of other ranks
 _Group = tuple[str, str]  # name and description, either of which may be empty
-_LATE = 60_000  # ms
 _PAUSED = ". A watchdog fires so late only if its process or host was stopped or suspended, or if it was blocked itself"
 _NEARLY, _FAR = 0.9, 4.0  # times as long as the wait
 _Key = tuple[str, int | None, int | None, int | None, _Group]  # op, seq, elements in and out, group
@@ -70,7 +69,7 @@ class Wait:
     @property
     def is_late(self) -> bool:
         """Whether the watchdog reported it long after its limit."""
-        return any(e.ran_ms and e.timeout_ms and e.ran_ms > 2 * e.timeout_ms + _LATE for e in self.events)
+        return any(e.is_late for e in self.events)
 
     def sizes(self) -> str:
         """Return how many elements go in and out, empty where the line does not say."""
