@@ -16,6 +16,7 @@ from hangscope.live.folder import RunFolder
 from hangscope.live.look.activity import Activity, Work, leave_activity
 from hangscope.live.look.processes import Process
 from hangscope.live.look.status import Status
+from hangscope.live.watch import watcher as watching
 from hangscope.live.watch.link import Link, Options
 from hangscope.live.watch.nodes import Nodes
 from hangscope.live.watch.progress import SHORT, START, Look, Patience, busy, mark_of
@@ -320,3 +321,16 @@ def test_a_job_is_ended_only_if_its_report_says_hang_and_no_rank_computes(
     ours.send(ended=1)
     watcher.ending.of_hung_job()
     assert ours.receive() == ({"send": signal.SIGTERM} if is_ended else None)
+
+
+def test_that_ranks_end_by_a_signal_is_no_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal has reached all of the job; some ranks are gone before the watcher is asked whether the job was stalled."""
+    _, theirs = Link.pair()
+    watcher = Watcher(theirs, Options(quiet=True), RunFolder(tmp_path / "left").make(), os.getpid())
+    looks = iter([look(0, 4, 4), look(1, 5, 5), look(20, 5, 5), look(20.5, 5)])
+    monkeypatch.setattr(watcher.job, "look", lambda: next(looks))
+    for _ in range(3):
+        watcher._watch()
+    monkeypatch.setattr(watching, "_received", {signal.SIGTERM})
+    watcher._watch()
+    assert watcher.patience.stands_still(21)

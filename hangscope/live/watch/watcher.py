@@ -181,6 +181,8 @@ class Watcher:
     def _watch(self) -> None:
         """Look once whether the job makes progress, and act if it does not, or does again."""
         look = self.job.look()
+        if not self.ending.begun and not _received.isdisjoint(ENDING):
+            return  # ranks that end by it are no progress; the supervisor is about to ask whether there was any
         frozen = self.patience.frozen(look)
         if self.patience.active:
             self.nodes.work()
