@@ -14,9 +14,10 @@ def fetch(step):
         time.sleep(600)  # HERE
 
 
-if attempt == 1 and os.environ["RANK"] == "0":
-    time.sleep(6)  # else gloo finds the address of rank 1's first attempt in the store
-dist.init_process_group("gloo")
+# The agent's store lives on; there gloo would now and then find an address of the first attempt.
+agent = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False)
+store = dist.PrefixStore(f"attempt-{attempt}", agent)
+dist.init_process_group("gloo", store=store, rank=int(os.environ["RANK"]), world_size=2)
 for step in range(100):
     fetch(step)
     print("step", step, flush=True)
