@@ -78,7 +78,7 @@ def _ended_from_outside(case: Case) -> Match | None:
     if stalled and (waits or by_steps(statements, event, HOUR)):
         return None  # it was hung, whoever terminated it
     by_people = event.reason in ("cancelled", "time_limit")
-    start = never_formed(case) if by_people and stalled is not False else None
+    start = never_formed(case) if stalled or (by_people and stalled is None) else None
     if start is not None and start.culprits:
         return None  # a start takes moments, and people watch a job for longer before they cancel it
     # When it was terminated, a job that makes progress may have been waiting as well.
