@@ -334,3 +334,13 @@ def test_that_ranks_end_by_a_signal_is_no_progress(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(watching, "_received", {signal.SIGTERM})
     watcher._watch()
     assert watcher.patience.stands_still(21)
+
+
+def test_of_a_job_that_has_shown_nothing_yet_it_is_not_said_that_it_made_progress() -> None:
+    """As under srun, whose ranks are no processes below it: only what it prints is seen, and for half a minute not as progress."""
+    patience = Patience()
+    for time, printed in ((0, 0), (8, 40), (9, 60)):
+        assert not patience.frozen(look(time, launcher=printed))
+    assert patience.standstill(10) is False
+    assert patience.standstill(18) is None
+    assert patience.standstill(START + 1) is True

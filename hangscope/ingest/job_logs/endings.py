@@ -263,6 +263,7 @@ class ExternalEnd(Event, same_by=("reason",), by_launcher=True):
         says(r"Main process received (?P<name>SIG[A-Z]{2,8}), exiting", read=_death_signal),
         says(r"hangscope: (?P<name>SIG[A-Z]{2,8}): the job was stalled", read=_death_signal, moving=False),
         says(r"hangscope: (?P<name>SIG[A-Z]{2,8}): the job was making ", read=_death_signal, moving=True),
+        says(r"hangscope: (?P<name>SIG[A-Z]{2,8}): the job had shown no progress", read=_death_signal),
         says(
             r"\*\*\* (?:JOB|STEP) .{0,300}? CANCELLED AT (?:\d{4}-(?P<month>\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)|\S{1,40})"
             r"(?: DUE TO (?P<why>.{1,60}))?",

@@ -89,6 +89,7 @@ class Patience:
         self._mark: Mark | None = None
         self._first: float | None = None
         self._since: float | None = None
+        self._moved = float("-inf")
         self._at_work: float | None = None
         self._last: Look | None = None
         self.active = False  # in the last look there was progress, or a rank of this node was at work
@@ -105,7 +106,7 @@ class Patience:
             since = look.time if mark.count and not early else None
             if since is None and self._since is not None:
                 self._first = look.time  # its ranks are being started again
-            self._mark, self._since = mark, since
+            self._mark, self._since, self._moved = mark, since, look.time
             self._at_work = None
             self.active = since is not None
             return False
@@ -143,6 +144,15 @@ class Patience:
         if self._since is None:
             return self._first is not None and self.starting_for(now) >= min(START, self.init_timeout)
         return now - self._since >= max(SHORT, OWN_TIME * self.longest)
+
+    def standstill(self, now: float) -> bool | None:
+        """Return whether the job stands still; None before its first progress, if nothing that it printed has moved lately.
+
+        What srun starts is no process of ours: of such a job, for half a minute, nothing more is seen.
+        """
+        if self.stands_still(now):
+            return True
+        return None if self._since is None and now - self._moved >= SHORT else False
 
     def still_for(self, now: float) -> float:
         """Return for how long there was no progress, in seconds."""

@@ -35,7 +35,8 @@ _ANNOUNCED = 10.0  # s without progress after which an announced end is a reason
 _OTHER_NODES = 20.0  # s for what other nodes still write
 _ANALYSIS = 120.0  # s
 
-_WAS = {True: "stalled", False: "making progress"}  # the analysis reads it (ExternalEnd)
+#: The analysis reads it (ExternalEnd).
+_WAS = {True: "was stalled", False: "was making progress", None: "had shown no progress yet"}
 _AGENT = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "agent")
 
 _received: set[int] = set()  # signals that were sent to all processes of the job
@@ -130,9 +131,10 @@ class Watcher:
             self.ending.unheard = None if reached else number
         now = time.monotonic()
         still = self.patience.stands_still(now)
-        self._note(received=time.time(), hangscope=f"{name}: the job was {_WAS[still]}")
+        was = _WAS[self.patience.standstill(now)]
+        self._note(received=time.time(), hangscope=f"{name}: the job {was}")
         if again or not still or reached or any(rank.saves for rank in self.job.look().ranks):
-            self.reporting.say(f"{name}: the job was {_WAS[still]}")
+            self.reporting.say(f"{name}: the job {was}")
         elif number in ENDING:
             self._end_by(name)
         elif self.patience.still_for(now) >= max(_ANNOUNCED, OWN_TIME * self.patience.longest):
@@ -147,7 +149,7 @@ class Watcher:
         self.link.send(looking=True)
         still = self._capture_twice()
         self.link.send(go=True)
-        self._note(hangscope=f"{name}: the job was {_WAS[still]}")
+        self._note(hangscope=f"{name}: the job {_WAS[still]}")
         self._hear_of_the_end()
         if still and not self.hurried:
             self._report(_ANALYSIS_BEFORE_END, wait=0.0, ended=True)
