@@ -160,7 +160,10 @@ def test_who_never_began_what_all_others_wait_in_was_missing_before_somebody_can
     assert short(told(tmp_path, [*lines, end])) == answer
 
 
-def test_what_the_watcher_saw_decides_whether_the_job_was_moving(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("was", "sure"), [("was making progress", "high"), ("had shown no progress yet", "medium")]
+)
+def test_what_the_watcher_saw_decides_whether_the_job_was_moving(tmp_path: Path, was: str, sure: str) -> None:
     """srun names the killed task before it says that the step was cancelled."""
     lines = (
         "srun: error: gpu01: task 1: Killed",
@@ -173,7 +176,7 @@ def test_what_the_watcher_saw_decides_whether_the_job_was_moving(tmp_path: Path)
     for rank in range(2):
         (tmp_path / f"rank_{rank}.out").write_text("step 1\nstep 2\n")
     assert short(analyze(tmp_path))[:2] == ("crashed_rank", (1,))
-    (tmp_path / "launcher" / "gpu01.7.run").write_text("hangscope: SIGTERM: the job was making progress\n")
+    (tmp_path / "launcher" / "gpu01.7.run").write_text(f"hangscope: SIGTERM: the job {was}\n")
     report = analyze(tmp_path)
-    assert short(report)[:2] == ("crashed_rank", ()) and level(report) == "high"
+    assert short(report)[:2] == ("crashed_rank", ()) and level(report) == sure
     assert report.verdict is not None and report.verdict.category == "external"

@@ -54,7 +54,7 @@ def digest(incident: Incident) -> Statements:
     statements.exits = statements.by_rank(Exit)
     statements.external = _external(statements)
     statements.deaths = own_deaths(statements)
-    if statements.external is not None and statements.external.moving:
+    if statements.external is not None and (statements.external.moving or statements.external.early):
         statements.deaths = [d for d in statements.deaths if not _is_killed(d)]
     statements.left_quietly = _left_quietly(incident, statements)
     found = {rank: whereabouts(record, statements) for rank, record in sorted(incident.ranks.items())}
@@ -82,7 +82,7 @@ def _external(statements: Statements) -> ExternalEnd | None:
     events = [e for e in statements.all(ExternalEnd) if not _answers_a_failure(e, statements)]
     if events:
         watched = next((e.moving for e in events if e.moving is not None), None)
-        return replace(events[0], moving=watched)
+        return replace(events[0], moving=watched, early=any(e.early for e in events))
     raised = statements.all(RankException)
     pressed = [e for e in raised if e.type == CTRL_C]
     if not pressed or any(not e.symptom and e.type not in INTERRUPTS for e in raised):

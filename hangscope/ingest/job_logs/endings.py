@@ -249,12 +249,13 @@ class WorkersSwept(Event, same_by=("failed",), by_launcher=True):
 class ExternalEnd(Event, same_by=("reason",), by_launcher=True):
     """The job was terminated externally: `reason` is preemption, time_limit, cancelled, sigterm, evicted or node_failure.
 
-    `moving` is whether it was still making progress, as its watcher saw it.
+    `moving` is whether it was still making progress, as its watcher saw it; `early` that it had shown no progress yet.
     """
 
     reason: str
     signal: str | None = None
     moving: bool | None = None
+    early: bool = False
     forms = (
         says(r"Received (?P<name>[\w.]{1,30}) death signal, shutting down workers", read=_death_signal),
         says(r"SignalException: Process \d+ got signal: (?P<name>[\w.]{1,30})", read=_death_signal),
@@ -263,7 +264,11 @@ class ExternalEnd(Event, same_by=("reason",), by_launcher=True):
         says(r"Main process received (?P<name>SIG[A-Z]{2,8}), exiting", read=_death_signal),
         says(r"hangscope: (?P<name>SIG[A-Z]{2,8}): the job was stalled", read=_death_signal, moving=False),
         says(r"hangscope: (?P<name>SIG[A-Z]{2,8}): the job was making ", read=_death_signal, moving=True),
-        says(r"hangscope: (?P<name>SIG[A-Z]{2,8}): the job had shown no progress", read=_death_signal),
+        says(
+            r"hangscope: (?P<name>SIG[A-Z]{2,8}): the job had shown no progress",
+            read=_death_signal,
+            early=True,
+        ),
         says(
             r"\*\*\* (?:JOB|STEP) .{0,300}? CANCELLED AT (?:\d{4}-(?P<month>\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)|\S{1,40})"
             r"(?: DUE TO (?P<why>.{1,60}))?",
