@@ -70,10 +70,11 @@ def miscounted(case: Case) -> Match | None:
     named, more = finding.culprits, finding.count - finding.usual
     calls = "sends or receives" if abs(more) > 1 else "send or receive"
     call = f"{describe(finding.own.kind)} seq {finding.own.seq}"
-    done = f"left out {-more} {calls}" if more < 0 else f"issued {more} more {calls}"
-    why = (
-        f"{who(named)} {done} before {call}: {finding.count} operations, and {finding.usual} each time before"
-    )
+    if more < 0:
+        done = f"left out {-more} {calls} before {call} that {agree(named, 'it', 'they')} issued each time before"
+    else:
+        done = f"issued {more} more {calls} before {call} than each time before"
+    why = f"{who(named)} {done} ({finding.count} operations, not {finding.usual})"
     frame = user_frame(finding.own.kind.stack) if finding.own.kind is not None else None
     paired = [r for r, where in case.stacks.items() if where.op in _PAIRED and r not in named]
     return answer(
@@ -86,7 +87,7 @@ def miscounted(case: Case) -> Match | None:
         frame_rank=named[0],
         evidence=[
             case.recorded(
-                named[0], f"{why} (gloo's recorder counts sends and receives in op_id and keeps none)"
+                named[0], f"{why}; gloo's recorder counts sends and receives in op_id and keeps none"
             ),
             *map(case.seen_at, paired[:2]),
         ],

@@ -30,7 +30,7 @@ def test_who_issued_another_number_before_a_collective_is_named(tmp_path: Path, 
     report = judged(tmp_path, _pipeline(microbatches))
     assert blame(report) == ("hang", "p2p_mismatch", (1,))
     assert report.verdict is not None
-    assert f"{2 * microbatches} operations, and 8 each time before" in report.verdict.explanation
+    assert f"({2 * microbatches} operations, not 8)" in report.verdict.explanation
 
 
 def test_equal_counts_name_nobody(tmp_path: Path) -> None:
