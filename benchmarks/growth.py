@@ -62,6 +62,17 @@ def counters(folder: Path, size: int) -> None:
     path.write_bytes(pickle.dumps(dump, protocol=2))
 
 
+def implied_groups(folder: Path, size: int) -> None:
+    """One log of DETAIL in which the same call comes again `size` times: each time it is of another group."""
+    line = (
+        "[rank1]:[I1102 19:05:51.300711023 ProcessGroupWrapper.cpp:710] [Rank 1] Running collective: "
+        "CollectiveFingerPrint(SequenceNumber=9, OpType=ALLGATHER, TensorShape=[1], TensorDtypes=Long, "
+        "TensorDeviceTypes=TensorOptions(dtype=float (default), device=cpu, layout=Strided (default), requires_grad=false "
+        "(default), pinned_memory=false (default), memory_format=(nullopt)))\n"
+    )
+    (folder / "job.log").write_text(line * size)
+
+
 def sparse_log(folder: Path, size: int) -> None:
     """A log with a hole of `size` gigabytes between its lines."""
     with (folder / "rank0.log").open("wb") as log:
@@ -75,6 +86,7 @@ KINDS: dict[str, tuple[Callable[[Path, int], None], int]] = {
     "ranks with a watchdog timeout in one log": (watchdogs, 4000),
     "ranks in torchrun's failure table": (failure_table, 4000),
     "thousands that a counter is ahead": (counters, 250),
+    "groups that the calls in one log imply": (implied_groups, 4000),
     "gigabytes of a hole in a log": (sparse_log, 2),
 }
 

@@ -147,9 +147,9 @@ def _is_the_end_of_all(case: Case, end: WorkersEnded) -> bool:
 
 
 def _all_processes_ended(case: Case) -> bool:
-    """Return whether a launcher reports that all the processes it started ended well."""
+    """Return whether a launcher reports that all the processes it started ended well, and no others, of whose start the line is lost."""
     ended, started = case.statements.all(ExitOk), {e.pid for e in case.statements.all(Spawned)}
-    return bool(started) and started.issubset(e.pid for e in ended)
+    return bool(started) and started == {e.pid for e in ended}
 
 
 def _all_took_their_leave(case: Case) -> bool:

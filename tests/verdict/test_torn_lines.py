@@ -224,6 +224,36 @@ def test_a_record_without_its_beginning_is_not_sure(tmp_path: Path, whole: str, 
     assert confidence == ["high", "medium"]
 
 
+@pytest.mark.parametrize(
+    ("name", "whole", "torn"),
+    [
+        ("slurm_task_exited", "srun: error: gpu-b07: task", "srun: task"),
+        ("interrupted_srun_label", "2: KeyboardInterrupt\n3: ", "2: KeyboardInterrupt3: "),
+    ],
+)
+def test_a_launchers_line_that_is_torn_or_glued_is_damage(
+    tmp_path: Path, name: str, whole: str, torn: str
+) -> None:
+    text = (FIXTURES / "text" / f"{name}.txt").read_text()
+    assert whole in text
+    log = tmp_path / "job.log"
+    log.write_text(text)
+    assert "contradiction" not in {w.code for w in analyze(log).warnings}
+    log.write_text(text.replace(whole, torn))
+    report = analyze(log)
+    assert "contradiction" in {w.code for w in report.warnings}
+    assert report.verdict is None or report.verdict.confidence != "high"
+
+
+def test_a_process_that_ended_and_never_started_is_damage(tmp_path: Path) -> None:
+    text = (FIXTURES / "text" / "harmless_deepspeed_to_its_end.txt").read_text()
+    log = tmp_path / "job.log"
+    log.write_text(text)
+    assert analyze(log).status == "no_hang"
+    log.write_text("\n".join(text.split("\n")[2:]))
+    assert analyze(log).status == "inconclusive"
+
+
 def test_who_died_in_a_damaged_log_is_not_sure(tmp_path: Path) -> None:
     """What ended it, its watchdog, is said in lines that are changed; what is left is an abort as of a fault of its own."""
     srun = "srun: error: node1: task 3: Aborted (core dumped)\n"

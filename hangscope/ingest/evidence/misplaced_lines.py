@@ -21,6 +21,9 @@ from hangscope.model.regex import regex
 _PREFIX = regex(r"\[rank(-?\d{1,400})\]:")
 #: What begins like a record of c10's logger and is none: `[rank5]:[Evalid usage ...`, of which a piece was lost.
 _CUT_HEADER = regex(r"\[rank\d{1,7}\]:\[[EWIF][a-z][^\]]{0,500}$")
+#: srun names the host before a task: `srun: error: node1: task 13: Exited`. A label that begins a line stands behind an exception.
+_CUT_SRUN = regex(r"srun: (?!error: \S{1,253}: tasks? )")
+_GLUED_LABEL = regex(r"(?:Error|Exception|Interrupt|Exit)\d{1,7}: Traceback \(most recent call last\)")
 _HINT = "copy the log again from where the job wrote it, or leave it out"
 _LEAST_LOGS = 3  # of two ranks' logs, one that holds lines of both may be everybody's
 _LAUNCHERS = 0  # the rank whose log may be the launcher's as well
@@ -67,6 +70,8 @@ def _end_of_another(log: LogReading, named: Container[int | None], event: Event)
 
 
 def _contradiction(event: Event) -> str:
+    if (isinstance(event, Exit) and _CUT_SRUN.match(event.text)) or _GLUED_LABEL.search(event.text):
+        return "a line lacks a piece, or two lines are glued together"
     prefix = _PREFIX.search(event.text)
     if prefix is None:
         return ""
