@@ -49,7 +49,9 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
         return judgement
     verdict = in_the_imperative(retitled(answered(case, judgement.verdict)))
     missing = list(dict.fromkeys(item.text for item in verdict.collect))
-    return replace(judgement, verdict=verdict, missing=missing)
+    weighed = [replace(h, ranks=verdict.culprit_ranks) for h in judgement.hypotheses[:1]]
+    weighed += judgement.hypotheses[1:]
+    return replace(judgement, verdict=verdict, missing=missing, hypotheses=weighed)
 
 
 def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:

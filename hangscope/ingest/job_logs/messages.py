@@ -94,7 +94,8 @@ class HcclTimeout(Event, same_by=("what",)):
     peer_group_rank: int | None = None
     forms = (
         says(
-            r"Notify register times out\.(?:.{0,120}?from remote rank:? ?\[(?P<peer_group_rank>\d{1,7})\])?",
+            r"Notify register times out\.(?:.{0,120}?from remote rank:? ?\[(?P<peer_group_rank>\d{1,7})\])?"
+            r"(?:.{0,400}?\brankId\[(?P<group_rank>\d{1,7})\])?",
             what="notify",
         ),
         says(r"\bhccl \w{1,20} task timeout occurred", what="task"),
