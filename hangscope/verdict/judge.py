@@ -15,7 +15,8 @@ from hangscope.model.conclusion import Hypothesis, RuledOut, Verdict
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import ranks_phrase
 from hangscope.verdict import substantiation, verdicts
-from hangscope.verdict.answer.compose import answered
+from hangscope.verdict.answer.compose import answered, pasted
+from hangscope.verdict.answer.reporter import reports_a_stop
 from hangscope.verdict.confidence import confidence
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
@@ -51,7 +52,10 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     missing = list(dict.fromkeys(item.text for item in verdict.collect))
     weighed = [replace(h, ranks=verdict.culprit_ranks) for h in judgement.hypotheses[:1]]
     weighed += judgement.hypotheses[1:]
-    return replace(judgement, verdict=verdict, missing=missing, hypotheses=weighed)
+    status = judgement.status
+    if status == "inconclusive" and pasted(case) and reports_a_stop(case):
+        status = "hang"
+    return replace(judgement, status=status, verdict=verdict, missing=missing, hypotheses=weighed)
 
 
 def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:

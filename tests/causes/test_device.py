@@ -139,6 +139,10 @@ def test_the_bus_of_a_device_names_its_rank_where_ranks_of_one_host_tell_theirs(
     hosts = ("gpu01", "gpu01", "gpu02", "gpu02")
     two = [INIT.format(host=hosts[rank], rank=rank, bus=bus) for rank, bus in enumerate(buses)]
     assert short(told(tmp_path / "two", [*two, FELL, timeout(0)]))[1] == ()
+    words = [
+        f"backend gloo, rank {rank} device cuda:{rank} bus {bus}" for rank, bus in enumerate((7, 83, 87))
+    ]
+    assert short(told(tmp_path / "words", [*words, FELL, timeout(0)]))[:2] == ("gpu_stall", (2,))
 
 
 def test_a_rank_that_alone_gets_no_memory_for_the_buffers_of_nccl_has_failed(tmp_path: Path) -> None:

@@ -220,7 +220,10 @@ class Processes:
                     self._add("bus", host, bus, rank)
 
     def _learn_named(self, named: Sequence[Named]) -> None:
-        """Learn process ids from lines of a short text that name one process by its id and its rank."""
+        """Learn process ids and buses from lines of a short text that name one process by its id or its GPU's bus, and its rank."""
+        for one in named:
+            if len(one.buses) == len(one.ranks) == 1:
+                self._add("bus", None, one.buses[0], one.ranks[0])
         for one in (n for n in named if len(n.pids) == 1):
             if len(one.locals) == 1:
                 self._locals.setdefault(one.pids[0], set()).add(one.locals[0])

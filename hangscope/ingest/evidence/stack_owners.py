@@ -32,11 +32,14 @@ def owners(
     first process: others in the file are its children. Several processes that have neither rank nor process id are left out.
     """
     placed: dict[int, list[Thread]] = {}
+    others = []
     for process, stated in zip(reading.stacks, _stated_ranks(known, reading), strict=True):
         if stated is not None:
             placed.setdefault(stated, []).extend(process.threads)
+        elif process.pid is not None:
+            others.append(process)
     if placed:
-        return placed, []
+        return placed, others
     of_no_pid = sum(process.pid is None for process in reading.stacks)
     by_pid: dict[int | None, ProcessStacks] = {}
     for process in reading.stacks:
@@ -70,7 +73,7 @@ def _stated_ranks(known: Processes, reading: Reading) -> Iterator[int | None]:
     tasks = len({process.task for process in unknown} - {None}) > 1 and tasks_are_ranks(events)
     listed = sorted(p.local_rank for p in unknown if p.local_rank is not None and p.pid)
     seen = {event.rank for event in events if event.rank is not None}
-    counted = len(listed) > 1 and listed == [*range(len(listed))] and seen <= {*listed}
+    counted = 1 < len(listed) == len({*listed}) and seen <= {*listed}
     of_one_host = counted and not known.states_local_ranks(reading.file)
     for process in reading.stacks:
         if process.rank is not None or process.local_rank is None:

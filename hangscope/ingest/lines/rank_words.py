@@ -92,6 +92,10 @@ _RANK = regex(
     r"(?i)(?<![a-z_])(?<!local )(?<!node )(?<!group )(?<![tpdec]p )(?:global[_ -]?|world[_ -]?|mpi)?rank(?:[_ ]?id)?['\"]?[ =:#\[]{0,3}(\d{1,6})\b(?![./]\d)"
 )
 _PID = regex(r"(?i)\bpid['\"]?[ =:#(]{1,3}(\d{2,9})\b|\bprocess (\d{3,9})\b")
+#: `bus 83`, `bus id: 0000:83:00.0`: the GPU of whom a line names
+_BUS = regex(
+    r"(?i)\bbus[ _-]?(?:id)?['\"]?[ =:]{1,3}(?:0000:|0x)?([\da-f]{2})(?::[\da-f]{2}(?:\.\d)?)?\b(?!:)"
+)
 _LOCAL = regex(r"(?i)\blocal[_ -]?rank['\"]?[ =:]{1,3}(\d{1,4})\b|\[rank: (\d{1,4})\] Child process")
 
 
@@ -228,13 +232,14 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What one line names: ranks (global, as far as it shows), local ranks and process ids. `titled`: it is above lines of theirs."""
+    """What one line names: ranks (global, as far as it shows), local ranks, process ids and PCI buses. `titled`: it is above lines of theirs."""
 
     line: int
     ranks: tuple[int, ...]
     locals: tuple[int, ...] = ()
     pids: tuple[int, ...] = ()
     titled: bool = False
+    buses: tuple[int, ...] = ()
 
 
 def ranks_in(text: str) -> tuple[int, ...]:
@@ -256,5 +261,6 @@ def named_processes(lines: Iterable[tuple[int, str]]) -> tuple[Named, ...]:
         if len(pairs := _PAIR.findall(text)) > 1:
             found += [Named(number, (int(rank),), pids=(int(pid),)) for rank, pid in pairs]
         elif own or ranks or pids or titled:
-            found.append(Named(number, titled or ranks, tuple(own), tuple(pids), bool(titled)))
+            buses = tuple(int(bus, 16) for bus in _BUS.findall(text))
+            found.append(Named(number, titled or ranks, tuple(own), tuple(pids), bool(titled), buses))
     return tuple(found[:_MOST_LINES])

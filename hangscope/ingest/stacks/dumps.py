@@ -195,7 +195,7 @@ class _Dump:
             self._begin(int(section[1]))
         elif process:
             self._pid = int(process[1])
-            self.titles[self._pid] = line.text[process.end() :]
+            self.titles[self._pid] = f"{line.text[process.end() :]} {self.titles.get(self._pid, '')}".strip()
             self.headed[self._pid] = self._above
             if WORKER.match(line.text):
                 self.workers.add(self._pid)
@@ -216,7 +216,10 @@ class _Dump:
             self.titled[ranks[0]] = ranks
             return ranks[0], None
         process = _OF_PID.search(text) if len(text) <= _TITLE else None
-        return (line.rank, int(process[1])) if process else None
+        if process is None:
+            return None
+        self.titles[int(process[1])] = text[process.end() :].strip()
+        return line.rank, int(process[1])
 
     def _begin(self, section: int | None, pid: int | None = None) -> None:
         self._open, self._section, self._pid = {}, section, pid

@@ -223,7 +223,8 @@ def _with_log(found: Wire, log: LogReading) -> Wire:
     found = _with_stacks(found, log)
     whole = log.excerpt if isinstance(log.excerpt, Excerpt) else None
     counts = whole is not None and bool(
-        whole.sides
+        whole.prose
+        or whole.sides
         or whole.went_on
         or whole.slow
         or any(before.line == one.line for before, one in pairwise(whole.named))

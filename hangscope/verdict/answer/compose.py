@@ -116,7 +116,7 @@ def _only_suspect(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> 
     """
     if verdict.culprit_ranks or verdict.cause not in _OPEN or find_stop(case.statements) is None:
         return None
-    named = [s for s in seen if s.suspects]
+    named = [s for s in seen if s.suspects and (s.proves or pasted(case))]
     ranks = {rank for s in named for rank in s.suspects}
     if len(ranks) != 1 or not ranks <= case.incident.ranks.keys():
         return None
@@ -211,7 +211,7 @@ def _completed(
     step = f"Next: {nexts[0].text}" if nexts else "".join(verdict.advice[:1])
     steps = [sentence_case(item.text) for item in nexts] or verdict.advice
     collect = nexts or (verdict.collect if verdict.confidence == "low" else [])
-    if not _pasted(case):  # a job's own folder: what was not recorded can be recorded next time
+    if not pasted(case):  # a job's own folder: what was not recorded can be recorded next time
         steps, collect = [*steps[:2], *verdict.advice], [*nexts, *verdict.collect]
     return replace(
         verdict,
@@ -226,7 +226,7 @@ def _completed(
 def _nobody(case: Case, verdict: Verdict, facts: Sequence[str]) -> list[str]:
     """Return that a pasted text names nobody, where its job stopped and no fact says so."""
     named = {*verdict.culprit_ranks, *verdict.suspect_ranks}
-    if named or not _pasted(case) or find_stop(case.statements) is None or _UNTOLD.search(" ".join(facts)):
+    if named or not pasted(case) or find_stop(case.statements) is None or _UNTOLD.search(" ".join(facts)):
         return []
     return ["The text does not show which rank is to blame"]
 
@@ -248,7 +248,7 @@ def _is_of(seen: Observation, verdict: Verdict) -> bool:
     return seen.suspects == verdict.culprit_ranks and (seen.blamed or verdict.confidence == "low")
 
 
-def _pasted(case: Case) -> bool:
+def pasted(case: Case) -> bool:
     """Return whether the text is one excerpt, and not what a job left in files of its own."""
     return len({e.file for events in case.statements.kinds.values() for e in events}) < 2
 
@@ -291,7 +291,7 @@ def _paragraph(case: Case, facts: Sequence[str], added: Sequence[str], step: str
     first, *rest = [as_sentence(fact) for fact in facts if fact] or [""]
     kept = [fitting([first], max(room, _LEAST_ROOM), " ")]
     far = _course(case, facts)
-    unsaid = text.unsaid(case, " ".join((*facts, far, step)), read) if _pasted(case) else ()
+    unsaid = text.unsaid(case, " ".join((*facts, far, step)), read) if pasted(case) else ()
     for sentence in (*rest[:1], *added, *rest[1:], far, *unsaid):
         if sentence and len(" ".join([*kept, as_sentence(sentence)])) <= room:
             kept.append(as_sentence(sentence))

@@ -6,6 +6,7 @@ from hangscope.causes.case import Case
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.faults import NoProgress
+from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.messages import Message, Notice, table
 from hangscope.ingest.job_logs.progress import Progress, Served
 from hangscope.ingest.job_logs.vocabulary import Stage, of_people, stages
@@ -176,7 +177,9 @@ def moving(case: Case) -> Observation | None:
 
 def _harmful(case: Case, moves_from: int = 0) -> bool:
     """Return whether lines report trouble; a warning of no progress is over where something follows, and one of the start where steps follow."""
-    found = [e for e in trouble(case) if not (isinstance(e, NoProgress) or harmless_at_an_end(e))]
+    found = [
+        e for e in trouble(case) if not (isinstance(e, NoProgress | HorovodStall) or harmless_at_an_end(e))
+    ]
     return any(e.line >= moves_from or not _of_the_start(e) for e in found)
 
 

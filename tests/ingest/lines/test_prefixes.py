@@ -36,6 +36,7 @@ MESSAGE = "Watchdog caught it"
         (f"[trainer-3-11]: {MESSAGE}", {"rank": 11, "local_rank": 3}),
         (f"11: [rank11]: {MESSAGE}", {"rank": 11, "task": 11}),
         (f" 3: {MESSAGE}", {"rank": None, "task": 3}),
+        (f"ms-b | [rank3]: {MESSAGE}", {"host": "ms-b", "rank": 3}),
         (f"[1,12]<stdout>:{MESSAGE}", {"rank": None, "task": 12}),
         (f"[1,12]<stdout>: {MESSAGE}", {"task": 12}),
         (f"[prterun-gpu07-4711@1,12]<stderr>: {MESSAGE}", {"task": 12, "host": None}),
