@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -61,49 +61,86 @@ def script(kind: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("kind", ["torchrun", "accelerate", "slurm", "k8s"])
-@pytest.mark.parametrize("state", ["missing", "failing", "reporting"])
+@pytest.mark.parametrize("state", ["missing", "failing", "no folder", "reporting"])
 def test_a_hook_never_changes_how_a_job_ends(kind: str, state: str, here: Place) -> None:
     command = {
         "missing": None,
         "failing": "#!/bin/bash\nexec no-such-python\n",
-        "reporting": real(here.environment),
-    }[state]
+    }.get(state, real(here.environment))
     settings = tools(here, SCRIPTS.get(kind, "torchrun"), command)
-    done = here.ran(["bash", "-c", script(kind, here), "hook", "train.py"], settings)
+    text = script(kind, here)
+    if state == "no folder":  # where the run's folder should be, none can be made
+        settings |= {"DIR": "/dev/null/left", "SLURM_SUBMIT_DIR": "/dev/null", "TMPDIR": str(here)}
+        text = text.replace(f"--dir {here.left}", "--dir /dev/null/left")
+    done = here.ran(["bash", "-c", text, "hook", "train.py"], settings)
     assert (done.returncode, done.stdout[:7]) == (7, "started")
     reports = [path.name for path in here.rglob("report.json")]
-    assert reports == (["report.json"] if state == "reporting" else [])
+    assert reports == (["report.json"] if state in ("no folder", "reporting") else [])
     if kind == "k8s" and state == "reporting":
         message = (here.left / "message").read_text()
         assert 0 < len(message.encode()) <= 4096 and "hangscope" in message
 
 
-@pytest.fixture(params=["1.25", "newest"])
-def check(request: pytest.FixtureRequest) -> Callable[[dict[str, Any]], None]:
-    """Return what checks a Job by the schema of a version of Kubernetes; strict: no unknown field."""
+def by_schema(version: str) -> Callable[[str], str]:
+    """Return what checks a manifest by the schema of a version of Kubernetes; strict: no unknown field."""
     schemas = pytest.importorskip("kubernetes_validate", reason="the schemas of Kubernetes: the `live` extra")
-    version = schemas.latest_version() if request.param == "newest" else request.param
+    version = schemas.latest_version() if version == "newest" else version
 
-    def check_job(job: dict[str, Any]) -> None:
-        schemas.validate(job, version, strict=True)
+    def errors(manifest: str) -> str:
+        try:
+            schemas.validate(yaml.safe_load(manifest), version, strict=True)
+        except schemas.ValidationError as error:
+            return str(error)
+        return ""
 
-    with pytest.raises(schemas.ValidationError):
-        check_job({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"title": "train"}})
-    return check_job
+    return errors
 
 
-def test_the_manifest_is_what_kubernetes_accepts(check: Callable[[dict[str, Any]], None]) -> None:
-    check(yaml.safe_load(hooks.text("k8s")))
+def by_server(*options: str) -> Callable[[str], str]:
+    """Return what asks a real API server, which stores nothing; HANGSCOPE_KUBECONFIG names how to reach it."""
+    config = os.environ.get("HANGSCOPE_KUBECONFIG")
+    if not config or shutil.which("kubectl") is None:
+        pytest.skip("an API server of Kubernetes: set HANGSCOPE_KUBECONFIG, and install kubectl")
+    command = ["kubectl", "--kubeconfig", config, "apply", "--dry-run=server", *options, "-f", "-"]
+
+    def errors(manifest: str) -> str:
+        done = subprocess.run(
+            command, input=manifest, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0 or done.stderr, done
+        return done.stderr if done.returncode else ""
+
+    return errors
+
+
+CHECKS = {
+    "1.25": lambda: by_schema("1.25"),
+    "newest": lambda: by_schema("newest"),
+    "server": lambda: by_server("--validate=strict"),
+    "server-side apply": lambda: by_server("--server-side"),
+}
+
+
+@pytest.fixture(params=CHECKS)
+def errors(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Return what says what is wrong with a manifest: nothing if it is accepted as it is."""
+    found = CHECKS[request.param]()
+    assert found(hooks.text("k8s").replace("backoffLimit", "backupLimit"))
+    return found
+
+
+def test_the_manifest_is_what_kubernetes_accepts(errors: Callable[[str], str]) -> None:
+    assert errors(hooks.text("k8s")) == ""
 
 
 def test_the_settings_of_a_container_are_what_kubernetes_accepts(
-    check: Callable[[dict[str, Any]], None], run: Run
+    errors: Callable[[str], str], run: Run
 ) -> None:
     told = yaml.safe_load(run("env", "--k8s").stdout)
     assert list(told) == ["lifecycle", "env"] and len(told["env"]) > 3
     job = yaml.safe_load(hooks.text("k8s"))
     job["spec"]["template"]["spec"]["containers"][0].update(told)
-    check(job)
+    assert errors(yaml.safe_dump(job)) == ""
 
 
 #: What each Python hook imports of its framework, as small as can be: training prints one line.
