@@ -5,6 +5,7 @@ Slurm, accelerate, Ray Train and Lightning have tests of their own.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import analyze
 from tests.live.jobs import Place, left_in, watched
 from tests.live.torch_jobs import free_port, job, line_of
 from tests.needs import needs
@@ -33,19 +35,28 @@ def mpirun() -> list[str]:
     return ["mpirun", "-n", "2", sys.executable, "-c", BY_MPI]
 
 
-def deepspeed() -> list[str]:
+def deepspeed(script: str = "sleeping.py") -> list[str]:
     pytest.importorskip("deepspeed", reason="deepspeed is not installed (.ci/live does)")
-    return ["deepspeed", "--num_gpus", "2", "--master_port", str(free_port()), "sleeping.py"]
+    return ["deepspeed", "--num_gpus", "2", "--master_port", str(free_port()), script]
 
 
-@pytest.mark.parametrize("launcher", [mpirun, deepspeed])
+def deepspeed_engine() -> list[str]:
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed: DeepSpeed compiles what its engine uses on a CPU")
+    return deepspeed("deepspeed_engine.py")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "script"),
+    [(mpirun, "sleeping"), (deepspeed, "sleeping"), (deepspeed_engine, "deepspeed_engine")],
+)
 def test_a_job_that_freezes_under_it_is_reported_and_ended(
-    launcher: Callable[[], list[str]], here: Place
+    launcher: Callable[[], list[str]], script: str, here: Place
 ) -> None:
     command = launcher()
     if shutil.which(command[0], path=BESIDE) is None:
         pytest.skip(f"{command[0]} is not installed (.ci/live does; Debian: openmpi-bin)")
-    settings = job("sleeping", here) | {
+    settings = job(script, here) | {
         "PATH": BESIDE, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
         "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "OMPI_MCA_rmaps_base_oversubscribe": "1", "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
@@ -59,9 +70,8 @@ def test_a_job_that_freezes_under_it_is_reported_and_ended(
     assert (here.left / "report.json").exists(), done.stderr
     told = here.verdict()
     assert (told["cause"], told["culprit_ranks"], told["confidence"]) == ("stuck_rank", [1], "high")
-    assert (Path(told["location"]["file"]).name, told["location"]["line"]) == (
-        "sleeping.py",
-        line_of("sleeping"),
-    )
+    where = (Path(told["location"]["file"]).name, told["location"]["line"])
+    assert where == (f"{script}.py", line_of(script))
+    assert json.loads(analyze(here.left).to_json())["verdict"] == told
     assert (here / "left/logs/restart_0/rank_1.out").read_text().endswith("step 4\n")
     assert not left_in(here)
