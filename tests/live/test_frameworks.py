@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,6 +106,15 @@ def asked(folder: Path) -> library.Report:
     return library.analyze_safely(folder)
 
 
+def verdict_of(report: library.Report) -> Any:
+    return json.loads(report.to_json())["verdict"]
+
+
+def verdict_again(folder: Path) -> Any:
+    """Analyze what a job left, now that it is gone."""
+    return verdict_of(library.analyze_safely(folder))
+
+
 def test_accelerate_on_two_processes(here: Place) -> None:
     pytest.importorskip("accelerate")
     (here / "train.py").write_text(ACCELERATE)
@@ -132,7 +142,9 @@ def test_accelerate_on_two_processes(here: Place) -> None:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=90)
     told = here.verdict()
-    assert (told["culprit_ranks"], told["location"]["line"]) == ([1], line_of(ACCELERATE))
+    assert (told["cause"], told["culprit_ranks"]) == ("stuck_rank", [1])
+    assert told["location"]["line"] == line_of(ACCELERATE)
+    assert verdict_again(here.left) == told
 
 
 @pytest.mark.parametrize(
@@ -153,9 +165,10 @@ def test_a_callback_answers_the_trigger(kind: str, module: str, train: str, here
             "hook.py",
         ]
     with here.started(command, settings(here)):
-        report = asked(here / "hang")
-    assert report.verdict is not None and report.verdict.culprit_ranks == (1,)
-    assert report.verdict.location is not None and report.verdict.location.line == line_of(train)
+        told = verdict_of(asked(here / "hang"))
+    assert (told["cause"], told["culprit_ranks"]) == ("stuck_rank", [1])
+    assert told["location"]["line"] == line_of(train)
+    assert verdict_again(here / "hang") == told
 
 
 @pytest.mark.parametrize(
@@ -178,7 +191,7 @@ def test_a_freeze_under_run_is_reported_and_analyzed_again_alike(
     told = here.verdict()
     assert (told["cause"], told["culprit_ranks"]) == ("stuck_rank", [1])
     assert told["location"]["line"] == line_of(train)
-    assert json.loads(library.analyze_safely(here.left).to_json())["verdict"] == told
+    assert verdict_again(here.left) == told
 
 
 def ray_job(here: Place, train: str) -> dict[str, str]:
@@ -193,18 +206,21 @@ def ray_job(here: Place, train: str) -> dict[str, str]:
 def test_a_freeze_in_ray_train_is_that_of_the_thread_that_trains(here: Place) -> None:
     train = RAY.replace('raise ValueError("a bad sample")', "import time; time.sleep(600)  # HERE")
     with here.started([sys.executable, "hook.py"], ray_job(here, train)):
-        report = asked(here / "hang")
-    assert report.verdict is not None and report.verdict.culprit_ranks == (1,)
-    assert report.verdict.location is not None and report.verdict.location.line == line_of(train)
+        told = verdict_of(asked(here / "hang"))
+    assert (told["cause"], told["culprit_ranks"]) == ("stuck_rank", [1])
+    assert told["location"]["line"] == line_of(train)
+    assert verdict_again(here / "hang") == told
 
 
 def test_ray_train_gives_what_the_workers_raised(here: Place) -> None:
     with here.started([sys.executable, "hook.py"], ray_job(here, RAY)) as process:
         _, said = process.communicate(timeout=150)
-    told = library.analyze_safely(here / "hang").verdict
-    assert told is not None, said[-3000:]
+    assert (here / "hang" / "report.html").exists(), said[-3000:]
+    again = library.analyze_safely(here / "hang")
+    told = again.verdict
+    assert told is not None
     assert (told.cause, told.culprit_ranks) == ("crashed_rank", (1,)) and "a bad sample" in str(told)
-    assert (here / "hang" / "report.html").exists()
+    assert [line for line in again.to_text().splitlines() if line not in said] == []
 
 
 def test_py_spy_looks_into_a_job_that_was_started_without_anything(here: Place) -> None:
