@@ -40,6 +40,17 @@ def test_it_mixes_with_files_and_with_one_of_the_same_name(tmp_path: Path) -> No
     assert len(report["inputs"]) == 2  # type: ignore[arg-type]
 
 
+def test_several_stacks_without_a_rank_are_told_apart_by_their_processes(tmp_path: Path) -> None:
+    waits = "    all_reduce (torch/distributed/distributed_c10d.py:2501)\n    <module> (train.py:30)\n"
+    loads = "    load (train.py:12)\n    <module> (train.py:30)\n"
+    text = "".join(
+        f'Process {pid}: python train.py\nPython v3.11.7 (/usr/bin/python3.11)\n\nThread {pid} (idle): "MainThread"\n{rows}'
+        for pid, rows in ((123, waits), (124, loads), (125, waits))
+    )
+    said = str(analyze(text.encode(), tmp_path)["verdict"])
+    assert "(process 124) is at load (train.py:12)" in said and "(process 123)" in said
+
+
 def test_an_empty_paste_is_no_usable_input(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hangscope", "analyze", "-", "-o", str(tmp_path / "r.html")]
     done = subprocess.run(command, input=b"", capture_output=True, timeout=60, check=False)

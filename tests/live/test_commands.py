@@ -104,6 +104,7 @@ def test_a_rank_that_tells_nothing_is_no_input(run: Run) -> None:
 def test_hook_lists_and_prints_the_files(run: Run) -> None:
     listed = run("hook").stdout
     assert re.findall(r"^(\w+) ", listed, re.MULTILINE) == list(hooks.HOOKS)
+    assert "needs requests and tabulate" in listed
     for kind in hooks.HOOKS:
         assert run("hook", kind).stdout == hooks.text(kind)
 
