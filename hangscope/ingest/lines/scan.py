@@ -32,6 +32,7 @@ EVENTS_PER_WRITER = 200
 EVENTS_IN_ALL = 60_000
 _FILLER = b"\n\n\n"
 WINDOW_OF_LINES = 1 << 14
+_KINDS = 8  # of events that one line makes
 _DIGITS = bytes.maketrans(b"123456789", b"000000000")
 
 
@@ -69,7 +70,7 @@ def scan(stream: BinaryIO, file: str, parsers: Sequence[LineParser]) -> Scan:
     for block in chain(filter(None, (first, second)), blocks):
         number = run.block(block + _FILLER, number)
     run.notes.extend(Note("truncated", f"the log breaks off: {error}", file, number) for error in broken)
-    return run.finish()
+    return run.finish(broken=bool(broken))
 
 
 def _blocks(stream: BinaryIO, broken: list[str]) -> Iterator[bytes]:
@@ -204,16 +205,20 @@ class _Run:
         here = _tail(self.before[1] + block[:start] if start < WINDOW else block[start - WINDOW - 1 : start])
         self.windows = [*self.windows[-1:], (number - here.count(b"\n"), here)]
 
-    def finish(self) -> Scan:
+    def finish(self, broken: bool) -> Scan:
         for _, parser in sorted(self.fed.items()):
             self._keep(parser, self.last_number, parser.close)
         self.notes.extend(self.kept.notes(self.file))
         number, data = self.before
         if data:
             self.windows.append((number - data.count(b"\n"), data))
+        events = self.kept.events()
         if _is_cut(data):
-            self.notes.append(Note("truncated", "ends inside a line", self.file, number))
-        return Scan(self.kept.events(), self.notes, self.last_number, self.bytes, self.windows)
+            self.notes.append(Note("truncated", "ends inside a line", self.file, self.last_number))
+        elif not broken and _lacks_its_end(data) and _ends_with(events, self.last_number):
+            what = "ends without a line feed, so its last line may be cut"
+            self.notes.append(Note("truncated", what, self.file, self.last_number))
+        return Scan(events, self.notes, self.last_number, self.bytes, self.windows)
 
 
 def _tail(data: bytes) -> bytes:
@@ -228,6 +233,16 @@ def _is_cut(data: bytes) -> bool:
     """Return whether a text ends inside a line: its last one has no line feed and is, numbers apart, the head of one before it."""
     *before, last = data[-WINDOW_OF_LINES:].translate(_DIGITS).split(b"\n")
     return bool(last.strip()) and last not in before and any(line.startswith(last) for line in before)
+
+
+def _lacks_its_end(data: bytes) -> bool:
+    """Return whether the last of several lines has no line feed."""
+    return b"\n" in data and not data.endswith((b"\n", b"\r"))
+
+
+def _ends_with(events: Sequence[Event], number: int) -> bool:
+    """Return whether the last line reports trouble: what would follow may say more of it, or that it is over."""
+    return any(event.line == number and not event.calm for event in events[-_KINDS:])
 
 
 class EventStore:

@@ -50,10 +50,10 @@ def lines_of(data: bytes, parser: Marks | None = None) -> list[int]:
 
 def test_lines_are_counted_by_line_feeds_across_blocks() -> None:
     filler = b"x" * 99 + b"\n"
-    data = filler * 30_000 + MARK + b"\n" + filler * 10 + b"[rank1]: " + MARK
+    data = filler * 30_000 + MARK + b"\n" + filler * 10 + b"[rank1]: " + MARK + b"\n"
     found = scan(io.BytesIO(data), "a.log", [Marks()])
     assert [(e.line, e.rank) for e in found.events] == [(30_001, None), (30_012, 1)]
-    assert (found.lines, found.size, found.notes) == (30_012, len(data), [])
+    assert (found.lines, found.size, found.notes) == (30_013, len(data), [])
 
 
 @pytest.mark.parametrize("shift", range(4))

@@ -235,7 +235,7 @@ def test_desync_report_with_ranks_that_never_came_and_cut_off() -> None:
     assert event.never_joined == (2, 3)
     assert [
         (e.group_rank, e.op, e.seq, e.not_joined)
-        for e in events("\n".join(DESYNC.splitlines()[:2]), "desync")
+        for e in events("\n".join(DESYNC.splitlines()[:2]) + "\n", "desync")
     ] == [(0, "all_reduce", 6, {})]
 
 

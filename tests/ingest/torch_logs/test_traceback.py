@@ -60,7 +60,7 @@ def test_a_rank_in_the_header_raised_it_whoever_prints_it() -> None:
 
 def test_interleaved_ranks_are_told_apart() -> None:
     a, b = (traceback(f"KeyError: {r}", function=f"f{r}", prefix=f"[rank{r}]: ").splitlines() for r in (0, 1))
-    text = "\n".join(line for pair in zip(a, b, strict=True) for line in pair)
+    text = "".join(f"{line}\n" for pair in zip(a, b, strict=True) for line in pair)
     assert [(e.rank, e.message, e.frames[1].name) for e in exceptions(text)] == [
         (0, "0", "f0"),
         (1, "1", "f1"),
@@ -69,7 +69,7 @@ def test_interleaved_ranks_are_told_apart() -> None:
 
 def test_two_woven_tracebacks_without_prefixes_keep_both_ends() -> None:
     rows = traceback("RuntimeError: x").splitlines()
-    text = "\n".join(row for row in rows for _ in range(2)).replace(
+    text = "".join(f"{row}\n" for row in rows for _ in range(2)).replace(
         "RuntimeError: x\nRuntimeError: x", "RuntimeError: x\nOSError: y"
     )
     assert [(e.type, e.frames[0].name) for e in exceptions(text)] == [
