@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangscope.causes.case import Case, Match
-from hangscope.explain.statements.deaths import REPLACED
+from hangscope.explain.statements.torn_lines import is_garbled
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.incident import Incident
 
@@ -22,7 +22,7 @@ def damaged_files(incident: Incident) -> set[str]:
 
 
 def damage(case: Case, match: Match) -> str:
-    """Return why a match rests on damaged evidence, or nothing: by the notes on its files, or invalid bytes in its lines."""
+    """Return why a match rests on damaged evidence, or nothing: by the notes on its files, or lines that are garbled."""
     ranks, finding = case.incident.ranks, case.finding
     lines = [(item.source.file, item.text) for item in match.evidence if item.source is not None]
     files: set[str | None] = {file for file, _ in lines}
@@ -36,5 +36,7 @@ def damage(case: Case, match: Match) -> str:
     for file in sorted({file.split("!/")[0] for file in files if file} & damaged_files(case.incident)):
         return f"it rests on {file}, which is damaged"
     lines += [(event.file, event.text) for event in finding.events]
-    invalid = next((file for file, text in lines if REPLACED in text), None)
-    return f"it rests on a line of {invalid} that contains invalid bytes" if invalid is not None else ""
+    garbled = next((file for file, text in lines if is_garbled(text)), None)
+    if garbled is None:
+        return ""
+    return f"it rests on a line of {garbled} that contains invalid bytes, or one piece again and again"

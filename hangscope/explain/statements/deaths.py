@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from hangscope.explain.statements.exits import ABORTS, CLEANUPS, Exits
 from hangscope.explain.statements.statements import INTERRUPTS, WAITED, AnyEvent, Death, Statements
+from hangscope.explain.statements.torn_lines import REPLACED
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied
 from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
 from hangscope.ingest.job_logs.last_lines import Printed
@@ -34,7 +35,6 @@ _PREFIX = "[rank"  # of each line of a traceback that ended a process of a group
 _OUTERMOST = frozenset(
     ("<module>", "_bootstrap", "_bootstrap_inner", "_wrap", "wrapper", "_run_code", "_run_module_as_main", "main", "launch")
 )  # fmt: skip
-REPLACED = "\ufffd"  # stands for invalid bytes
 #: Where calls of the communication layer raise what C++ threw, and what Python raises there for a wrong argument.
 _COMMUNICATION = (
     "distributed/distributed_c10d.py",
@@ -46,7 +46,7 @@ _ARGUMENT_ERRORS = frozenset(
 )
 #: Words of its messages, by which one of them is known although a letter of it was changed.
 _ITS_WORDS = regex(
-    r"[Cc]ollective|\bpeers?\b|nccl|NCCL|gloo|[Bb]arrier|\bDDP\b|ProcessGroup|communicator|TCPStore|across all ranks|"
+    r"[Cc]ollective|[Ww]atchd|\bpeers?\b|nccl|NCCL|gloo|[Bb]arrier|\bDDP\b|ProcessGroup|communicator|TCPStore|across all ranks|"
     r"\[[Rr]ank \d|[Rr]anks? \d{1,7} (?:failed|is|successfully)|failed to pass|Op type|Sequence number|SequenceNumber|OpType|TensorShape"
 )
 #: What a rank reports that waited for others, or noticed something, before it was aborted.

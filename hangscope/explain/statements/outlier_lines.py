@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import log2
 
-from hangscope.explain.statements.torn_lines import Originals
+from hangscope.explain.statements.torn_lines import Originals, is_garbled
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -108,6 +108,7 @@ def outlier_lines(
             before = said[template].get(event.rank)
             if line < last and (before is None or before.count < count):
                 said[template][event.rank] = _Said(count, behind, text, earlier, event.file, line)
+    cut |= _leave_out_garbled(said)
     for printers in (2, 1):
         _join_torn(said, printers)
     speakers = set[int]().union(*said.values())
@@ -115,6 +116,17 @@ def outlier_lines(
     found = (_outlier(lines, ranks, cut, reporters) for lines in said.values()) if len(ranks) > 1 else ()
     shown = [line for line in found if line is not None and line.score >= LEAST]
     return tuple(sorted(shown, key=lambda o: (-round(o.score, 3), o.file, o.line))[:_MOST])
+
+
+def _leave_out_garbled(said: dict[str, dict[int, _Said]]) -> set[int]:
+    """Leave out what no program printed; return the ranks in whose logs it was: what these lack may be lost."""
+    ranks = set[int]()
+    for template in [template for template, of in said.items() if len(of) == 1]:
+        ((rank, copy),) = said[template].items()
+        if is_garbled(copy.text):
+            del said[template]
+            ranks.add(rank)
+    return ranks
 
 
 def _join_torn(said: dict[str, dict[int, _Said]], printers: int) -> None:

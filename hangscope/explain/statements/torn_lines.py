@@ -17,6 +17,10 @@ _LEAST = 8  # characters that they have in common
 _FLIPPED = 16  # characters of which one may have another bit
 _FRAGMENT = 3  # letters of a piece of a word
 _COMPARED = 16  # originals that a line is compared with, by each of its ends
+REPLACED = "\ufffd"  # stands for invalid bytes
+_KEY = 8  # characters by which a piece that follows itself is found
+_COPIES, _STRETCH = 3, 24  # of it in a row at least, and characters that they have together
+_READ = 1000  # characters of a line
 
 
 class Originals:
@@ -78,3 +82,25 @@ def _is_copy(line: str, original: str, near: Iterable[str]) -> bool:
     in_a_word = (head and line[head - 1].isalpha()) or (tail and line[len(line) - tail].isalpha())
     strange = (rest, lost) if head and tail else (rest,)  # what is left of one end belongs to another line
     return bool(in_a_word) and all(sum(map(str.isalpha, part)) <= _FRAGMENT for part in strange)
+
+
+def is_garbled(line: str) -> bool:
+    """Return whether no program printed a line: it holds invalid bytes, or a piece that follows itself again and again without a seam.
+
+    A list repeats its items as well (`nan, nan, nan`), with what separates them.
+    """
+    starts = range(0, min(len(line), _READ) - _STRETCH + 1, _KEY)
+    return REPLACED in line or any(_stutters(line[:_READ], start) for start in starts)
+
+
+def _stutters(line: str, start: int) -> bool:
+    """Return whether what begins here follows itself, and one copy ends and the next one begins within a word."""
+    again = line.find(line[start : start + _KEY], start + 1)
+    size = again - start
+    end = start + max(_COPIES * size, _STRETCH)
+    if again < 0 or end > len(line) or line[start : end - size] != line[again:end]:
+        return False
+    while start and line[start - 1] == line[start - 1 + size]:
+        start -= 1
+    seam = line[start + size - 1 : start + size + 1]
+    return seam.isalnum() and not seam.isdigit()
