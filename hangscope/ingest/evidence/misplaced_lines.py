@@ -26,22 +26,26 @@ _CUT_SRUN = regex(r"srun: (?!error: \S{1,253}: tasks? )")
 _GLUED_LABEL = regex(r"(?:Error|Exception|Interrupt|Exit)\d{1,7}: Traceback \(most recent call last\)")
 _HINT = "copy the log again from where the job wrote it, or leave it out"
 _LEAST_LOGS = 3  # of two ranks' logs, one that holds lines of both may be everybody's
+_HEAD = 50  # characters of a line that hold a time and the writer
 _LAUNCHERS = 0  # the rank whose log may be the launcher's as well
 
 
-def misplaced(readings: Sequence[Reading]) -> Iterator[Note]:
-    """Yield notes on lines that contradict themselves, and on lines of other ranks in the log of one; of each log the first of a kind."""
-    logs = [reading.log for reading in readings if reading.log is not None]
-    writers = [{event.rank for event in log.events if _is_prefixed(event)} for log in logs]
-    named = {log.rank for log in logs} - {None}
-    own = {log.rank for log, ranks in zip(logs, writers, strict=True) if log.rank in ranks} - {None}
-    for log, ranks in zip(logs, writers, strict=True):
+def misplaced(readings: Sequence[Reading], rank_of: Callable[[Reading], int | None]) -> Iterator[Note]:
+    """Yield notes on lines that contradict themselves, and on lines of other ranks in the log of one; of each log the first of a kind.
+
+    `rank_of` returns whose process a log is, None of one that several print into.
+    """
+    logs = [(reading.log, rank_of(reading)) for reading in readings if reading.log is not None]
+    writers = [{event.rank for event in log.events if _is_prefixed(event)} for log, _ in logs]
+    named = {rank for _, rank in logs} - {None}
+    own = {rank for (_, rank), ranks in zip(logs, writers, strict=True) if rank in ranks} - {None}
+    for (log, rank), ranks in zip(logs, writers, strict=True):
         yield from _first(log, _contradiction)
-        if log.rank not in (None, _LAUNCHERS) and len(named) >= _LEAST_LOGS:
-            yield from _first(log, partial(_end_of_another, log, named))
-        everybodys = len(ranks - {log.rank}) * 2 >= len(own)  # output under the name of one
-        if log.rank is not None and len(own) >= _LEAST_LOGS and not everybodys:
-            yield from _first(log, partial(_line_of_another, log, own))
+        if rank not in (None, _LAUNCHERS) and len(named) >= _LEAST_LOGS:
+            yield from _first(log, partial(_end_of_another, rank, named))
+        everybodys = len(ranks - {rank}) * 2 >= len(named)  # output under the name of one
+        if rank is not None and len(own) > 1 and len(named) >= _LEAST_LOGS and not everybodys:
+            yield from _first(log, partial(_line_of_another, rank))
 
 
 def _first(log: LogReading, why: Callable[[Event], str]) -> Iterator[Note]:
@@ -53,20 +57,20 @@ def _first(log: LogReading, why: Callable[[Event], str]) -> Iterator[Note]:
 
 
 def _is_prefixed(event: Event) -> bool:
-    return not event.by_launcher and _PREFIX.match(event.text) is not None
+    return not event.by_launcher and _PREFIX.search(event.text[:_HEAD]) is not None
 
 
-def _line_of_another(log: LogReading, own: Container[int | None], event: Event) -> str:
-    if event.rank in (None, log.rank) or event.rank not in own or not _is_prefixed(event):
+def _line_of_another(rank: int, event: Event) -> str:
+    if event.rank in (None, rank) or not _is_prefixed(event):
         return ""
-    return f"a line of rank {event.rank} is in the log of rank {log.rank}, though rank {event.rank} has a log of its own"
+    return f"a line of rank {event.rank} is in the log of rank {rank}"
 
 
-def _end_of_another(log: LogReading, named: Container[int | None], event: Event) -> str:
+def _end_of_another(rank: int | None, named: Container[int | None], event: Event) -> str:
     whose = event.rank if event.rank is not None else event.task
-    if not isinstance(event, Exit) or whose in (None, log.rank) or whose not in named:
+    if not isinstance(event, Exit) or whose in (None, rank) or whose not in named:
         return ""
-    return f"a launcher's line on the end of rank {whose} is in the log of rank {log.rank}"
+    return f"a launcher's line on the end of rank {whose} is in the log of rank {rank}"
 
 
 def _contradiction(event: Event) -> str:

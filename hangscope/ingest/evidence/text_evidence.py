@@ -197,7 +197,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     readings, job_numbers = without_job_numbers(readings)
     joined = _joined(readings)
     processes = Processes(readings, joined)
-    notes += misplaced(readings)
+    notes += misplaced(readings, processes.of_file)
     pids = {r.file: r.stacks[0].pid for r in readings if r.stacks and rank_of_log(r.file) == (None, None)}
     single = {r.file for r in readings if len(r.stacks) == 1}
     by_number = of_files({file: processes.of_pid(pid) for file, pid in pids.items()}, pids, single)
