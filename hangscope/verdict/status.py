@@ -149,7 +149,13 @@ def _is_the_end_of_all(case: Case, end: WorkersEnded) -> bool:
 def _all_processes_ended(case: Case) -> bool:
     """Return whether a launcher reports that all the processes it started ended well, and no others, of whose start the line is lost."""
     ended, started = case.statements.all(ExitOk), {e.pid for e in case.statements.all(Spawned)}
-    return bool(started) and started == {e.pid for e in ended}
+    return bool(started) and started == {e.pid for e in ended} and not _names_others(case)
+
+
+def _names_others(case: Case) -> bool:
+    """Return whether a short text names a rank of which nothing else is known: then those that are known are not all."""
+    named = {rank for e in case.statements.all(Excerpt) for one in e.named for rank in one.ranks}
+    return not named <= case.incident.ranks.keys()
 
 
 def _all_took_their_leave(case: Case) -> bool:
@@ -246,7 +252,7 @@ def status_without_verdict(case: Case, views: Sequence[GroupFrontier]) -> str:
     blind = any(n.code == "detail_recording" for n in incident.notes)
     makes_groups = any(where.op in _UNRECORDED for where in case.statements.whereabouts.values())
     all_seen = not (blind or makes_groups) and all(r.seen and r.dump_file for r in incident.ranks.values())
-    all_exited = case.statements.left_quietly.keys() >= incident.ranks.keys()
+    all_exited = case.statements.left_quietly.keys() >= incident.ranks.keys() and not _names_others(case)
     ends = [{member.enqueued or 0 for member in view.members.values()} for view in views]
     equal = all(len(seqs) <= 1 for seqs in ends) and any(map(any, ends))
     return "no_hang" if (all_seen and equal) or all_exited else "inconclusive"
