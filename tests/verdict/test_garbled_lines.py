@@ -25,6 +25,7 @@ ENDED = (TEXT / "harmless_deepspeed_to_its_end.txt").read_text()
         "rank 1 step 2 loss 0.5rank 1 step 2 loss 0.5rank 1 step 2 loss 0.5rank 1 step 2",
         "[rank9]: RuntimeError: WatchdimeError: WatchdimeError: WatchdimeError: WatchdimeError",
         "rank 0 s\ufffdep 1",
+        "Timed out after 601 seconds. 1/2 joined.Timed out after 601 seconds. 3/2 joined.Timed out after 601 seconds.",
     ],
 )
 def test_a_piece_that_follows_itself_is_no_text(line: str) -> None:
@@ -84,6 +85,24 @@ def test_an_error_in_which_a_log_breaks_off_is_no_sure_death(tmp_path: Path) -> 
     log.write_text(CAUGHT[: CAUGHT.index("[rank0]: step 41")])
     whole = analyze(log)
     assert not whole.warnings and certainty(whole) == ("crashed_rank", "high")
+
+
+@pytest.mark.parametrize(("message", "sure"), [("read w2 loss 3.05", "medium"), ("no loss 3.05", "high")])
+def test_an_error_that_ends_as_another_line_is_torn(tmp_path: Path, message: str, sure: str) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(CAUGHT[: CAUGHT.index("read timed out")] + message + "\n")
+    assert certainty(analyze(log)) == ("crashed_rank", sure)
+
+
+def test_a_log_with_pieces_of_a_dump_says_nothing_of_its_rank(tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    shutil.copytree(FIXTURES / "shape_mismatch" / "dumps", job)
+    assert certainty(analyze(job)) == ("shape_mismatch", "medium")
+    log = job / "logs" / "rank2.out"
+    first, *lines, last = log.read_bytes().splitlines(keepends=True)
+    pieces = b"usX\x07entriesq]q(}q(X\x06framesq]q(}q(hX\n"
+    log.write_bytes(b"".join([first.rstrip() * 12 + b"\n", *lines, pieces, last]))
+    assert certainty(analyze(job)) == ("shape_mismatch", "medium")
 
 
 def test_a_quiet_line_without_a_line_feed_is_no_damage(tmp_path: Path) -> None:

@@ -119,14 +119,12 @@ def outlier_lines(
 
 
 def _leave_out_garbled(said: dict[str, dict[int, _Said]]) -> set[int]:
-    """Leave out what no program printed; return the ranks in whose logs it was: what these lack may be lost."""
-    ranks = set[int]()
-    for template in [template for template, of in said.items() if len(of) == 1]:
-        ((rank, copy),) = said[template].items()
-        if is_garbled(copy.text):
-            del said[template]
-            ranks.add(rank)
-    return ranks
+    """Leave out what ranks alone printed in whose logs there is what no program prints; return these: what they lack may be lost."""
+    alone = [(template, next(iter(of.items()))) for template, of in said.items() if len(of) == 1]
+    damaged = {rank for _, (rank, copy) in alone if is_garbled(copy.text)}
+    for template in [template for template, (rank, _) in alone if rank in damaged]:
+        del said[template]
+    return damaged
 
 
 def _join_torn(said: dict[str, dict[int, _Said]], printers: int) -> None:

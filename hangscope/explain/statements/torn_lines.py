@@ -21,6 +21,7 @@ REPLACED = "\ufffd"  # stands for invalid bytes
 _KEY = 8  # characters by which a piece that follows itself is found
 _COPIES, _STRETCH = 3, 24  # of it in a row at least, and characters that they have together
 _READ = 1000  # characters of a line
+_AS_ZERO = str.maketrans("123456789", "000000000")
 
 
 class Originals:
@@ -89,8 +90,16 @@ def is_garbled(line: str) -> bool:
 
     A list repeats its items as well (`nan, nan, nan`), with what separates them.
     """
-    starts = range(0, min(len(line), _READ) - _STRETCH + 1, _KEY)
-    return REPLACED in line or any(_stutters(line[:_READ], start) for start in starts)
+    line = line[:_READ]
+    if REPLACED in line or _begins_again(line):
+        return True
+    return any(_stutters(line, start) for start in range(0, len(line) - _STRETCH + 1, _KEY))
+
+
+def _begins_again(line: str) -> bool:
+    """Return whether a line begins again and again behind its own end."""
+    end = line[line.find(line[:_STRETCH], 1) - 1 :][:1]
+    return line.count(line[:_STRETCH]) >= _COPIES and (end.isalnum() or end in ".!)")
 
 
 def _stutters(line: str, start: int) -> bool:
@@ -104,3 +113,11 @@ def _stutters(line: str, start: int) -> bool:
         start -= 1
     seam = line[start + size - 1 : start + size + 1]
     return seam.isalnum() and not seam.isdigit()
+
+
+def ends_as(line: str, other: str) -> bool:
+    """Return whether a line ends as another one does, numbers apart, from within a word of both on: its own end is lost."""
+    line, other = line.translate(_AS_ZERO), other.translate(_AS_ZERO)
+    _, tail = _shared(line, other)
+    inside = _LEAST <= tail < min(len(line), len(other))
+    return inside and all(text[-tail - 1 : len(text) - tail + 1].isalnum() for text in (line, other))
