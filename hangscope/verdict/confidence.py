@@ -34,7 +34,7 @@ from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Absence
 from hangscope.model.rankset import agree, ranks_phrase
-from hangscope.verdict.damage import damage
+from hangscope.verdict.damage import cut, damage
 from hangscope.verdict.proof import OF_THE_LOOP, Proof, prove
 from hangscope.verdict.status import trouble
 from hangscope.verdict.unrecorded import (
@@ -115,7 +115,8 @@ def damaged(case: Case, match: Match, proof: Proof) -> Doubts:
     if why := damage(case, match):
         yield MEDIUM, why
     for death in case.statements.first_deaths if match.cause == "crashed_rank" else ():
-        if death.rank in match.culprits and (why := doubt(death, case.statements)):
+        why = doubt(death, case.statements) or cut(case.incident, death.event)
+        if why and death.rank in match.culprits:
             yield MEDIUM, why
 
 

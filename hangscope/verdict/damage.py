@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangscope.causes.case import Case, Match
 from hangscope.explain.statements.torn_lines import is_garbled
 from hangscope.knowledge.catalog import CATALOG
+from hangscope.model.events import Event
 from hangscope.model.incident import Incident
 
 #: Notes that say of a file that its bytes are not what was written. A file that was not read at all is no evidence.
@@ -19,6 +20,12 @@ CODES = frozenset(
 def damaged_files(incident: Incident) -> set[str]:
     """Return the files that notes report as damaged."""
     return {note.file.split("!/")[0] for note in incident.notes if note.code in CODES and note.file}
+
+
+def cut(incident: Incident, event: Event) -> str:
+    """Return that a log may end within the line of an event, or nothing: what would follow may show that it was survived."""
+    ends = {(note.file, note.line) for note in incident.notes if note.code == "open_end"}
+    return f"{event.file} ends in the line of the error" if (event.file, event.line) in ends else ""
 
 
 def damage(case: Case, match: Match) -> str:

@@ -217,7 +217,7 @@ class _Run:
             self.notes.append(Note("truncated", "ends inside a line", self.file, self.last_number))
         elif not broken and _lacks_its_end(data) and _ends_with(events, self.last_number):
             what = "ends without a line feed, so its last line may be cut"
-            self.notes.append(Note("truncated", what, self.file, self.last_number))
+            self.notes.append(Note("open_end", what, self.file, self.last_number))
         return Scan(events, self.notes, self.last_number, self.bytes, self.windows)
 
 
