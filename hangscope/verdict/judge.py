@@ -86,7 +86,8 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     verdict = replace(verdict, alternatives=[a for a in others.alternatives if a.cause != verdict.cause])
     status, weighed = "hang", [substantiation.hypothesis(case, best, verdict), *others.possible]
     # That one rank printed something of its own does not show that the job stopped.
-    if any(w.source is Source.OUTPUT for w in case.explanation.weighed[:1]) and not case.finding.waiting:
+    own = any(w.source is Source.OUTPUT for w in case.explanation.weighed[:1])
+    if own and not case.finding.waiting and find_stop(case.statements) is None:
         status = "inconclusive"
     if best.cause == "slow_rank":
         status, weighed = "inconclusive" if damage(case, best) else "no_hang", []

@@ -64,12 +64,12 @@ def _of_its_own_in_cpp(stack: Stack) -> bool:
 
 
 def held_by_its_host(incident: Incident, statements: Statements) -> Absent | None:
-    """Name the one rank whose stack waits for its host (a batch, a file, a lock, a compiler) while those of all others are in collectives."""
+    """Name the one rank whose stack waits for its host (a batch, a file, a lock, a compiler) while those of all others wait for other ranks."""
     at = {r: w for r, w in statements.whereabouts.items() if w.kind == "stack" and w.stack}
     known = {rank: doing(where.stack) for rank, where in at.items()}
     held = [r for r, d in known.items() if d is not None and d.host and not at[r].inside]
     others = [r for r in at if r not in held]
-    waits = all(at[r].inside or ((d := known[r]) is not None and d.collective) for r in others)
+    waits = all(at[r].inside or ((d := known[r]) is not None and (d.collective or d.message)) for r in others)
     if len(held) != 1 or len(at) < _FEWEST or not waits:
         return None
     return Absent((held[0],), guess=at.keys() != incident.ranks.keys())

@@ -74,7 +74,7 @@ def _form(op: str, shape: tuple[int, ...] | None, dtype: str | None) -> str:
 
 def _finding(incident: Incident, statements: Statements, seq: int | None, events: _Own) -> Different | None:
     """Return the finding that ranks reported different collectives at a seq; None where all are alike."""
-    kinds = {rank: _kind_of(event, statements) for rank, event in events.items()}
+    kinds = _completed({rank: _kind_of(event, statements) for rank, event in events.items()})
     kinds |= _only_peer(incident, statements, events)
     sides: dict[object, list[int]] = defaultdict(list)
     for rank in sorted(kinds):
@@ -90,6 +90,20 @@ def _finding(incident: Incident, statements: Statements, seq: int | None, events
         events=tuple(events[r] for side in ordered for r in side[:2] if r in events),
         assumed=any(e.rank_assumed for e in events.values()),
     )
+
+
+def _completed(kinds: dict[int, CallKind]) -> dict[int, CallKind]:
+    """Return collectives of which a shortened line lacks the types, with those of the one like them."""
+    types: dict[object, set[tuple[str, ...]]] = defaultdict(set)
+    for kind in kinds.values():
+        types[kind.op, kind.input_sizes].add(kind.input_dtypes)
+    found = {key: next(iter(known - {()})) for key, known in types.items() if len(known - {()}) == 1}
+    return {
+        rank: replace(kind, input_dtypes=known, output_dtypes=known)
+        if not kind.input_dtypes and (known := found.get((kind.op, kind.input_sizes)))
+        else kind
+        for rank, kind in kinds.items()
+    }
 
 
 def _only_peer(incident: Incident, statements: Statements, events: _Own) -> dict[int, CallKind]:

@@ -16,7 +16,9 @@ from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.torch_logs.c10d import GroupEvent, ProcessDown
 from hangscope.ingest.workers.reading import Reading
 from hangscope.model.events import Event
+from hangscope.model.regex import regex
 
+_CLOCK, _HEAD = regex(r"\b\d\d:\d\d:\d\d\b"), 120  # characters of a line that may hold its time
 AFTERMATH = 30.0  # seconds that a process may print lines after its watchdog has ended it
 
 
@@ -52,8 +54,15 @@ def _ends_by_agents(events: list[Event]) -> list[int]:
         elif last >= 0 and isinstance(event, Exit) and event.via == "table":
             begun |= restarted
             last = last if restarted else index  # an agent's table closes what it printed before
-    of_ranks = (e for e in events[last + 1 :] if not e.by_launcher and (e.rank, e.local_rank) != (None, None))
-    return [*ends, last] if last >= 0 and (begun or any(of_ranks)) else ends
+    of_ranks = [e for e in events[last + 1 :] if not e.by_launcher and (e.rank, e.local_rank) != (None, None)]
+    later = [e for e in of_ranks if not _came_before(e, events[last])]
+    return [*ends, last] if last >= 0 and (begun or later) else ends
+
+
+def _came_before(event: Event, other: Event) -> bool:
+    """Return whether the clock of a line is behind that of a line above it, as where the logs of two nodes were joined."""
+    own, last = _CLOCK.search(event.text[:_HEAD]), _CLOCK.search(other.text[:_HEAD])
+    return own is not None and last is not None and own[0] < last[0]
 
 
 def _ends_by_watchdogs(events: list[Event]) -> list[int]:

@@ -18,6 +18,7 @@ from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.files.naming import bare_number
 from hangscope.ingest.files.numbering import of_files
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, WorkerDied
+from hangscope.ingest.job_logs.faults import LoaderWorkerDeath
 from hangscope.ingest.lines.rank_words import Named
 from hangscope.ingest.nccl.comm import NcclInit
 from hangscope.ingest.nccl.join import Joined
@@ -244,7 +245,9 @@ class Processes:
         rank = self._by_nccl(event)
         victim = getattr(event, "victim_pid", None)
         if rank is None:
-            of_an_end = event.local_rank is None and isinstance(event, (Exit, ExitOk, WorkerDied))
+            of_an_end = event.local_rank is None and isinstance(
+                event, (Exit, ExitOk, WorkerDied, LoaderWorkerDeath)
+            )
             rank = self.of_pid(event.pid if of_an_end else victim)
         device = getattr(event, "device", None)
         if rank is None and isinstance(device, str) and (bus := _PCI.match(device)):

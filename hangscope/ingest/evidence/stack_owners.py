@@ -14,6 +14,7 @@ from hangscope.model.frames import Frame, Stack, UnplacedStack
 from hangscope.model.regex import regex
 
 OF_NO_RANK = "stacks_of_no_rank"  # code of the note on a file of stacks of which no rank is known
+_OF_ONE_HOST = 8  # ranks
 _SHOWN = 8  # places of processes of no known rank
 #: What NCCL, HCCL, CUDA and MPI offer, and not the functions that they call in turn.
 _API = regex(
@@ -74,6 +75,13 @@ def _stated_ranks(known: Processes, reading: Reading) -> Iterator[int | None]:
     listed = sorted(p.local_rank for p in unknown if p.local_rank is not None and p.pid)
     seen = {event.rank for event in events if event.rank is not None}
     counted = 1 < len(listed) == len({*listed}) and seen <= {*listed}
+    # One process by its local rank, beside ranks of one host that print.
+    counted |= (
+        len(listed) == 1
+        and listed[0] not in seen
+        and len({e.host for e in events} - {None}) < 2
+        and 0 < len(seen) < _OF_ONE_HOST > max(seen)
+    )
     of_one_host = counted and not known.states_local_ranks(reading.file)
     for process in reading.stacks:
         if process.rank is not None or process.local_rank is None:

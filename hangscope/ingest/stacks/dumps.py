@@ -208,7 +208,7 @@ class _Dump:
         text = line.text
         if frame_of(text) is not None:
             return None
-        if (alike := likewise(text)) is not None:
+        if (alike := likewise(text) if self.threads else None) is not None:
             like = self._last[0] if alike[1] is None else alike[1]
             self.titled[like] = tuple(dict.fromkeys((*self.titled.get(like, ()), *alike[0])))
             return None

@@ -130,9 +130,12 @@ _LATE = 60_000  # ms
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchdogTimeout(GroupEvent, same_by=("seq", "op", "timeout_ms"), prints_group_rank=True):
-    """The line "Watchdog caught collective operation timeout: WorkNCCL(…)". `seq` is absent before torch 1.12; times in ms."""
+    """The line "Watchdog caught collective operation timeout: WorkNCCL(…)". `seq` is absent before torch 1.12; times in ms.
 
-    op: str
+    Of a line that a person shortened (`...`) the rest is as in whole lines; see `shortened.py`.
+    """
+
+    op: str = ""
     seq: int | None = None
     numel_in: int | None = None
     numel_out: int | None = None
@@ -147,6 +150,10 @@ class WatchdogTimeout(GroupEvent, same_by=("seq", "op", "timeout_ms"), prints_gr
         says(
             r"Work Work[A-Z]{3,6}\(.{0,200}?\bOpType=[A-Z_].{0,400}?\) timed out in blocking wait",
             read=_numel,
+        ),
+        says(
+            r"\bWatchdog caught (?:collective operation timeout: )?(?:Work[A-Z]{3,6}\((?:SeqNum=\d[^()]{0,300}?)?)?(?:\.{3}|…)"
+            r"(?:.{0,80}?ran for (?P<ran_ms>\d{1,18}) milliseconds)?"
         ),
     )
     also = _WORK

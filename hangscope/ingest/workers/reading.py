@@ -46,6 +46,7 @@ from hangscope.ingest.stacks.dumps import LateStackParser, ProcessStacks, proces
 from hangscope.ingest.stacks.variables import variables
 from hangscope.ingest.torch_logs import analyzer, c10d, reports, wrapper
 from hangscope.ingest.torch_logs.detail import DetailParser
+from hangscope.ingest.torch_logs.shortened import completed
 from hangscope.ingest.torch_logs.store import StoreParser
 from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
 from hangscope.ingest.workers.answer import Wire, answer
@@ -120,7 +121,12 @@ def read_log(stream: BinaryIO, file: str) -> LogReading:
     rank, local_rank = rank_of_log(file)
     own = (rank, local_rank) != (None, None)
     kept, recordings = KeptText(found.windows, file, own), detail.recordings(owned=own)
-    events = [*found.events, *last_lines(kept), *durations(kept), *repeated(found.events, kept, found.size)]
+    events = [
+        *completed(found.events),
+        *last_lines(kept),
+        *durations(kept),
+        *repeated(found.events, kept, found.size),
+    ]
     signs = (data for _, data in found.windows if any(sign in data for sign in _SIGNS))
     return LogReading(
         file,
