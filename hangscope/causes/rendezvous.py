@@ -11,6 +11,7 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.store import RendezvousTimeout, StoreBarrier, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
+from hangscope.knowledge.callsite import forms_a_group
 from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.incident import Event
 from hangscope.model.rankset import agree
@@ -52,7 +53,8 @@ def at_the_store(case: Case, world: int) -> Match | None:
         why = f"{who(apart)} found no store{address}, while the others wait at theirs"
     elif joined is not None:
         # The host of the store may be the only one that reports its wait.
-        lacking = others if set(waiting) - {0} else tuple(r for r in range(world) if r not in logged)
+        came = set(waiting) | {r for r, at in statements.whereabouts.items() if forms_a_group(at.stack)}
+        lacking = tuple(r for r in range(world) if r not in (came if came - {0} else logged))
         missing = lacking if len(lacking) == of - joined else ()
         why = f"only {joined} of {of} ranks {'had joined when the text ends' if still else 'joined'}"
         why += f"; {who(missing)} did not" if missing else ""

@@ -25,6 +25,8 @@ _SIGABRT = -6  # how gloo ends the process that gets too much
 _MOST = 1 << 20  # bytes of a part
 _PARTS = 4  # the least number of equal parts of a message for a printed number of them to be no coincidence
 _NUMBER = regex(r"\d+(?:\.\d+)?")
+#: what counts steps or is part of a time is no number of rows
+_COUNTS = regex(r"(?i)(?:\b(?:step|epoch|iter(?:ation)?|it|idx|index|day|rank)s?[ =:#]{0,3}|\d[:./-])$")
 _ELEMENTS = {8: "Double Long", 4: "Float Int", 2: "Half BFloat16 Short", 1: "Byte Char Bool"}
 BYTES = {name: size for size, names in _ELEMENTS.items() for name in names.split()}
 #: by op: which neighbour in the ring sends to a rank, 0 where any may
@@ -109,7 +111,9 @@ def has_fewer_rows(pair: AbortedPair, printed: Sequence[Printed]) -> bool:
     for event in printed if wanted > 1 and sent >= _PARTS else ():
         for template, text in zip(event.templates, event.texts, strict=True):
             if event.rank is not None:
-                lines[template][event.rank] = _NUMBER.findall(text)
+                lines[template][event.rank] = [
+                    m[0] for m in _NUMBER.finditer(text) if not _COUNTS.search(text[: m.start()])
+                ]
     for by_rank in lines.values():
         own = by_rank.pop(pair.receiver, [])
         for mine, *others in zip(own, *by_rank.values(), strict=False) if len(by_rank) > 1 else ():
