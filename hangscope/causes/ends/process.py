@@ -11,6 +11,7 @@ from hangscope.causes.init import never_formed
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
 from hangscope.explain.statements.standstill import HOUR, by_steps, stood_still
 from hangscope.explain.statements.statements import Death
+from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.ingest.job_logs.activity import EngineTimeout
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.faults import NoProgress
@@ -87,6 +88,8 @@ def _ended_from_outside(case: Case) -> Match | None:
         return None
     if waited and event.signal == "SIGINT" and _blocked_in_a_library(case):
         return None
+    if stalled is None and event.signal == "SIGINT" and says_it_hangs(statements):
+        return None  # who reports a hang ended it
     # People cancel jobs that are hung, platforms end those that stall, and mismatched collectives stop a job by themselves.
     doubtful = stalled is not False or event.signal == "SIGINT" or statements.all(CallFingerprint)
     return answer(

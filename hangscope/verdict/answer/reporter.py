@@ -8,12 +8,10 @@ A sentence alone proves nothing, and one stack is of one moment; who reports a h
 from __future__ import annotations
 
 from hangscope.causes.case import Case
+from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.ingest.excerpts.excerpt import Excerpt
-from hangscope.ingest.job_logs.vocabulary import words
-from hangscope.model.regex import regex
 from hangscope.verdict.answer import comparisons, course, places, stacks
 
-_SENTENCE = regex(r"[^.!?\n。！？]{1,400}[.!?。！？]?")
 _STACKS = (stacks.stacks, stacks.doings, stacks.unplaced)
 _PLACES = (*_STACKS, places.sides, comparisons.announced, comparisons.other_values, comparisons.last_lines)
 
@@ -23,14 +21,5 @@ def reports_a_stop(case: Case) -> bool:
     reported = any(e.prose for e in case.statements.all(Excerpt))
     if not reported or any(read(case) is not None for read in (course.over, course.through, course.moving)):
         return False
-    shown = _PLACES if says_it_hangs(case) else _STACKS
+    shown = _PLACES if says_it_hangs(case.statements) else _STACKS
     return bool(case.stacks) or any(read(case) is not None for read in shown)
-
-
-def says_it_hangs(case: Case) -> bool:
-    """Return whether a sentence of a person states that the job hangs; a question or a doubt states nothing."""
-    texts = (sentence for e in case.statements.all(Excerpt) for sentence in _SENTENCE.findall(e.prose))
-    return any(
-        words("says_it_hangs").search(text) and not words("doubts").search(text) and text[-1:] not in "?？"
-        for text in texts
-    )
