@@ -97,6 +97,7 @@ def outlier_lines(
     """
     said: dict[str, dict[int, _Said]] = defaultdict(dict)
     ranks, cut = set(heard), set[int]()
+    after: dict[str, set[int]] = defaultdict(set)
     for event in printed:
         if event.rank is None:
             continue
@@ -106,8 +107,13 @@ def outlier_lines(
         columns = event.counts, event.behind, event.texts, event.earlier, event.numbers
         for template, count, behind, text, earlier, line in zip(event.templates, *columns, strict=True):
             before = said[template].get(event.rank)
-            if line < last and (before is None or before.count < count):
+            if line >= last:
+                after[template].add(event.rank)
+            elif before is None or before.count < count:
                 said[template][event.rank] = _Said(count, behind, text, earlier, event.file, line)
+    for template in after.keys() & said.keys():
+        if len(said[template]) > 1 and after[template] - said[template].keys():
+            del said[template]  # who printed it in its aftermath does not lack it
     cut |= _leave_out_garbled(said)
     for printers in (2, 1):
         _join_torn(said, printers)

@@ -13,8 +13,10 @@ from itertools import pairwise
 from typing import BinaryIO
 
 from hangscope.errors import Note
+from hangscope.ingest.excerpts.enclosed import enclosed
 from hangscope.ingest.excerpts.excerpt import MOST, Excerpt, excerpt
 from hangscope.ingest.excerpts.likewise import repeated
+from hangscope.ingest.excerpts.titled import titled
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs import (
@@ -122,7 +124,7 @@ def read_log(stream: BinaryIO, file: str) -> LogReading:
     own = (rank, local_rank) != (None, None)
     kept, recordings = KeptText(found.windows, file, own), detail.recordings(owned=own)
     events = [
-        *completed(found.events),
+        *titled(enclosed(completed(found.events), kept, found.size), kept, found.size),
         *last_lines(kept),
         *durations(kept),
         *repeated(found.events, kept, found.size),

@@ -68,3 +68,12 @@ def test_fingerprints_of_before_numbers_were_printed_are_compared_as_well(tmp_pa
     said = "RuntimeError: Detected mismatch between collectives on ranks. Rank {} is running inconsistent collective: CollectiveFingerPrint(OpType=BROADCAST, TensorShape=[{}], TensorDtypes=Float, TensorDeviceTypes=TensorOptions(dtype=float (default), device=cuda))"
     report = told(tmp_path, [said.format(0, 34112), said.format(1, 33280), said.format(2, 34112)])
     assert blame(report)[1:] == ("shape_mismatch", (1,))
+
+
+def test_a_shortened_fingerprint_is_that_of_the_whole_one_like_it(tmp_path: Path) -> None:
+    """Rank 1's report, whole, shows that ranks 0 to 5 issued its call; rank 0's lacks the types."""
+    gather, reduce = call("ALLGATHER", 1, 233), call("ALLREDUCE", 64, 233)
+    short = gather.split(", TensorDtypes")[0] + ", ...)"
+    lines = {**log(1, gather, 6, reduce), **log(0, short, 6, reduce), **log(6, reduce, 0, short)}
+    report = told(tmp_path, lines, world_size=8)
+    assert report.verdict is not None and report.verdict.culprit_ranks == (6,)

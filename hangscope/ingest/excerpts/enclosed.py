@@ -1,0 +1,50 @@
+"""Tracebacks without a prefix that stand between two lines of one rank, as when it prints them itself and its launcher adds nothing.
+
+[rank5] caught exception, cleaning up
+Traceback (most recent call last):
+  ...
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 5.81 GiB.
+[rank5] destroying process group ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from hangscope.ingest.excerpts.excerpt import MOST
+from hangscope.ingest.job_logs.faults import OomCuda
+from hangscope.ingest.lines.kept_text import KeptText
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.model.events import Event
+
+_LONGEST = 60  # lines of a traceback
+
+
+def enclosed(events: Iterable[Event], kept: KeptText, size: int) -> Iterator[Event]:
+    """Yield the events of a log, those of a traceback between two lines of one rank with that rank."""
+    if size > MOST or kept.own:
+        yield from events
+        return
+    for event in events:
+        if not isinstance(event, RankException | OomCuda) or event.rank is not None or event.pid is not None:
+            yield event
+            continue
+        above, below = _speaker(kept, event.line, -1), _speaker(kept, event.line, 1)
+        yield replace(event, rank=above) if above is not None and above == below else event
+
+
+def _speaker(kept: KeptText, number: int, step: int) -> int | None:
+    """Return the rank of the next line with one in a direction; None where an empty line, another writer or the end comes first."""
+    places = {at: place for place, at in enumerate(kept.numbers)}
+    for offset in range(_LONGEST):
+        number += step
+        place = places.get(number)
+        line = kept.own_line(place) if place is not None else None
+        if line is None or not line.text.strip() or (line.rank is None and line.origin):
+            return None
+        if line.rank is not None:
+            return line.rank
+        if step > 0 and offset:
+            return None  # right below it
+    return None
