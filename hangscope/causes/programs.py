@@ -13,6 +13,9 @@ from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import checked, describe
 from hangscope.explain.finding import Absent, Different, Unseen
+from hangscope.explain.text.complaint import says_it_hangs
+from hangscope.explain.text.stop import find_stop
+from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused, JoinExhausted
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.knowledge.callsite import in_constructor, shared_line, user_frame
@@ -238,3 +241,14 @@ def different_models(case: Case) -> Match | None:
         return None
     why = f"{who(finding.culprits, 'the ranks')} synchronized other parameters while DDP wrapped the model"
     return answer("model_mismatch", finding.culprits, why)
+
+
+def called_behind_a_guard(case: Case) -> Match | None:
+    """The program's code, as far as it was pasted, calls a collective on rank 0 alone, and nothing names another rank."""
+    excerpt = next((e for e in case.statements.all(Excerpt) if e.guarded), None)
+    stops = find_stop(case.statements) is not None or says_it_hangs(case.statements)
+    if excerpt is None or not stops or not set(case.finding.culprits) <= {0}:
+        return None
+    why = f"by the code in this text, only rank 0 calls {excerpt.guarded} (`{excerpt.guard}`), which every rank must call"
+    fix = f"Call {excerpt.guarded} on every rank, and guard only what rank 0 alone may do: the write, the print."
+    return answer("rank_conditional_collective", (0,), why, fix, strength=0)

@@ -49,6 +49,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Absent, participation.host_thread_stuck),
     (finding.Absent, pairs.unanswered),
     (finding.Absent, participation.busy_elsewhere),
+    (finding.Finding, programs.called_behind_a_guard),
     (finding.Unseen, silence.vanished),
     (finding.Absent, silence.may_have_died),
     (finding.Stalled | finding.Nothing, order.two_threads),

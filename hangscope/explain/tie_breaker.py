@@ -1,7 +1,7 @@
 """Which of two even sides is at fault, where one rank alone printed a telling line shortly before the freeze.
 
 Such a line never names a rank by itself. Where collectives or stacks prove that ranks went different ways, and only leave open
-which of them is wrong, it decides.
+which of them is wrong, it decides. So does the program's code, where a text shows that rank 0 alone calls a collective in it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import replace
 from hangscope.explain.finding import Different, Finding, OwnCall, Unpaired, Unseen
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.partitions import last_call
+from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.last_lines import Printed
 
 
@@ -22,7 +23,8 @@ def decided(finding: Finding, statements: Statements) -> Finding:
         return _of_several(finding, [ranks for ranks in telling if len(ranks) == 1], statements)
     if not finding.tie or finding.culprits or not isinstance(finding, Different | Unpaired):
         return finding
-    culprits = telling.pop() if len(telling) == 1 else ()
+    behind_a_guard = (0,) if any(e.guarded for e in statements.all(Excerpt)) else ()
+    culprits = telling.pop() if len(telling) == 1 else behind_a_guard
     if len(culprits) != 1 or not {*finding.waiting, *finding.reached}.issuperset(culprits):
         return finding
     rank, waiting = culprits[0], tuple(r for r in finding.waiting if r not in culprits)
@@ -32,6 +34,8 @@ def decided(finding: Finding, statements: Statements) -> Finding:
         own = OwnCall(view.kind_of(rank, seq), seq)
         others = [r for r in waiting if r in view.members and view.kind_of(r, seq) != own.kind]
         stuck = replace(stuck, rank=others[0], kind=view.kind_of(others[0], seq)) if others else stuck
+    elif waiting and stuck.pair is None:
+        stuck = last_call(waiting[0], statements)
     reached = finding.reached - set(culprits)
     return replace(
         finding, culprits=culprits, waiting=waiting, reached=reached, own=own, stuck=stuck, tie=False

@@ -7,11 +7,14 @@ from hangscope.causes.participation import busy, calls_stay_open
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.explain.text.steps import last_output
+from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.line_groups import tells_of_trouble
+from hangscope.ingest.job_logs.faults import OomCuda, OomHost
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.nccl.ras_json import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import AsyncError, DumpObserved, DumpSignal, HeartbeatTimeout
+from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (
     GlooClosed,
     GlooTimeout,
@@ -23,6 +26,7 @@ from hangscope.model.incident import Absence, Event, RankRecord
 from hangscope.model.rankset import agree
 
 _SWEPT = frozenset({-15, 143})  # how a rank ends that lives when torchrun's agent ends all
+_ENDED = ("crashed_rank", "a process that ended leaves no further output either")
 _NO_POWER = ("crashed_rank", "a host that lost power closes no connection either")
 
 
@@ -68,9 +72,21 @@ def vanished(case: Case) -> Match | None:
     evidence: list[Evidence | Event] = [_trace(ranks[rank], dumps) for rank in culprits[:8]]
     evidence += [quote(event, f"a peer lost its connection: {event.text}") for event in lost[:1]]
     why = f"{who(culprits)} {what}"
+    if not (dumps or lost or silent or ras or _of_nobody(statements)) and any(
+        e.prose for e in statements.all(Excerpt)
+    ):
+        # Of a paste, lines are missing for any reason, and peers that time out had a connection that was open.
+        look = f"Take the stack of {who(culprits)} (py-spy dump --pid PID), and read its log from the time of the others' last collective on."
+        return answer("stuck_rank", culprits, why, look, strength=0, evidence=evidence, rivals=[_ENDED])
     look = f"Find out how {who(culprits)} ended: look for an exit code or signal in the launcher's output, and in the kernel log of the host."
     stack = "If the process is still running, take its stack (py-spy dump --pid PID): one that is stuck in teardown writes no dump either."
     return answer("crashed_rank", culprits, why, look, stack, strength=int(sure), evidence=evidence)
+
+
+def _of_nobody(statements: Statements) -> bool:
+    """Return whether a process of no known rank ran out of memory or raised something of its own."""
+    raised = [e for e in statements.all(RankException) if not e.symptom]
+    return any(e.rank is None for e in (*statements.all(OomCuda, OomHost), *raised))
 
 
 def _trace(record: RankRecord, dumps: bool) -> Evidence:

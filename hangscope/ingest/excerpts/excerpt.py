@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hangscope.ingest.excerpts.code import guarded_call
 from hangscope.ingest.excerpts.line_groups import LineGroup, line_groups, tells_of_trouble
 from hangscope.ingest.excerpts.pace import (
     broken,
@@ -68,7 +69,8 @@ class Excerpt(Event, by_launcher=True, calm=True):
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`. `endpoint`: where the rendezvous is by the launcher's arguments.
-    `lasted`: the seconds of the longest work that a line reports (`lasted_line`).
+    `lasted`: the seconds of the longest work that a line reports (`lasted_line`). `guarded`: a collective in the program's code that only rank 0
+    calls, by `guard`, in the line `guarded_at`.
     """
 
     stage: str = ""
@@ -97,6 +99,9 @@ class Excerpt(Event, by_launcher=True, calm=True):
     endpoint: str = ""
     lasted: float = 0.0
     lasted_line: str = ""
+    guarded: str = ""
+    guard: str = ""
+    guarded_at: int = 0
 
 
 def excerpt(kept: KeptText, size: int) -> Excerpt | None:
@@ -121,6 +126,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     counts, even, said, named = counted(printed), steady(printed), prose(people), named_processes(lines)
     quiet, pause, before = silence(printed)
     moving, odd = moves(counts, printed), uneven(printed)
+    alone = guarded_call(lines)
     lasted, lasted_line = longest(printed)
     sizes = tuple(sorted({n for n in _sizes(texts) if 1 < n <= MAX_RANKS})) or _counted_by_people(said, named)
     return Line(kept.file, number, text, text).event(
@@ -152,6 +158,9 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         steady_to=even[1],
         lasted=lasted,
         lasted_line=quote(lasted_line, _SHOWN),
+        guarded=alone.call if alone is not None else "",
+        guard=quote(alone.guard, _SHOWN) if alone is not None else "",
+        guarded_at=alone.line if alone is not None else 0,
         endpoint=next((m[1] for t in texts if (m := _ENDPOINT.search(t))), ""),
     )
 

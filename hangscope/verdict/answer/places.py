@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.causes.case import Case
+from hangscope.explain.text.complaint import says_it_hangs
+from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.sections import Side
 from hangscope.ingest.job_logs.activity import BUSY, IDLE, GpuUse
@@ -84,3 +86,15 @@ def _used(uses: Sequence[GpuUse]) -> str:
     percents, watts = [e.percent for e in uses], [e.watts for e in uses if e.watts is not None]
     ranges = [" to ".join(map(str, sorted({min(some), max(some)}))) for some in (percents, watts) if some]
     return f"{_cards(uses)} at {ranges[0]} %" + (f" ({ranges[1]} W)" if watts else "")
+
+
+def guarded(case: Case) -> Observation | None:
+    """Quote the collective that only rank 0 calls by the program's code, where the job stopped."""
+    text = next((e for e in case.statements.all(Excerpt) if e.guarded), None)
+    if text is None or not (find_stop(case.statements) is not None or says_it_hangs(case.statements)):
+        return None
+    shows = f"in the code of this text, only rank 0 calls {text.guarded} (line {text.guarded_at}, below `{text.guard}`), which every rank must call: rank 0 waits there for the others, who go on to their next collective"
+    wanted = f"move {text.guarded} out of that branch, so that all ranks call it, and guard only what rank 0 alone may do (the write, the print)"
+    return Observation(
+        shows, Collect((0,), "other", wanted), (0,), False, True, (), "rank_conditional_collective"
+    )

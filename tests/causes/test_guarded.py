@@ -1,0 +1,37 @@
+"""A collective that only rank 0 calls, by the program's code in a pasted text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.text_lines import judged, timeout, told
+
+GUARD = "    if accelerator.is_main_process:"
+
+
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        pytest.param([GUARD, "        accelerator.save_state(out)", "    log()"], True, id="a collective"),
+        pytest.param(
+            ["12      if dist.get_rank() == 0:", "13          sd = model.state_dict()"],
+            True,
+            id="numbered lines",
+        ),
+        pytest.param(
+            [GUARD, "        torch.save(sd, out)", "    dist.barrier()"], False, id="below the branch"
+        ),
+        pytest.param(
+            ["    if not accelerator.is_main_process:", "        dist.barrier()"], False, id="the others"
+        ),
+        pytest.param([GUARD, "        print(acc)  # dist.barrier()"], False, id="a comment"),
+    ],
+)
+def test_a_collective_behind_a_guard_is_rank_0s_alone(tmp_path: Path, code: list[str], named: bool) -> None:
+    waits = [timeout(rank, op="_ALLGATHER_BASE") for rank in (1, 2, 3)]
+    verdict = judged(told(tmp_path, ["torchrun --nproc_per_node=4 train.py", *code, *waits]))
+    assert verdict.culprit_ranks == (0,)  # it alone does not time out
+    assert (verdict.cause == "rank_conditional_collective") is named
+    assert ("only rank 0 calls" in verdict.explanation) is named
