@@ -67,7 +67,7 @@ class Change:
     `skipped`, `added`: calls that they left out or issued in addition; `shift`: how many more calls they issued (negative: fewer),
     also where these are older than what was retained; `swapped`: they issued them in another order; `matched`: how many calls
     match again after that; `votes`: how many ranks of the same role agree against the culprits; `last_word`: nothing after their
-    deviating call was recorded; `elsewhere`: it is on another group than the one the others wait in.
+    deviating call was recorded; `elsewhere`: it is on another group than the one the others wait in; `of_one_group`: what was skipped is.
     """
 
     skipped: tuple[CallKind, ...] = ()
@@ -78,6 +78,7 @@ class Change:
     votes: int = 0
     last_word: bool = False
     elsewhere: bool = False
+    of_one_group: bool = True
 
     @property
     def realigned(self) -> bool:
@@ -87,7 +88,8 @@ class Change:
     @property
     def postponed(self) -> bool:
         """Return whether a stretch of calls on another group came first: behind it they made no more of the others' next calls than in that order."""
-        return self.elsewhere and not self.added and 0 < self.matched <= len(self.skipped)
+        first = self.elsewhere and self.of_one_group and not self.added
+        return first and 0 < self.matched <= len(self.skipped)
 
     @property
     def proven(self) -> bool:

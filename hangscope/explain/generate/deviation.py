@@ -118,7 +118,8 @@ def _finding(aligned: Aligned, d: Deviation, culprits: tuple[int, ...]) -> Diffe
     stuck = _stuck(aligned, d, culprits)
     elsewhere = stuck.view is not None and stuck.view.group.gid != gid
     change = change_between(programs, (rank, d.row), (d.peer, d.peer_row), d.edit)
-    change = replace(change, votes=d.votes, elsewhere=elsewhere)
+    left_out = {programs.call(d.peer, row)[0] for row in d.edit.peers}
+    change = replace(change, votes=d.votes, elsewhere=elsewhere, of_one_group=len(left_out) < 2)
     own = OwnCall(kind, seq, gid if elsewhere else None)
     changed = ((d.peer, d.edit.peers), (rank, d.edit.own))
     kinds = [programs.call(one, row)[2] for one, rows in changed for row in rows]
