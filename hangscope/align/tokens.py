@@ -50,8 +50,6 @@ class Tokens:
 
     def of(self, gids: np.ndarray, kinds: np.ndarray, level: int) -> np.ndarray:
         """Return the token of each call, given by its group and its kind."""
-        if not len(gids):
-            return np.empty(0, np.int64)
         return np.asarray(self._by_level[level][kinds] * len(self._kinds) + self._of_group[gids])
 
 

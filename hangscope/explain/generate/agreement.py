@@ -73,8 +73,7 @@ def other_members(aligned: Aligned) -> OtherMembers | None:
     for gids in by_name.values():
         if len(gids) != 2:
             continue
-        if not (shared := set(groups[gids[0]].ranks).intersection(groups[gids[1]].ranks)):
-            continue
+        shared = set(groups[gids[0]].ranks).intersection(groups[gids[1]].ranks)
         listed = [_listed_by(aligned, gid) for gid in gids]
         done = (member.completed for gid in gids for member in aligned.views[gid].members.values())
         if not (all(listed) and shared.issuperset(listed[0] | listed[1])) or any(done):

@@ -51,8 +51,6 @@ def unpaired(aligned: Aligned, root: Root) -> Unpaired | None:
     half (assumed).
     """
     pairs = sorted((n for n in root.nodes if isinstance(n, PairInstance)), key=aligned.when)
-    if not pairs:
-        return None
     # A dump that is older than its peers' lacks what its rank did since.
     lacking = {node: rank for node in pairs if (rank := aligned.missing_half(node)) is not None}
     missing = {node: rank for node, rank in lacking.items() if rank not in aligned.early}

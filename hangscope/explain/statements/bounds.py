@@ -89,8 +89,6 @@ def joined(incident: Incident, statements: Statements) -> Incident:
     """Return the incident with what text states of its ranks beyond their dumps."""
     incident = with_refused(incident, statements)
     table = stated(incident, statements)
-    if not table:
-        return incident
     groups = LoggedGroups(incident, statements, table)
     kinds = LoggedCalls(incident)
     counts_sends = {groups.gid(key) for key, bounds in table.items() if bounds.sends}
