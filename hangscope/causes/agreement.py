@@ -26,8 +26,7 @@ LISTS = "Call new_group on every rank, members or not, with the same list in the
 def other_members(case: Case) -> Match | None:
     """Ranks created a group with other members than the rest of its members did: it never forms."""
     finding, groups = case.finding, case.incident.groups
-    if finding.own.gid is None:
-        return None
+    assert finding.own.gid is not None
     own = groups[finding.own.gid]
     theirs = next(g for g in groups if g.name == own.name and g.gid != own.gid)
     others = sorted(r for r, record in case.incident.ranks.items() if theirs.gid in record.queues)
@@ -44,8 +43,7 @@ def other_members(case: Case) -> Match | None:
 def other_root(case: Case) -> Match | None:
     """Ranks have the buffers of a root in a gather or scatter that has another root, and never had them before."""
     finding = case.finding
-    if finding.own.kind is None:
-        return None
+    assert finding.own.kind is not None
     kind, culprits, usual = finding.own.kind, finding.culprits, finding.stuck.rank
     root = "src" if kind.op in _FROM else "dst"
     frame, seq = case.frame_of(kind), finding.own.seq

@@ -24,8 +24,7 @@ COMPARED = 64  # ranks on either side of a cycle whose orders are compared
 def circular_wait(case: Case) -> Match | None:
     """Members hold what the others need: groups entered in opposite orders."""
     finding = case.finding
-    if finding.circle is None:
-        return None
+    assert finding.circle is not None
     members = tuple(sorted(finding.circle.ranks)) or finding.culprits
     ranks = members or finding.waiting
     heads = {r: calls for r in ranks if (calls := case.graph.open_calls.get(r))}

@@ -28,8 +28,7 @@ def unequal_pair(aligned: Aligned) -> Unpaired | None:
 
 def _unequal(aligned: Aligned, node: PairInstance, root: Root) -> Unpaired | None:
     pair, kinds, programs = aligned.graph.pairs[node], aligned.incident.kinds, aligned.programs
-    if pair.send is None or pair.recv is None:
-        return None
+    assert pair.send is not None and pair.recv is not None  # else the root were who has not posted its half
     sent, received = kinds[pair.send.kind], kinds[pair.recv.kind]
     equal = numel(sent.input_sizes) == numel(received.input_sizes)
     if equal and sent.input_dtypes == received.input_dtypes:

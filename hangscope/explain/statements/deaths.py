@@ -129,8 +129,7 @@ def _went_on(event: Event, statements: Statements) -> bool:
     A traceback that a library printed has its frames alone, and what a program logs lacks the prefix that torch gives to those
     that end the process: then an error of a later wait shows that it was caught.
     """
-    if event.rank is None:
-        return False
+    assert event.rank is not None
     waited = statements.any_of(*WAITED)  # "done" may come from a handler, for which the others still wait
     steps = [e for e in statements.of(event.rank, Progress) if not e.leaving and e.attempt == event.attempt]
     later = [(e.file, e.line) for e in steps if e.step is not None or (e.over and not waited)]
