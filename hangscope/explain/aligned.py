@@ -80,9 +80,7 @@ class Aligned:
             before = programs.before(half.rank, programs.row_of(half.rank, half.order))
             return StuckCall(view, half.seq, half.rank, self.incident.kinds[half.kind], before, pair)
         inside = [r for r, _ in self.graph.calls_of(node)]
-        rank = next((r for r in inside if r not in culprits), inside[0] if inside else None)
-        if rank is None:
-            return StuckCall(view, node.seq)
+        rank = next((r for r in inside if r not in culprits), inside[0])
         before = programs.before(rank, programs.row_at(rank, node.gid, node.seq))
         return StuckCall(view, node.seq, rank, view.kind_of(rank, node.seq), before)
 

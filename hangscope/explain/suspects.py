@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangscope.explain.aligned import Aligned
-from hangscope.explain.finding import Circular, Finding, Lagging, Nothing, Stalled, Unseen
+from hangscope.explain.finding import Finding, Lagging, Nothing, Stalled, Unseen
 
 
 def suspects(aligned: Aligned, best: Finding) -> tuple[int, ...]:
@@ -11,8 +11,6 @@ def suspects(aligned: Aligned, best: Finding) -> tuple[int, ...]:
     if best.culprits and not (best.guess or best.assumed):
         return best.culprits
     found = {*best.culprits, *_beyond(aligned)}
-    if not found and isinstance(best, Circular) and best.circle is not None:
-        found = set(best.circle.ranks)
     if not found and best.stuck.view is not None and isinstance(best, Lagging | Stalled):
         found = set(best.stuck.view.members)
     return tuple(sorted(found)) if len(found) < len(aligned.incident.ranks) else ()

@@ -170,8 +170,6 @@ def _outlier(
         return odd
     if not few:
         return None
-    if not usual and len(set(counts.values())) > 2:
-        return None
     if 2 * len(few) > len(ranks) or (usual and (times == 1 or cut)):
         return None  # what a part of a log holds once may have been printed before it as well
     shown = max((rank for rank in lines if rank in few or usual), key=lambda r: (-lines[r].behind, -r))

@@ -56,7 +56,5 @@ def findings(incident: Incident, statements: Statements) -> Iterator[tuple[Findi
         if call.rank is None and waiting:
             call = replace(call, rank=waiting[0])
         if source in (Source.SILENCE, Source.OUTPUT):
-            if unproved & set(finding.culprits):
-                continue  # the silence of ranks without any text proves nothing
             waiting = tuple(r for r in waiting if r not in unproved)
         yield replace(finding, stuck=call, waiting=waiting, reached=frozenset(waiting)), source
