@@ -54,6 +54,13 @@ def test_calls_of_two_operations_do_not_meet_and_are_a_guess_of_one_moment(
     assert short(told(tmp_path, files)) == ("rank_conditional_collective", (2,), level)
 
 
+def test_a_stack_names_its_rank_although_the_logs_of_the_others_alone_were_collected(tmp_path: Path) -> None:
+    files = _stacks(_in("broadcast", 31), _in("all_gather_into_tensor", 30))
+    for rank in (0, 1):
+        files[f"rank{rank}.log"] = [f"[rank{rank}]: {TIMED_OUT}"]
+    assert short(told(tmp_path, files)) == ("rank_conditional_collective", (2,), "medium")
+
+
 def test_who_waits_in_a_receive_may_wait_for_one_of_those_that_are_in_another_call(tmp_path: Path) -> None:
     files = _stacks(_in("recv", 31), _in("all_gather_into_tensor", 30))
     files["job.log"] = [f"[rank{rank}]: {TIMED_OUT}" for rank in range(3)]
