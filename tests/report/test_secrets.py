@@ -126,6 +126,13 @@ GROWING = (
     "create secret --from-literal=a=b ", "--from-literal=", "password=a.", "password=a.b", "password=a_(", "password=a-", "password=linux-", "password=/etc/", "password=~/a", "htpasswd -b ",
     "htpasswd -b -c a ", "mkpasswd -m a ", "openssl passwd -a ", "kinit <<< ", "kinit a ", "printf '%s' ", "http -a ", "http a ", "mount ,pass=", "cifs a ", "assword: send ", "user a password ",
     "socks5 a:1 1 ", "mysqladmin a ", "a key ", "123456789012345|", "AAAAAAAAAAAAAAAAAAAA", "keytool a ", "pdftk a ",
+    "echo a | passwd ", "echo a ", "echo -n 'a' | ", "| kinit ", "passwd a <<< ", "sudo ", "sudo -S <<< a ", "su <<EOF\na\n", "printf '%s' a | ", "--cert a.pem:", "-E ", "token='root:",
+    "Password was reset.\n", "Password was reset.\nNew value: ", "password is ", "password set to: ", "<password>", "<a:password b=\"c\">", "<a key=\"password\">", "<key>password</key><string>", "<a value=\"",
+    "stringData:\n  a: ", "kind: Secret\n  a: ", "secrets set a=", "kv put a b=", "USER a\nPASS ", "a LOGIN b ", "PASS ", "\nPASS ", "Passwort von a ", "clé d'a : ", "password,a\n", "password\t", "Secret ID  ",
+    "\n  a  ", "credentials (a): b/", "username/password: a/", "setenv a ", "set -x A_PASSWORD ", "changePassword('a', ", "sendline('a')  # ", "login(a, key=", "connect('a', 1, 'b', '", "enter the code ", "passcode ",
+    "验证码:", "密码为「", "username a password ", "key 0 ", "createUser a SHA b AES ", "radtest a b c 1 ", "create secret (secret ", "<(echo ", "--key-file <(echo ", "set password for a = ", "'docker', 'login', ",
+    "['docker', '-p', ", "a0=\"docker\" a1=\"-p\" ", "password: str = ", "password . ", "password[1] ", "password = string(1) ", "\"A_PASSWORD=a ", "password: |\n  ", "- --password\n- ", "user=a pass=", "Secret Value: ",
+    "identified by ", "create user a identified by ", "addauth digest a:", "setAcl a digest:a:", "conn a/", "imp a/", ".logon a/b,", "nmcli a.psk ", "usage: ", "密码 ", "SecureString --value ", "getConnection('jdbc:', '",
 )  # fmt: skip
 
 

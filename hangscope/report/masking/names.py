@@ -10,7 +10,7 @@ from enum import IntEnum
 from functools import cache, lru_cache
 
 from hangscope.report.masking.tables import table, words
-from hangscope.report.masking.values import is_placeholder, is_random, looks_chosen, words_of
+from hangscope.report.masking.values import is_placeholder, is_random, looks_chosen, looks_joined, words_of
 
 MAX_NAME = 80
 _TOKEN_MARK = "\u0120"  # with which tokenizers begin a word
@@ -36,6 +36,7 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
     if before and (
         last in ("data", "value", "hash", "base")  # client-key-data, password_hash
         or (before[-1] in ("key", "token") and last in ("b", "text", "str", "string", "raw"))
+        or (before[-1] in ("secret", "password", "community") and last == "string")
     ):
         *before, last = before
     last = last.rstrip("0123456789")
@@ -53,11 +54,13 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
         if words("plain_tokens") & set(before):
             return Strength.NOTHING
         return Strength.SECRET if before or in_query else Strength.MAYBE
-    if last in ("pass", "pw", "psk"):
+    if last == "psk" or name == "PW" or parts[-2:] in (["key", "material"], ["key", "content"]):
+        return Strength.SECRET
+    if last in ("pass", "pw"):
         if words("plain_pass") & set(before):
             return Strength.MAYBE
         return Strength.SECRET if words("pass_of") & set(before) or is_variable else Strength.LIKELY
-    return _of_other(parts, last, before, marked or in_query)
+    return _of_other(parts, last, before, marked or in_query or (is_variable and last == "community"))
 
 
 def _foreign(name: str) -> Strength:
@@ -92,7 +95,9 @@ def _of_key(before: list[str], is_clear: bool) -> Strength:
 
 
 def _of_other(parts: list[str], last: str, before: list[str], is_clear: bool) -> Strength:
-    if last == "creds" or last in words("key"):
+    if last == "community" and is_clear:
+        return Strength.SECRET
+    if last in ("creds", "authkey", "community") or last in words("key"):
         return Strength.LIKELY
     if last in ("signature", "sig", "auth", "code", "credential", "ticket", "invite", "otp"):
         doubtful = Strength.NOTHING if last in ("code", "invite", "otp") else Strength.MAYBE
@@ -116,6 +121,17 @@ def _ends(name: str) -> tuple[str, ...]:
     return (*found, *(table("words")["password"] if name == "secret_ends" else ()))
 
 
+def names_a_secret(value: str) -> bool:
+    """Return whether a value in capitals is itself the name of a secret, as in `mc alias set ALIAS URL ACCESSKEY SECRETKEY`."""
+    letters = value.replace("_", "").replace("-", "")
+    return (
+        letters.isascii()
+        and letters.isalpha()
+        and letters.isupper()
+        and strength(value[-MAX_NAME:]) is Strength.SECRET
+    )
+
+
 def is_secret(value: str, how: Strength) -> bool:
     """Return whether a value whose name says `how` is to be hidden."""
     if how is Strength.NOTHING or value.lower() in words("no_secret") or is_placeholder(value):
@@ -124,4 +140,4 @@ def is_secret(value: str, how: Strength) -> bool:
         return True
     if ":" in value.rpartition(":")[0]:  # the key of a store
         return False
-    return is_random(value) or (how is Strength.LIKELY and looks_chosen(value))
+    return is_random(value) or (how is Strength.LIKELY and (looks_chosen(value) or looks_joined(value)))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from hangscope.model.regex import regex
-from hangscope.report.masking.names import MAX_NAME, Strength, is_secret, strength
+from hangscope.report.masking.names import MAX_NAME, Strength, is_secret, names_a_secret, strength
 from hangscope.report.masking.tables import compiled, table
-from hangscope.report.masking.values import is_placeholder
+from hangscope.report.masking.values import is_account, is_placeholder, looks_composed, words_of
 
 _REFERENCE = "<<references>>"
 #: What precedes the quoted name of a value: `config["password"]`, `get_secret("db")`, `!Ref DBPassword`.
@@ -15,6 +15,12 @@ _GETS = regex(
     r"(?:\w\[|(?i:get|read|load|fetch|find|lookup|resolve|input|prompt)\w{0,30}\()\s{0,4}[bruf]?[\"'`]$|!(?:Ref|GetAtt|ImportValue|Sub|secret|env|ENV)\s{1,4}$"
 )
 _BEFORE = regex(r"(?<![\w-])(\w{2,20}) $")
+_AFTER_WORD = frozenset(("key", "id", "value", "string"))  # `Secret ID: XXXX`, `primary key: XXXX`
+_USER = regex(r"(?i)(?<![a-z])(?:user(?:[_-]?name)?|login|uid|email)\\*[\"']?\s?[=:]{1,2}\s?[^\n]{1,48}$")
+_ACCOUNTS = tuple(
+    [word] for word in ("token", "auth", "creds", "credentials", "login", "userpwd", "userpass", "ident")
+)
+_AUTH = regex(r"[\w.-]{1,40}/([^\s/]{4,80})")  # NEO4J_AUTH
 _ITEM = regex(r"\\{0,8}[\"'`]\s{0,4},\s{0,4}[bruf]?(\\{0,8}[\"'`])")  # from one item of a list to the next
 _LIST = regex(r"[\[(]\s{0,4}[bruf]?\\{0,8}[\"'`]$")
 # What follows `token:` where its value is nested.
@@ -23,7 +29,7 @@ _NESTED = regex(
 )
 _HEAD = regex(r"[A-Za-z_]{1,20}:")  # the first name of a nested block
 _INNER = frozenset(
-    ("value", "secret", "data", "content", "raw", "plain", "default")
+    ("value", "val", "secret", "data", "content", "raw", "plain", "default", "")
 )  # keys within `"token": {...}`
 _REFERRING = ("name", "key")  # keys whose value is a name: `name: DB_PASSWORD, value: XXXX`
 # What says that an object holds a secret, and under which keys it does: `"sensitive": true`, a private key as a JWK.
@@ -43,6 +49,8 @@ _SCHEME = regex(
 )
 _BARE = regex(r"[^\s\"'`]*(?:[\"'`](?=\w)[^\s\"'`]*)*")
 _NEXT = regex(r"[,;&<](?=[\w./-]{1,60}[=:>]|$)")
+_BLOCK = regex(r"(?:: ?|= )[|>][-+]?\s{0,2}\n[ \t]{1,16}$")
+_NEXT_PAIR = regex(r"[,;& ][\w./-]{1,60}[=:]")
 _JUDGED = 128  # so many characters of a value decide whether it is a secret
 
 
@@ -85,8 +93,8 @@ class _Pairs:
         """Hide the value of a pair if it is a secret, and return where the next pair is looked for."""
         text, at = self.text, pair.end()
         name, quote = pair.group(1)[-MAX_NAME:], pair.group(pair.lastindex or 1)
-        how, refers = self._strength(name, pair.start()), name.lower() in _REFERRING
-        if how is Strength.NOTHING and not refers:
+        how, refers = self._strength(name, pair), name.lower() in _REFERRING
+        if how is Strength.NOTHING and not refers and words_of(name)[-1:] not in _ACCOUNTS:
             return at
         if how and not quote and _NESTED.match(text, at):
             self.outer, self.until = how, at + _NEARBY
@@ -99,12 +107,18 @@ class _Pairs:
             return at
         if how and _GETS.search(text, max(pair.start(), at - 48), at):
             return at
-        end = _end(text, at, quote, name, at + _JUDGED)
+        if not quote and (quoted := self._whole(pair)):
+            end = quoted
+        else:
+            end = _end(text, at, quote, name, at + _JUDGED)
         value = text[at:end]
         if how and not quote and _HEAD.fullmatch(value):
             self.outer, self.until = how, at + _NEARBY
             return at
-        if is_secret(value, how) and not is_placeholder(value, name):
+        is_hidden = is_secret(value, how) or self._is_account(name, value)
+        is_hidden |= how is Strength.LIKELY and name.lower() == "pw" and looks_composed(value)
+        is_code = value == name.rpartition(".")[2] and "_" in value
+        if is_hidden and not (is_code or is_placeholder(value, name) or names_a_secret(value)):
             end = _end(text, at, quote, name, len(text)) if end == at + _JUDGED else end
             return self._hide(at, end, pair)
         if refers and strength(value[-MAX_NAME:]) is Strength.SECRET:
@@ -119,13 +133,49 @@ class _Pairs:
         is_bare = text[pair.end(1)] not in "\\\"'`"
         return is_bare and line.count(quote) % 2 == 1 and text[pair.end() : pair.end() + 1] in " ),;"
 
-    def _strength(self, name: str, begin: int) -> Strength:
+    def _strength(self, name: str, pair: re.Match[str]) -> Strength:
+        begin = pair.start()
         how = strength(name, in_query=begin > 0 and self.text[begin - 1] in "?&")
-        if name == "key" and (before := _BEFORE.search(self.text, max(0, begin - 24), begin)):
-            how = min(how, strength(f"{before[1]}_{name}"))  # `primary key: XXXX`
+        if name.lower() in _AFTER_WORD and (before := _BEFORE.search(self.text, max(0, begin - 24), begin)):
+            both = strength(f"{before[1]}_{name}")
+            if name.lower() != "key":
+                how = max(how, both if name.lower() == "value" else min(both, Strength.LIKELY))
+            else:
+                how = min(how, both)
+        if (
+            how is Strength.LIKELY
+            and name.lower() in ("pass", "pw")
+            and _USER.search(self.text, max(0, begin - 64), begin)
+        ):
+            how = Strength.SECRET
         if begin < self.until and name.lower() not in _REFERRING:
-            how = max(how, self.outer if name.lower() in _INNER else min(self.outer, Strength.MAYBE))
+            how = max(
+                how,
+                self.outer
+                if name.lower().removeprefix("default") in _INNER
+                else min(self.outer, Strength.MAYBE),
+            )
         return Strength.SECRET if name in self.names else how
+
+    def _whole(self, pair: re.Match[str]) -> int:
+        """Return where a value ends that has blanks in it: of a block of YAML, or in quotes with its name, as in `-e "PASSWORD=XX XX"`."""
+        text, begin, at = self.text, pair.start(1), pair.end()
+        if _BLOCK.search(text, max(begin, at - 24), at):
+            return _line_end(text, at, at + _JUDGED)
+        quote = text[begin - 1 : begin]
+        if quote not in ("'", '"') or pair.group(2) or text[at - 1 : at] != "=":
+            return 0
+        end = text.find(quote, at, _line_end(text, at, at + _JUDGED))
+        return 0 if end < 0 or _NEXT_PAIR.search(text, at, end) else end
+
+    @staticmethod
+    def _is_account(name: str, value: str) -> bool:
+        """Return whether the value of a token is a user and a password, as in `token="root:XXXX"`, `NEO4J_AUTH=neo4j/XXXX`."""
+        if words_of(name)[-1:] not in _ACCOUNTS:
+            return False
+        if name.isupper() and (slashed := _AUTH.fullmatch(value)):
+            return looks_composed(slashed[1]) or value.startswith("neo4j/")
+        return is_account(value)
 
     def _hide(self, start: int, end: int, pair: re.Match[str]) -> int:
         """Hide a value, and if it is the first of a list, the others."""

@@ -8,12 +8,15 @@ from functools import cache
 from typing import Any
 
 from hangscope.model.dataclass import dataclass
-from hangscope.report.masking.names import MAX_NAME, Strength, strength
+from hangscope.model.regex import regex
+from hangscope.report.masking.names import MAX_NAME, Strength, names_a_secret, strength
 from hangscope.report.masking.tables import compiled, table
 from hangscope.report.masking.values import LOOKS, is_placeholder
 
 _MOST = 4  # secrets of one command
 _FAR = 240  # characters before a match that belong to its line
+_USAGE = regex(r"(?i)(?<![a-z])(?:usage|synopsis): ")
+_ARGUMENT = "<<argument>>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,11 @@ class Rule:
             return False
         if (self.looks and not any(LOOKS[word](value) for word in self.looks)) or is_placeholder(value, name):
             return False
+        if names_a_secret(value):
+            return False
         line = match.string[max(0, match.start() - _FAR) : match.start()].rpartition("\n")[2]
+        if value.isupper() and value.replace("_", "").isalpha() and _USAGE.search(line):
+            return False
         return self.unless is None or not self.unless.search(line)
 
 
@@ -84,6 +91,7 @@ def _rule(data: dict[str, Any]) -> Rule:
         Strength[data.get("least", "NOTHING")],
         compiled(data["within"]) if "within" in data else None,
         compiled(data["unless"]) if "unless" in data else None,
+        data.get("times", 1),
     )
 
 
@@ -100,19 +108,21 @@ def _options() -> Rule:
         return not programs.isdisjoint(low.translate(_SEPARATORS).split())
 
     before = "|".join(f"{_program(names)}{_option(option)}" for names, option in rows)
-    return Rule(compiled(rf"(?:{before})(?P<secret>(?!-)[^\s'\"]{{3,}})"), names_one, times=_MOST)
+    return Rule(compiled(rf"(?:{before})(?P<secret>{_ARGUMENT})"), names_one, times=_MOST)
 
 
+#: Between the words of a command: a blank, also in a list of them, and as auditd writes it.
+_JOINT = r"(?:['\"],? ['\"]|['\"]? (?:a\d{1,2}=)?['\"]?)"
 _SEPARATORS = str.maketrans(dict.fromkeys("/\\'\"`;|&$()[]{}<>=:,", " "))  # of the words of a command
 
 
 def _program(names: list[str]) -> str:
-    return rf"(?<![\w-])(?:{'|'.join(map(re.escape, names))}) (?:\S{{1,120}} ){{0,14}}?"
+    return rf"(?<![\w-])(?:{'|'.join(map(re.escape, names))}){_JOINT}(?:\S{{1,120}} ){{0,14}}?"
 
 
 def _option(option: str) -> str:
     """Return what precedes the secret of an option: a blank, nothing after `/-p`, and after `%-U` a name and a percent sign."""
     if option.startswith("%"):
         return rf"{option[1:]} ?['\"]?[\w\\.@/-]{{1,80}}%"
-    name = re.escape(option.removeprefix("/")) + ("" if option.startswith("/") else "[ =]")
-    return rf"{name}['\"]?(?!\*{{3}})(?!\d{{1,5}}(?!\w))"
+    name = re.escape(option.removeprefix("/")) + ("" if option.startswith("/") else rf"(?:{_JOINT}|=)")
+    return rf"(?:a\d{{1,2}}=)?['\"]?{name}['\"]?(?!\*{{3}})(?!\d{{1,5}}(?!\w))"

@@ -25,7 +25,7 @@ _PLACEHOLDER = regex(
     r"(?:(?:bearer|basic|token) {1,4})?(?:\*+|[)\]};,]+|x+|\.+|-+|<[\w .-]{0,40}>?|\[[\w .-]{0,40}\]?|\([\w .-]{0,40}\)?|\$\{?[A-Za-z_]\w*\}?|\$\{[a-z_.]{1,20}:[A-Za-z_.]{1,60}(?:,(?:null)?)?\}?|"
     r"\$\(.*|%\(.*|%[sr]|\{\{.*|\{[A-Za-z_.]{0,40}\}?|your[_-][\w-]{1,40}|\d{0,3}|"
     # kept elsewhere, or asked for: `op://vault/item`, `${{ secrets.X }}`, `Password for %s: `
-    r"SHA256:[A-Za-z0-9+/]{43}=?|age1[a-z0-9]{58}|0x(?:[0-9A-Fa-f]{8}){1,2}|"
+    r"fileb?://\S{1,200}|SHA256:[A-Za-z0-9+/]{43}=?|age1[a-z0-9]{58}|0x(?:[0-9A-Fa-f]{8}){1,2}|"
     r"(?:ref\+)?(?:op|vault|bao|ssm|awssm|gcpsm|azurekv|keyring|doppler|infisical|secretsmanager)://[\w./#?=& -]{1,200}|env:[A-Z_]{1,60}|=\d[\w.+-]{0,40}|"
     r"\$\{\{.*|(?:[a-z]{2,12} ){0,4}(?:password|passphrase|key|token|secret)(?: [\w%{}'-]{1,40}){0,6}[:?] ?)",
     re.IGNORECASE,
@@ -38,6 +38,16 @@ _PLAIN = regex(
 _NO_PASSWORD = regex(
     r"[/\\=@:]|\*\*\*|\d\.\d|[A-Za-z_]\w{1,40}\.[A-Za-z_]\w{0,40}(?:[A-Za-z_.]|(?<!\d)\d)(?![\w.])|[a-z_]\w{0,40}\.\w{1,40}\.|[0-9a-f]{8}-[0-9a-f]{4}|0x[0-9a-fA-F]{2}|(?i:sha\d|hmac|pbkdf|argon2|25519|aes\d|md5)|[Vv]\d(?:alpha|beta)\d|^[\d.,]+[A-Za-z]{1,4}$"
 )
+#: A number with its unit, a path, an address, a host and port, a version, code, or what refers to another value.
+_NOT_COMPOSED = regex(
+    r"[-+~]?\d[\d.,:e+-]*[A-Za-z%/]{0,8}|\.{0,2}[/~\\].*|[A-Za-z]:\\.*|\w[\w.-]*:\d{1,5}|[a-z+]{2,12}://.*|[vV]?\d+(?:\.\w+)+|[\w.]+[(\[].*|"
+    r"[$<{%\[(].*|.*[/\\].*|--.*|[\w-]+(?:\.[\w-]+)*\.(?:json|pem|key|crt|txt|ya?ml|toml|ini|cfg|conf|p12|py|sh|com|org|net|io|example|local|gz)",
+    re.DOTALL,
+)
+_USER = regex(
+    r"(?!(?i:sha|md|blake|file|env|http|rank|node|gpu|step|epoch|worker)\d{0,5}$)[A-Za-z_][\w.@+-]{0,40}"
+)
+_NUMBERED = regex(r"[A-Za-z]+[_-]?\d{1,4}")  # the name of one of many: `rank03`
 _SIZES = frozenset(("16", "32", "64", "128", "256", "384", "512", "1024"))  # in `Int64Index`, `Sha256Hasher`
 
 
@@ -123,6 +133,26 @@ def looks_joined(value: str) -> bool:
     )
 
 
+def looks_composed(value: str) -> bool:
+    """Return whether a value may be a password where only its place says so: no plain word, number, path, version or host."""
+    return (
+        len(value) >= _SHORTEST
+        and any(map(str.isalpha, value))
+        and _NOT_COMPOSED.fullmatch(value) is None
+        and not (value.isalpha() and not {"u", "l"} <= set(map(kind, value[1:])))
+    )
+
+
+def is_account(value: str) -> bool:
+    """Return whether a value is a user and a password: `root:XXXX`; not a key of a store, a host and its port, or a version."""
+    user, _, password = value.partition(":")
+    if not _USER.fullmatch(user) or ":" in password or len(password) < 4:
+        return False
+    return (user.lower() in words("users") and any(map(str.isalpha, password))) or (
+        looks_composed(password) and not _NUMBERED.fullmatch(password)
+    )
+
+
 def _has_entropy(value: str) -> bool:
     """Return whether a value is of no words: a long part of letters and digits that change places often."""
     part = max(re.split(r"[^A-Za-z0-9+]", value[:256]), key=len)
@@ -156,12 +186,21 @@ def _is_login(value: str) -> bool:
     return ":" in pair and pair.isprintable()
 
 
+def _is_encoded(value: str) -> bool:
+    """Return whether base64 holds text."""
+    try:
+        return b64decode(value, validate=True).decode().isprintable()
+    except (Error, ValueError):
+        return False
+
+
 #: The words of `looks` in the rules.
 LOOKS: Mapping[str, Callable[[str], bool]] = {
     "made": looks_made,
     "chosen": looks_chosen,
     "chosen with digits": lambda value: any(map(str.isdigit, value)) and looks_chosen(value),
     "typed": looks_typed,
+    "composed": looks_composed,
     "issued": looks_issued,
     "joined": looks_joined,
     "with digits": lambda value: any(map(str.isdigit, value)),
@@ -171,4 +210,5 @@ LOOKS: Mapping[str, Callable[[str], bool]] = {
     "private": _is_private,
     "account": _is_account,
     "login": _is_login,
+    "encoded": _is_encoded,
 }
