@@ -84,7 +84,9 @@ HARMLESS = _lines("harmless.txt")
 #: The sets of unseen texts, in the order in which they were written.
 UNSEEN: tuple[dict[str, Any], ...] = tuple(
     json.loads(path.read_text(encoding="utf-8"))
-    for path in sorted((Path(__file__).parent / "shapes").glob("unseen_*.json"))
+    for path in sorted(
+        (Path(__file__).parent / "shapes").glob("unseen_*.json"), key=lambda path: (len(path.name), path.name)
+    )
 )
 LEAST = 6  # characters of a secret in a row that may not be left
 
