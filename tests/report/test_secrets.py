@@ -48,6 +48,63 @@ def test_no_text_leaks_that_was_written_without_knowledge_of_the_code() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "host,user,password\nnas01,backup,{}",
+        "host,user,password,role\nnas01,,{},",
+        "host;password;role\nnas01;{};x\nnas02;{};y",
+        "user\tpassword\thost\nbob\t{}\tx",
+        '"user","password"\n"bob","{}"',
+        "| user | password |\n|------|----------|\n| bob  | {} |",
+        "USER    PASSWORD        HOST\nbob     {}     x",
+        "usename | passwd\n--------+------\n bob | {}",
+        "/ # cat /run/secrets/pg_password\n{}",
+        "$ echo $DB_PASSWORD\n{}",
+        "$ vault kv get -field=password secret/db\n{}",
+        "$ kubectl get secret db -o jsonpath='{{.data.password}}' | base64 -d\n{}",
+        "$ openssl rand -hex 12\n{}",
+        "$ gh auth token\n{}",
+        "Password for the [elastic] user successfully reset.\nNew value: {}",
+        "Generated admin password, write it down:\n\n    {}",
+        "passwd bob <<EOF\n{}\n{}\nEOF",
+        "kind: Secret\nstringData:\n  foo: {}",
+        "args:\n- --password\n- {}",
+        "<key>password</key>\n<string>{}</string>",
+        "USER bob\nPASS {}",
+        "Accessor ID  = 6a4dcfe3-11b8-4e73-97b7-4bee444cc727\nSecret Value    = {}",
+        "password: |\n  {} {}",
+    ],
+)
+def test_a_secret_is_found_over_several_lines(text: str) -> None:
+    """What says that it is one is on a line before it: the header of a table, a command, a sentence, the name of a field."""
+    secret = "fig.Tundra-62"
+    masked = mask_text(text.replace("{{", "{").replace("}}", "}").replace("{}", secret))
+    assert "Tundra" not in masked and "***" in masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$ cat /run/secrets/missing\ncat: /run/secrets/missing: No such file or directory",
+        "$ ls /run/secrets\npg_password",
+        "$ echo $PASSWORD\n$ ls",
+        "$ gh auth token\nno oauth token found",
+        "key,value,count\nlayer.0,12,4",
+        "step,token,loss\n100,hello,2.3",
+        "NAME        SECRET         AGE\ntrainer     hub-token-x     12d",
+        "name,password_required\nbob,true",
+        "host,user,password_file\nnas,bob,/etc/x",
+        "| step | tokens |\n| 100 | 4096 |",
+        "Password must be reset.\nNew value required",
+        "the password was changed\nexit 0",
+        "- --token-file\n- /run/token",
+    ],
+)
+def test_lines_after_one_that_names_a_secret_stay(text: str) -> None:
+    assert mask_text(text) == text
+
+
+@pytest.mark.parametrize(
     "around", ["{}", "calling {} failed", "x = foo('{}', 3)", "?q={}&n=1", "[{}]", "a\\n{}\\nb"]
 )
 def test_random_characters_need_no_word_beside_them(around: str) -> None:
@@ -133,6 +190,8 @@ GROWING = (
     "验证码:", "密码为「", "username a password ", "key 0 ", "createUser a SHA b AES ", "radtest a b c 1 ", "create secret (secret ", "<(echo ", "--key-file <(echo ", "set password for a = ", "'docker', 'login', ",
     "['docker', '-p', ", "a0=\"docker\" a1=\"-p\" ", "password: str = ", "password . ", "password[1] ", "password = string(1) ", "\"A_PASSWORD=a ", "password: |\n  ", "- --password\n- ", "user=a pass=", "Secret Value: ",
     "identified by ", "create user a identified by ", "addauth digest a:", "setAcl a digest:a:", "conn a/", "imp a/", ".logon a/b,", "nmcli a.psk ", "usage: ", "密码 ", "SecureString --value ", "getConnection('jdbc:', '",
+    "a,password\nb,", "a,password\n", "password  a\nb  ", "|password|a|\n", "cat /a/secret\n", "cat secret", "echo $A_PASSWORD\n", "pass show a\n", "kubectl get secret a base64 ", "openssl rand a\n", "t1.aaaaaaa.", "gpg -d a\n",
+    "password=invalid ", "key: aaa-", "password=a:/etc/",
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from hangscope.report.masking.columns import hide_columns
 from hangscope.report.masking.disguise import seen, undisguised
 from hangscope.report.masking.nearby import hide_nearby
 from hangscope.report.masking.pairs import hide_pairs
@@ -45,7 +46,7 @@ def _masked(text: str) -> str:
     text = _tokens().sub(_without_token, hide("issued", text))
     text = hide("call", hide("argument", text))
     if compiled(table("rules")["hints"]["named"]).search(text.lower()):
-        text = hide("said", hide_pairs(hide("form", text)))
+        text = hide("said", hide_pairs(hide_columns(hide("form", text))))
     return hide("blob", hide_nearby(text))
 
 

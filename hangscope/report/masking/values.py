@@ -48,6 +48,9 @@ _USER = regex(
     r"(?!(?i:sha|md|blake|file|env|http|rank|node|gpu|step|epoch|worker)\d{0,5}$)[A-Za-z_][\w.@+-]{0,40}"
 )
 _NUMBERED = regex(r"[A-Za-z]+[_-]?\d{1,4}")  # the name of one of many: `rank03`
+_SUMMED = regex(
+    r"(?!key-)[A-Za-z_]{3,40}(?:[-_.]\w{1,40}){0,4}?[-_.](?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64})"
+)
 _SIZES = frozenset(("16", "32", "64", "128", "256", "384", "512", "1024"))  # in `Int64Index`, `Sha256Hasher`
 
 
@@ -71,7 +74,7 @@ def is_random(value: str) -> bool:
     if value.lower() in words("no_secret") or is_placeholder(value):
         return False
     user, _, password = value.rpartition(":")
-    if ":" in user:  # the key of a store
+    if ":" in user or _SUMMED.fullmatch(value):  # the key of a store, or a name with a checksum
         return False
     return looks_typed(password) or _has_entropy(value) or (len(value) >= _LONG and looks_made(value))
 
