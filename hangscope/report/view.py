@@ -151,7 +151,8 @@ def _partial(incident: Incident) -> Partial:
         return Partial(False, f"dumps of all {size} ranks" if size else seen_of("dumps", dumped, None))
     if not dumped:
         seen = tuple(rank for rank, record in records if record.files or record.events)
-        return Partial(True, f"no dumps; {seen_of('text', seen, size)}", compress(missing))
+        text = seen_of("text", seen, size) if seen else "no line names the rank that printed it"
+        return Partial(True, f"no dumps; {text}", compress(missing))
     unusable = [r for r in missing if incident.ranks[r].absence in (Absence.UNREADABLE, Absence.STALE)]
     none = [r for r in missing if r not in unusable]
     text = seen_of("dumps", dumped, size)

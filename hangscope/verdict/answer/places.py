@@ -94,7 +94,7 @@ def guarded(case: Case) -> Observation | None:
     if text is None or not (find_stop(case.statements) is not None or says_it_hangs(case.statements)):
         return None
     shows = f"in the code of this text, only rank 0 calls {text.guarded} (line {text.guarded_at}, below `{text.guard}`), which every rank must call: rank 0 waits there for the others, who go on to their next collective"
-    wanted = f"move {text.guarded} out of that branch, so that all ranks call it, and guard only what rank 0 alone may do (the write, the print)"
+    wanted = f"Move {text.guarded} out of that branch, so that all ranks call it, and guard only what rank 0 alone may do (the write, the print)"
     return Observation(
         shows, Collect((0,), "other", wanted), (0,), False, True, (), "rank_conditional_collective"
     )
