@@ -223,13 +223,11 @@ class Processes:
     def _learn_named(self, named: Sequence[Named]) -> None:
         """Learn process ids and buses from lines of a short text that name one process by its id or its GPU's bus, and its rank."""
         for one in named:
-            if len(one.buses) == len(one.ranks) == 1:
-                self._add("bus", None, one.buses[0], one.ranks[0])
-        for one in (n for n in named if len(n.pids) == 1):
-            if len(one.locals) == 1:
+            for kind, numbers in (("bus", one.buses), ("pid", one.pids)):
+                if len(numbers) == len(one.ranks) == 1:
+                    self._add(kind, None, numbers[0], one.ranks[0])
+            if len(one.pids) == len(one.locals) == 1:
                 self._locals.setdefault(one.pids[0], set()).add(one.locals[0])
-            if len(one.ranks) == 1:
-                self._add("pid", None, one.pids[0], one.ranks[0])
 
     def _by_nccl(self, event: Event) -> int | None:
         host = self._host_of_ip.get(event.host or "", event.host)  # RAS names nodes by address
