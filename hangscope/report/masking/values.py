@@ -40,14 +40,14 @@ _NO_PASSWORD = regex(
 )
 #: A number with its unit, a path, an address, a host and port, a version, code, or what refers to another value.
 _NOT_COMPOSED = regex(
-    r"[-+~]?\d[\d.,:e+-]*[A-Za-z%/]{0,8}|\.{0,2}[/~\\].*|[A-Za-z]:\\.*|\w[\w.-]*:\d{1,5}|[a-z+]{2,12}://.*|[vV]?\d+(?:\.\w+)+|[\w.]+[(\[].*|"
-    r"[$<{%\[(].*|.*[/\\].*|--.*|[\w-]+(?:\.[\w-]+)*\.(?:json|pem|key|crt|txt|ya?ml|toml|ini|cfg|conf|p12|py|sh|com|org|net|io|example|local|gz)",
+    r"^(?:[-+~]?\d[\d.,:e+-]*[A-Za-z%/]{0,8}|\w[\w.-]*:\d{1,5}|[vV]?\d+(?:\.\w+)+|[\w.]+[(\[].*|"
+    r"[$<{%\[(].*|.*[/\\].*|~.*|--.*|[\w-]+(?:\.[\w-]+)*\.(?:json|pem|key|crt|txt|ya?ml|toml|ini|cfg|conf|p12|py|sh|com|org|net|io|example|local|gz))",
     re.DOTALL,
 )
 _USER = regex(
     r"(?!(?i:sha|md|blake|file|env|http|rank|node|gpu|step|epoch|worker)\d{0,5}$)[A-Za-z_][\w.@+-]{0,40}"
 )
-_NUMBERED = regex(r"[A-Za-z]+[_-]?\d{1,4}")  # the name of one of many: `rank03`
+_NUMBERED = regex(r"^[A-Za-z]+[_-]?\d{1,4}")  # the name of one of many: `rank03`
 _SUMMED = regex(
     r"(?!key-)[A-Za-z_]{3,40}(?:[-_.]\w{1,40}){0,4}?[-_.](?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64})"
 )
@@ -138,6 +138,7 @@ def looks_joined(value: str) -> bool:
 
 def looks_composed(value: str) -> bool:
     """Return whether a value may be a password where only its place says so: no plain word, number, path, version or host."""
+    value = value[:MAX_LENGTH]
     return (
         len(value) >= _SHORTEST
         and any(map(str.isalpha, value))
