@@ -9,7 +9,7 @@ torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 5.81 GiB.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from hangscope.ingest.excerpts.excerpt import MOST
@@ -26,17 +26,17 @@ def enclosed(events: Iterable[Event], kept: KeptText, size: int) -> Iterator[Eve
     if size > MOST or kept.own:
         yield from events
         return
+    places = {at: place for place, at in enumerate(kept.numbers)}
     for event in events:
         if not isinstance(event, RankException | OomCuda) or event.rank is not None or event.pid is not None:
             yield event
             continue
-        above, below = _speaker(kept, event.line, -1), _speaker(kept, event.line, 1)
+        above, below = (_speaker(kept, places, event.line, step) for step in (-1, 1))
         yield replace(event, rank=above) if above is not None and above == below else event
 
 
-def _speaker(kept: KeptText, number: int, step: int) -> int | None:
+def _speaker(kept: KeptText, places: Mapping[int, int], number: int, step: int) -> int | None:
     """Return the rank of the next line with one in a direction; None where an empty line, another writer or the end comes first."""
-    places = {at: place for place, at in enumerate(kept.numbers)}
     for offset in range(_LONGEST):
         number += step
         place = places.get(number)
