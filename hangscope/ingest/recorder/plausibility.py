@@ -79,10 +79,6 @@ def _is_name(value: Any) -> bool:
     return isinstance(value, str) and value.isprintable() and 0 < len(value) < 400
 
 
-def _is_place(value: Any) -> bool:
-    return isinstance(value, str) and value.isprintable()
-
-
 def _is_state(value: Any) -> bool:
     return isinstance(value, str) and value.lower() in STATES
 
@@ -98,7 +94,7 @@ _TOP: dict[str, _Check] = {
     "version": _matches(_VERSION),
 }
 _GROUP: dict[str, _Check] = {"name": _is_text, "desc": _is_text, "ranks": _are_members}
-_FRAME: dict[str, _Check] = {"name": _is_place, "filename": _is_place, "line": _is_count}
+_FRAME: dict[str, _Check] = {"name": _is_text, "filename": _is_text, "line": _is_count}
 _ENTRY: dict[str, _Check] = {
     "profiling_name": _is_name,
     "process_group": _each(_is_text),
