@@ -243,11 +243,16 @@ def different_models(case: Case) -> Match | None:
     return answer("model_mismatch", finding.culprits, why)
 
 
+def guarded_code(case: Case) -> Excerpt | None:
+    """Return the text whose code calls a collective on rank 0 alone, where the job stopped."""
+    stops = find_stop(case.statements) is not None or says_it_hangs(case.statements)
+    return next((e for e in case.statements.all(Excerpt) if e.guarded and stops), None)
+
+
 def called_behind_a_guard(case: Case) -> Match | None:
     """The program's code, as far as it was pasted, calls a collective on rank 0 alone, and nothing names another rank."""
-    excerpt = next((e for e in case.statements.all(Excerpt) if e.guarded), None)
-    stops = find_stop(case.statements) is not None or says_it_hangs(case.statements)
-    if excerpt is None or not stops or not set(case.finding.culprits) <= {0}:
+    excerpt = guarded_code(case)
+    if excerpt is None or not set(case.finding.culprits) <= {0}:
         return None
     why = f"by the code in this text, only rank 0 calls {excerpt.guarded} (`{excerpt.guard}`), which every rank must call"
     fix = f"Call {excerpt.guarded} on every rank, and guard only what rank 0 alone may do: the write, the print."

@@ -115,8 +115,9 @@ def damaged(case: Case, match: Match, proof: Proof) -> Doubts:
     if why := damage(case, match):
         yield MEDIUM, why
     for death in case.statements.first_deaths if match.cause == "crashed_rank" else ():
-        why = doubt(death, case.statements) or cut(case.incident, death.event)
-        if why and death.rank in match.culprits:
+        if death.rank not in match.culprits:
+            continue
+        if why := doubt(death, case.statements) or cut(case.incident, death.event):
             yield MEDIUM, why
 
 

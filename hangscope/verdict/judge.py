@@ -28,6 +28,8 @@ from hangscope.verdict.status import ended_well, moved_on, status_without_verdic
 CROWD = 4  # an unconfirmed match may name at most this part of the job's ranks, or one
 MOST = 4  # faults of one hang that are reported separately; more at once have one common cause
 
+_BY_ITS_REPORTER = "that the job hangs is the word of who pasted the text; no line of it proves that"
+
 
 @dataclass(slots=True)
 class Judgement:
@@ -52,10 +54,10 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     missing = list(dict.fromkeys(item.text for item in verdict.collect))
     weighed = [replace(h, ranks=verdict.culprit_ranks) for h in judgement.hypotheses[:1]]
     weighed += judgement.hypotheses[1:]
-    status = judgement.status
-    if status == "inconclusive" and pasted(case) and reports_a_stop(case):
-        status = "hang"
-    return replace(judgement, status=status, verdict=verdict, missing=missing, hypotheses=weighed)
+    judgement = replace(judgement, verdict=verdict, missing=missing, hypotheses=weighed)
+    if judgement.status == "inconclusive" and pasted(case) and reports_a_stop(case):
+        judgement = replace(judgement, status="hang", reasons=[*judgement.reasons, _BY_ITS_REPORTER])
+    return judgement
 
 
 def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:

@@ -27,6 +27,16 @@ GUARD = "    if accelerator.is_main_process:"
             ["    if not accelerator.is_main_process:", "        dist.barrier()"], False, id="the others"
         ),
         pytest.param([GUARD, "        print(acc)  # dist.barrier()"], False, id="a comment"),
+        pytest.param(
+            [GUARD, "        dist.barrier()", "    else:", "        dist.barrier()"],
+            False,
+            id="and the others",
+        ),
+        pytest.param(
+            ["    if args.local_rank == 0:", "        dist.barrier()", "# on 2 nodes"],
+            False,
+            id="several nodes",
+        ),
     ],
 )
 def test_a_collective_behind_a_guard_is_rank_0s_alone(tmp_path: Path, code: list[str], named: bool) -> None:

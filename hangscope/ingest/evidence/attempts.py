@@ -13,12 +13,14 @@ from dataclasses import replace
 from typing import Any
 
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
+from hangscope.ingest.lines.layers import seconds_of_day
 from hangscope.ingest.torch_logs.c10d import GroupEvent, ProcessDown
 from hangscope.ingest.workers.reading import Reading
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
-_CLOCK, _HEAD = regex(r"\b\d\d:\d\d:\d\d\b"), 120  # characters of a line that may hold its time
+_CLOCK, _HEAD = regex(r"\b(\d\d):(\d\d):(\d\d)\b"), 120  # characters of a line that may hold its time
+_DAY, _JOINED = 86_400, 600  # s; the ends of two nodes' logs are no further apart
 AFTERMATH = 30.0  # seconds that a process may print lines after its watchdog has ended it
 
 
@@ -60,9 +62,11 @@ def _ends_by_agents(events: list[Event]) -> list[int]:
 
 
 def _came_before(event: Event, other: Event) -> bool:
-    """Return whether the clock of a line is behind that of a line above it, as where the logs of two nodes were joined."""
+    """Return whether the clock of a line is a little behind that of a line above it, as where the logs of two nodes were joined."""
     own, last = _CLOCK.search(event.text[:_HEAD]), _CLOCK.search(other.text[:_HEAD])
-    return own is not None and last is not None and own[0] < last[0]
+    if own is None or last is None:
+        return False
+    return 0 < (seconds_of_day(last) - seconds_of_day(own)) % _DAY <= _JOINED
 
 
 def _ends_by_watchdogs(events: list[Event]) -> list[int]:

@@ -21,7 +21,7 @@ from hangscope.model.regex import regex
 _PREFIX = regex(r"\[rank(-?\d{1,400})\]:")
 #: What begins like a record of c10's logger and is none: `[rank5]:[Evalid usage ...`, of which a piece was lost.
 _CUT_HEADER = regex(r"\[rank\d{1,7}\]:\[[EWIF][a-z][^\]]{0,500}$")
-#: srun names the host before a task: `srun: error: node1: task 13: Exited`. A label that begins a line stands behind an exception.
+#: srun names the host before a task: `srun: error: node1: task 13: Exited`. A label that begins a line follows an exception.
 _CUT_SRUN = regex(r"srun: (?!error: \S{1,253}: tasks? )")
 _GLUED_LABEL = regex(r"(?:Error|Exception|Interrupt|Exit)\d{1,7}: Traceback \(most recent call last\)")
 _HINT = "copy the log again from where the job wrote it, or leave it out"

@@ -1,4 +1,4 @@
-"""Tracebacks without a prefix that stand between two lines of one rank, as when it prints them itself and its launcher adds nothing.
+"""Tracebacks without a prefix between two lines of one rank, as when it prints them itself and its launcher adds nothing.
 
 [rank5] caught exception, cleaning up
 Traceback (most recent call last):

@@ -92,7 +92,7 @@ _RANK = regex(
     r"(?i)(?<![a-z_])(?<!local )(?<!node )(?<!group )(?<![tpdec]p )(?:global[_ -]?|world[_ -]?|mpi)?rank(?:[_ ]?id)?['\"]?[ =:#\[]{0,3}(\d{1,6})\b(?![./]\d)"
 )
 _PID = regex(r"(?i)\bpid['\"]?[ =:#(]{1,3}(\d{2,9})\b|\bprocess (\d{3,9})\b")
-#: `bus 83`, `bus id: 0000:83:00.0`: the GPU of whom a line names
+#: `bus 83`, `bus id: 0000:83:00.0`: the GPU of a rank that the line names
 _BUS = regex(
     r"(?i)\bbus[ _-]?(?:id)?['\"]?[ =:]{1,3}(?:0000:|0x)?([\da-f]{2})(?::[\da-f]{2}(?:\.\d)?)?\b(?!:)"
 )

@@ -108,7 +108,9 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
     found = _Dump()
     for line in lines:
         found.read(line)
-    by_title, local_by_title = ranks_of_commands(found.titles), local_ranks_of_commands(found.titles)
+    pids = sorted(found.titles.keys() | found.remarks.keys())
+    titles = {pid: f"{found.titles.get(pid, '')} {found.remarks.get(pid, '')}".strip() for pid in pids}
+    by_title, local_by_title = ranks_of_commands(titles), local_ranks_of_commands(titles)
     by_title = by_title or of_titles(found.headed)
     processes = []
     for (rank, local_rank, task, pid, _), threads in found.threads.items():
@@ -148,7 +150,8 @@ def _lines(data: bytes, file: str) -> Iterator[Line]:
 class _Dump:
     """The threads of a dump by process, read line by line.
 
-    `workers` are processes that are workers, `titles` what processes are called by their ids and `headed` the lines above them;
+    `workers` are processes that are workers, `titles` what processes are called by their ids, `remarks` what follows these ids in commands
+    and titles above, and `headed` the lines above them;
     `titled` holds the ranks that a title names, by the first of them.
     """
 
@@ -156,6 +159,7 @@ class _Dump:
         self.threads: dict[_Who, dict[str, OpenThread]] = {}
         self.workers: set[int] = set()
         self.titles: dict[int, str] = {}
+        self.remarks: dict[int, str] = {}
         self.headed: dict[int, str] = {}
         self._above = ""
         self.titled: dict[int | None, tuple[int, ...]] = {}
@@ -195,7 +199,7 @@ class _Dump:
             self._begin(int(section[1]))
         elif process:
             self._pid = int(process[1])
-            self.titles[self._pid] = f"{line.text[process.end() :]} {self.titles.get(self._pid, '')}".strip()
+            self.titles[self._pid] = line.text[process.end() :]
             self.headed[self._pid] = self._above
             if WORKER.match(line.text):
                 self.workers.add(self._pid)
@@ -218,7 +222,7 @@ class _Dump:
         process = _OF_PID.search(text) if len(text) <= _TITLE else None
         if process is None:
             return None
-        self.titles[int(process[1])] = text[process.end() :].strip()
+        self.remarks[int(process[1])] = text[process.end() :].strip()
         return line.rank, int(process[1])
 
     def _begin(self, section: int | None, pid: int | None = None) -> None:

@@ -123,8 +123,8 @@ def read_log(stream: BinaryIO, file: str) -> LogReading:
     rank, local_rank = rank_of_log(file)
     own = (rank, local_rank) != (None, None)
     kept, recordings = KeptText(found.windows, file, own), detail.recordings(owned=own)
-    said = titled(enclosed(completed(found.events), kept, found.size), kept, found.size)
-    events = [*said, *last_lines(kept), *durations(kept), *repeated(found.events, kept, found.size)]
+    said = [*titled(enclosed(completed(found.events), kept, found.size), kept, found.size)]
+    events = [*said, *last_lines(kept), *durations(kept), *repeated(said, kept, found.size)]
     signs = (data for _, data in found.windows if any(sign in data for sign in _SIGNS))
     return LogReading(
         file,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.causes.case import Case
-from hangscope.explain.text.complaint import says_it_hangs
-from hangscope.explain.text.stop import find_stop
+from hangscope.causes.programs import guarded_code
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.sections import Side
 from hangscope.ingest.job_logs.activity import BUSY, IDLE, GpuUse
@@ -90,8 +89,8 @@ def _used(uses: Sequence[GpuUse]) -> str:
 
 def guarded(case: Case) -> Observation | None:
     """Quote the collective that only rank 0 calls by the program's code, where the job stopped."""
-    text = next((e for e in case.statements.all(Excerpt) if e.guarded), None)
-    if text is None or not (find_stop(case.statements) is not None or says_it_hangs(case.statements)):
+    text = guarded_code(case)
+    if text is None:
         return None
     shows = f"in the code of this text, only rank 0 calls {text.guarded} (line {text.guarded_at}, below `{text.guard}`), which every rank must call: rank 0 waits there for the others, who go on to their next collective"
     wanted = f"Move {text.guarded} out of that branch, so that all ranks call it, and guard only what rank 0 alone may do (the write, the print)"

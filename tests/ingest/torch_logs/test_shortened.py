@@ -25,6 +25,16 @@ def test_what_a_whole_line_says_completes_a_shortened_one(tmp_path: Path, line: 
     assert "anks 0-1 timed out after 1800 s" in explanation and "all_reduce seq 9631" in explanation
 
 
+def test_the_same_as_a_shortened_line_is_complete_as_well(tmp_path: Path) -> None:
+    lines = [
+        WHOLE,
+        "[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught ...",
+        "(ranks 2 3: the same line)",
+    ]
+    explanation = judged(told(tmp_path, lines)).explanation
+    assert "anks 0-3 timed out after 1800 s" in explanation and " 0 ms" not in explanation
+
+
 def test_a_shortened_line_of_another_seq_is_not_completed(tmp_path: Path) -> None:
     line = "[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, ..."
     assert "anks 0-1 timed out" not in judged(told(tmp_path, [WHOLE, line])).explanation

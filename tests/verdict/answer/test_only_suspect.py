@@ -26,7 +26,7 @@ NOTIFY = "EI0002: The wait execution of the Notify register times out. Reason: T
                 "[rank4]: INFO compiling graph 4 of 11",
             ],
             (4,),
-            id="whom HCCL waits for, in a group that counts as the job does",
+            id="the rank that HCCL waits for, in a group that counts as the job does",
         ),
         pytest.param(
             [f"[rank{r + 8}]: {NOTIFY.format(peer=4, local=r)}" for r in (1, 5)],

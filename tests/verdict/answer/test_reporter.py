@@ -16,8 +16,9 @@ STACKS = [
     "    main_worker (main.py:171)",
     "$ py-spy dump --pid 813     (local_rank 2)",
     'Thread 813 (active): "MainThread"',
-    "    barrier (torch/distributed/distributed_c10d.py:1967)",
-    "    main_worker (main.py:172)",
+    "    all_gather (torch/distributed/distributed_c10d.py:1185)",
+    "    validate (main.py:243)",
+    "    main_worker (main.py:171)",
 ]
 
 
@@ -29,6 +30,7 @@ STACKS = [
             "hang",
             id="says so and shows where processes are",
         ),
+        pytest.param(STACKS, "inconclusive", id="stacks without a word"),
         pytest.param(["I validate on the first GPU only, to save some time here.", *STACKS], "hang", id="took stacks"),
         pytest.param(
             ["My training hangs after the first epoch on both of my machines."], "inconclusive", id="a sentence alone"
@@ -43,4 +45,6 @@ STACKS = [
 def test_a_reporter_who_shows_where_processes_are_reports_a_stop(
     tmp_path: Path, lines: list[str], status: str
 ) -> None:
-    assert told(tmp_path, lines).status == status
+    report = told(tmp_path, lines)
+    assert report.status == status
+    assert ("that the job hangs is the word" in report.to_text()) is (status == "hang")
