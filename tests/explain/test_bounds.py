@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hangscope.align.program import Programs
 from hangscope.model.incident import Absence
-from tests.conftest import analyze
+from tests.conftest import FIXTURES, analyze
 from tests.dump_writer import Recorder, world
 from tests.text_lines import DEFAULT, judged, observed, short, status, timeout, told
 
@@ -161,3 +161,9 @@ def test_a_line_behind_a_dump_has_no_place_in_the_order_of_calls(tmp_path: Path)
     report = told(tmp_path, [timeout(rank, group=DEFAULT, seq=9, n=8) for rank in range(4)])
     programs = Programs(report._analysis.incident)
     assert programs.of(0).seq.tolist()[-2:] == [6, 7] and not programs.of(0).is_p2p.any()
+
+
+def test_a_group_of_which_no_possible_rank_is_printed_is_on_no_grid(tmp_path: Path) -> None:
+    log = (FIXTURES / "text" / "status_tp_group_kubectl.txt").read_text()
+    line = "[rank1]:[E1014 07:41:09.120443102 ProcessGroupNCCL.cpp:2271] [PG ID 1 PG GUID 5(tensor_parallel) Rank 262144]  failure detected by watchdog at work sequence id: 811 PG status: last enqueued work: 811, last completed work: 810"
+    assert judged(told(tmp_path, [*log.splitlines(), line])).confidence == "low"

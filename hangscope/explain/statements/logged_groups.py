@@ -80,8 +80,9 @@ def _on_a_grid(printed: dict[str, dict[int, int]], world_size: int) -> dict[str,
     """Return the members of the groups of one dimension of a mesh, from who printed which group-local rank.
 
     `printed`: group name -> group-local rank -> global rank. All groups of a dimension have one size, which divides the
-    world, and one stride; the smallest size that fits is taken. Groups whose numbers lie on no grid are left out.
+    world, and one stride; the smallest size that fits is taken. Groups whose numbers lie on no grid, or are not printed, are left out.
     """
+    printed = {name: pairs for name, pairs in printed.items() if pairs}
     strides = set()
     for pairs in printed.values():
         known = sorted(pairs.items())
