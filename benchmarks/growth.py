@@ -52,6 +52,15 @@ def failure_table(folder: Path, size: int) -> None:
     )
 
 
+def tracebacks(folder: Path, size: int) -> None:
+    """One log in which each of `size` ranks prints a step and a traceback."""
+    lines = (
+        "[rank{0}] step {0} loss 1.{0}\n[rank{0}]: Traceback (most recent call last):\n"
+        '[rank{0}]:   File "/workspace/train.py", line {1}, in step\n[rank{0}]:     run()\n[rank{0}]: ValueError: bad {0}\n'
+    )
+    (folder / "job.log").write_text("".join(lines.format(rank, rank + 5) for rank in range(size)))
+
+
 def counters(folder: Path, size: int) -> None:
     """Dumps of eight ranks of which one claims to have enqueued `size` * 1000 collectives."""
     write_all(stuck(8, culprit=3), folder)
@@ -85,6 +94,7 @@ KINDS: dict[str, tuple[Callable[[Path, int], None], int]] = {
     "links of a folder to itself": (links_to_itself, 2000),
     "ranks with a watchdog timeout in one log": (watchdogs, 4000),
     "ranks in torchrun's failure table": (failure_table, 4000),
+    "ranks with a traceback in one log": (tracebacks, 2000),
     "thousands that a counter is ahead": (counters, 250),
     "groups that the calls in one log imply": (implied_groups, 4000),
     "gigabytes of a hole in a log": (sparse_log, 2),

@@ -24,7 +24,7 @@ from hangscope.explain.finding import (
 )
 from hangscope.explain.predict import MOST_REPLAYED
 from hangscope.explain.statements.bounds import idle
-from hangscope.explain.statements.deaths import doubt
+from hangscope.explain.statements.deaths import doubt, endings
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.ingest.job_logs.activity import Computing
 from hangscope.ingest.job_logs.progress import Progress
@@ -114,10 +114,13 @@ def damaged(case: Case, match: Match, proof: Proof) -> Doubts:
     """Files are damaged or lines torn, or an error is one that the end of a peer causes as well."""
     if why := damage(case, match):
         yield MEDIUM, why
-    for death in case.statements.first_deaths if match.cause == "crashed_rank" else ():
+    if match.cause != "crashed_rank":
+        return
+    printed = endings(case.statements)
+    for death in case.statements.first_deaths:
         if death.rank not in match.culprits:
             continue
-        if why := doubt(death, case.statements) or cut(case.incident, death.event):
+        if why := doubt(death, case.statements, printed) or cut(case.incident, death.event):
             yield MEDIUM, why
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from hangscope.explain.statements.exits import ABORTS, CLEANUPS, Exits
 from hangscope.explain.statements.statements import INTERRUPTS, WAITED, AnyEvent, Death, Statements
-from hangscope.explain.statements.torn_lines import REPLACED, ends_as
+from hangscope.explain.statements.torn_lines import REPLACED, Endings
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied
 from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
 from hangscope.ingest.job_logs.last_lines import Printed
@@ -172,7 +172,13 @@ def survived(statements: Statements) -> list[RankException]:
     return caught
 
 
-def doubt(death: Death, statements: Statements) -> str:
+def endings(statements: Statements) -> Endings:
+    """Return how what logs hold of the output of their programs ends."""
+    printed = [(e.file, text) for e in statements.all(Printed) for text in e.texts]
+    return Endings([*printed, *((e.file, e.text) for e in statements.all(Progress))])
+
+
+def doubt(death: Death, statements: Statements, printed: Endings) -> str:
     """Return why a death may be none, or none of the rank's own; nothing where it is one.
 
     Its traceback's beginning, or all of its frames, are not there, and nothing else says that the rank ended. Or the
@@ -187,16 +193,10 @@ def doubt(death: Death, statements: Statements) -> str:
         return f"the traceback of {who} contains invalid bytes"
     if event.torn and (told is None or not told.code):
         return f"the traceback of {who} is incomplete: its last line may be of an error that was caught"
-    if any(ends_as(event.text, text) for text in _printed(event.file, statements)):
+    if printed.hold(event.file, event.text):
         return f"the last line of the traceback of {who} ends as another line does: its own end is lost"
     place = event.frames[0].file.replace("\\", "/") if event.frames else ""
     of_peers = place.endswith(_COMMUNICATION) or _ITS_WORDS.search(event.message)
     if of_peers and event.type.rsplit(".", 1)[-1] not in _ARGUMENT_ERRORS:
         return f"the communication layer raised the error of {who}, as it also does for the fault of a peer"
     return ""
-
-
-def _printed(file: str, statements: Statements) -> list[str]:
-    """Return what a log holds of the output of its programs."""
-    printed = [text for e in statements.all(Printed) if e.file == file for text in e.texts]
-    return [*printed, *(e.text for e in statements.all(Progress) if e.file == file)]

@@ -115,7 +115,23 @@ def _stutters(line: str, start: int) -> bool:
     return seam.isalnum() and not seam.isdigit()
 
 
-def ends_as(line: str, other: str) -> bool:
+class Endings:
+    """How the lines of logs end, each given as (file, text)."""
+
+    def __init__(self, lines: Iterable[tuple[str, str]]) -> None:
+        self._found: dict[tuple[str, str], list[str]] = {}
+        for file, text in lines:
+            alike = self._found.setdefault((file, text.translate(_AS_ZERO)[-_LEAST:]), [])
+            if len(alike) < _COMPARED:
+                alike.append(text)
+
+    def hold(self, file: str, line: str) -> bool:
+        """Return whether a line ends as another one of its file does, so that its own end is lost."""
+        alike = self._found.get((file, line.translate(_AS_ZERO)[-_LEAST:]), ())
+        return any(_ends_as(line, other) for other in alike)
+
+
+def _ends_as(line: str, other: str) -> bool:
     """Return whether a line ends as another one does, numbers apart, from within a word of both on: its own end is lost."""
     line, other = line.translate(_AS_ZERO), other.translate(_AS_ZERO)
     _, tail = _shared(line, other)
