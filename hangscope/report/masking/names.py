@@ -42,8 +42,10 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
     last = last.rstrip("0123456789")
     # X-Signature, and variables of the environment, are clearer than other names.
     marked, is_variable = name.lower().startswith("x-"), bool(before) and name.upper() == name
-    if name in ("PWD", "OLDPWD") or (
-        last.startswith("secret") and before and before[-1] in ("existing", "pull", "from", "mount", "use")
+    if (
+        name in ("PWD", "OLDPWD")
+        or "existing" in before
+        or (last.startswith("secret") and before and before[-1] in ("pull", "from", "mount", "use"))
     ):  # the name of a secret of Kubernetes
         return Strength.LIKELY
     if _is_secret_word(last, before):

@@ -20,14 +20,15 @@ _SHORTEST = 6  # characters of a password
 _ISSUED = 20  # characters of a key that a service issues
 _HYPHENS = 2  # in a key that a service issues
 _TURNS = 3  # from one kind of character to another
+_SHORT_USER = 8  # letters of a name in a URL
 _LONGEST_USER = 20  # characters of a name in a URL; more may be a token
 _PLACEHOLDER = regex(
-    r"(?:(?:bearer|basic|token) {1,4})?(?:\*+|[)\]};,]+|x+|\.+|-+|<[\w .-]{0,40}>?|\[[\w .-]{0,40}\]?|\([\w .-]{0,40}\)?|\$\{?[A-Za-z_]\w*\}?|\$\{[a-z_.]{1,20}:[A-Za-z_.]{1,60}(?:,(?:null)?)?\}?|"
+    r"(?:(?:bearer|basic|token) {1,4})?(?:\*+|[)\]};,]+|x+|\.+|-+|<[\w .-]{0,40}>?|\[[\w .-]{0,40}\]?|\([\w .-]{0,40}\)?|\$\{?[A-Za-z_]\w*(?::?\?[^}]*)?\}?|\$\{[a-z_.]{1,20}:[A-Za-z_.]{1,60}(?:,(?:null)?)?\}?|"
     r"\$\(.*|%\(.*|%[sr]|\{\{.*|\{[A-Za-z_.]{0,40}\}?|your[_-][\w-]{1,40}|\d{0,3}|"
     # kept elsewhere, or asked for: `op://vault/item`, `${{ secrets.X }}`, `Password for %s: `
     r"fileb?://\S{1,200}|SHA256:[A-Za-z0-9+/]{43}=?|age1[a-z0-9]{58}|0x(?:[0-9A-Fa-f]{8}){1,2}|"
     r"(?:ref\+)?(?:op|vault|bao|ssm|awssm|gcpsm|azurekv|keyring|doppler|infisical|secretsmanager)://[\w./#?=& -]{1,200}|env:[A-Z_]{1,60}|=\d[\w.+-]{0,40}|"
-    r"\$\{\{.*|(?:[a-z]{2,12} ){0,4}(?:password|passphrase|key|token|secret)(?: [\w%{}'-]{1,40}){0,6}[:?] ?)",
+    r"\?[a-z]{1,12}|[A-Z][A-Za-z]{1,20}\(\[[\d.]*|\$\{\{.*|(?:[a-z]{2,12} ){0,4}(?:password|passphrase|key|token|secret)(?: [\w%{}'-]{1,40}){0,6}[:?] ?)",
     re.IGNORECASE,
 )
 #: A number with its unit, a path, or words joined by underscores and points: no password that somebody chose.
@@ -175,8 +176,10 @@ def _is_private(blob: str) -> bool:
 
 
 def _is_account(value: str) -> bool:
-    """Return whether a part of a URL holds a token or a password."""
+    """Return whether a part of a URL holds a token or a password, and not only the name of a user."""
     user, _, password = value.partition(":")
+    if not password and user.isalpha() and user.islower() and len(user) <= _SHORT_USER:
+        return False
     return not password or len(user) >= _LONGEST_USER or not is_placeholder(password)
 
 
