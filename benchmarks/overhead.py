@@ -1,19 +1,20 @@
 """What `hangscope run` costs a healthy job, on a machine that need not be quiet.
 
-    python benchmarks/overhead.py [--ranks 2] [--starts 20] [--pairs 15] [--steps 12] [--lines 0]
+    python benchmarks/overhead.py [--ranks 2] [--starts 40] [--pairs 60] [--steps 4] [--lines 0]
 
 The same gloo job runs twice at once, alone and under `hangscope run`, and the two take turns: while one computes a block
 of steps the other waits, for both blocks of a pair in random order. What disturbs the machine so falls on both alike, and
 the differences of pairs tell what is left; their interval is a bootstrap's over starts, as each start places processes and memory anew. That bounds all costs, indirect ones
 too. The CPU time of what hangscope itself runs is read from the clocks of its threads, which no noise touches: the agent's thread in
 each rank (of the time of the rank by the clock), and the two processes of `hangscope run`, the supervisor and the watcher. The memory that a rank holds is compared
-after the last block. The start of the interpreter is no part of it. Ten minutes;
+after the last block. The start of the interpreter is no part of it. Half an hour;
 `| python docs/refresh.py overhead` puts the table into docs/capture.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import socket
@@ -32,7 +33,7 @@ import os, socket, sys, threading, time, torch, torch.distributed as dist
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
-weights, steps, lines = torch.randn(384, 384), int(sys.argv[1]), int(sys.argv[2])
+weights, steps, lines = torch.randn(768, 768), int(sys.argv[1]), int(sys.argv[2])
 agents = [thread.native_id for thread in threading.enumerate() if thread.name == "hangscope"]
 
 def agent_seconds():
@@ -42,7 +43,7 @@ def block():
     cpu, wall, agent = time.process_time(), time.perf_counter(), agent_seconds()
     for step in range(steps):
         for _ in range(4):  # buckets of gradients
-            dist.all_reduce(weights @ weights / 384)
+            dist.all_reduce(weights @ weights / 768)
         for line in range(lines):
             print("line", line, 90 * "-")
     print("step", step, flush=True)
@@ -156,8 +157,17 @@ def interval(starts: Sequence[Rows], value: Callable[[Rows], float]) -> tuple[fl
 
 
 def difference(of: Callable[[Block], float]) -> Callable[[Rows], float]:
-    """Return what gives the median of how much more the second block of a pair took than the first, in percent."""
-    return lambda rows: 100 * statistics.median(of(under) / of(alone) - 1 for alone, under in rows)
+    """Return what gives the mean of how much more the second block of a pair took than the first, in percent.
+
+    The tenth of the pairs at either end, those that something else disturbed, is left out.
+    """
+
+    def mean(rows: Rows) -> float:
+        ratios = sorted(math.log(of(under) / of(alone)) for alone, under in rows)
+        cut = len(ratios) // 10
+        return 100 * math.expm1(statistics.mean(ratios[cut : len(ratios) - cut]))
+
+    return mean
 
 
 def agent_share(rows: Rows) -> float:
@@ -191,9 +201,9 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--starts", type=int, default=20, help="of both jobs")
-    parser.add_argument("--pairs", type=int, default=15, help="of blocks, for each start")
-    parser.add_argument("--steps", type=int, default=12, help="of a block of some tenths of a second")
+    parser.add_argument("--starts", type=int, default=40, help="of both jobs")
+    parser.add_argument("--pairs", type=int, default=60, help="of blocks, for each start")
+    parser.add_argument("--steps", type=int, default=4, help="of a block of some tenths of a second")
     parser.add_argument(
         "--lines", type=int, default=0, help="of 100 characters that each rank prints in a step"
     )

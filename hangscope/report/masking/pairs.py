@@ -119,7 +119,7 @@ class _Pairs:
         is_hidden |= how is Strength.LIKELY and name.lower() == "pw" and looks_composed(value)
         # `volume "hf-token" : secret not found`
         is_said = not quote and value.isalpha() and text.startswith(('" :', "' :"), pair.end(1))
-        is_code = is_said or value == name.rpartition(".")[2] and "_" in value
+        is_code = is_said or (value == name.rpartition(".")[2] and "_" in value)
         if is_hidden and not (is_code or is_placeholder(value, name) or names_a_secret(value)):
             end = _end(text, at, quote, name, len(text)) if end == at + _JUDGED else end
             return self._hide(at, end, pair)
