@@ -105,7 +105,7 @@ class CallKind:
         """Whether a thread that Python started issued the collective, and not the main thread."""
         return (
             bool(self.stack)
-            and self.stack[-1].name == "_bootstrap"
+            and self.stack[-1].name in ("_bootstrap", "_bootstrap_inner")
             and self.stack[-1].file.endswith("threading.py")
         )
 
