@@ -1,14 +1,16 @@
 """What `hangscope run` costs a healthy job, on a machine that need not be quiet.
 
     python benchmarks/overhead.py [--ranks 2] [--starts 40] [--pairs 60] [--steps 4] [--lines 0]
+    python benchmarks/overhead.py --memory [--starts 40] [--pairs 60]
 
 The same gloo job runs twice at once, alone and under `hangscope run`, and the two take turns: while one computes a block
-of steps the other waits, for both blocks of a pair in random order. What disturbs the machine so falls on both alike, and
+of steps the other waits, for both blocks of a pair, and for both starts, in random order. What disturbs the machine so falls on both alike, and
 the differences of pairs tell what is left; their interval is a bootstrap's over starts, as each start places processes and memory anew. That bounds all costs, indirect ones
 too. The CPU time of what hangscope itself runs is read from the clocks of its threads, which no noise touches: the agent's thread in
-each rank (of the time of the rank by the clock), and the two processes of `hangscope run`, the supervisor and the watcher. The memory that a rank holds is compared
-after the last block. The start of the interpreter is no part of it. Half an hour;
-`| python docs/refresh.py overhead` puts the table into docs/capture.md.
+each rank (of the time of the rank by the clock), and the two processes of `hangscope run`, the supervisor and the watcher. The start of
+the interpreter is no part of it. Half an hour. `--memory` compares the memory that a rank holds after the last block instead, with what
+the allocator keeps of freed tensors returned first: how much that is differs by tens of MB from start to start, also without hangscope.
+`| python docs/refresh.py overhead` (or `memory`) puts the table into docs/capture.md.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TRAIN = """
-import os, socket, sys, threading, time, torch, torch.distributed as dist
+import ctypes, os, socket, sys, threading, time, torch, torch.distributed as dist
 
 torch.set_num_threads(1)
 dist.init_process_group("gloo")
@@ -47,6 +49,8 @@ def block():
         for line in range(lines):
             print("line", line, 90 * "-")
     print("step", step, flush=True)
+    if sys.argv[3:]:
+        ctypes.CDLL(None).malloc_trim(0)
     return [time.process_time() - cpu, time.perf_counter() - wall, agent_seconds() - agent]
 
 def asked(first):
@@ -86,7 +90,7 @@ Rows = Sequence[tuple[Block, Block]]
 class Job:
     """One of the two jobs; it computes when it is asked to."""
 
-    def __init__(self, watched: bool, ranks: int, steps: int, lines: int, cleanup: ExitStack) -> None:
+    def __init__(self, watched: bool, asked: argparse.Namespace, cleanup: ExitStack) -> None:
         folder = cleanup.enter_context(tempfile.TemporaryDirectory())
         Path(folder, "train.py").write_text(TRAIN)
         listener = cleanup.enter_context(socket.socket(socket.AF_UNIX))
@@ -96,8 +100,15 @@ class Job:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}"]
-        command += ["--master-addr=127.0.0.1", f"--master-port={port}", "train.py", str(steps), str(lines)]
+        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={asked.ranks}"]
+        command += [
+            "--master-addr=127.0.0.1",
+            f"--master-port={port}",
+            "train.py",
+            str(asked.steps),
+            str(asked.lines),
+        ]
+        command += ["trim"] * asked.memory
         if watched:
             command = [sys.executable, "-m", "hangscope", "run", "--hang-timeout", "600", "--", *command]
         self._process = cleanup.enter_context(
@@ -175,15 +186,14 @@ def agent_share(rows: Rows) -> float:
     return 100 * sum(under.agent for _, under in rows) / sum(under.wall for _, under in rows)
 
 
-def measured(
-    ranks: int, steps: int, lines: int, pairs: int, chance: random.Random
-) -> tuple[Rows, float, float]:
-    """Start both jobs once; return their blocks, the CPU seconds of hangscope's processes, and the memory (MB) more of a rank."""
+def measured(asked: argparse.Namespace, chance: random.Random) -> tuple[Rows, float]:
+    """Start both jobs once; return their blocks and the CPU seconds of hangscope's processes."""
     rows: list[tuple[Block, Block]] = []
     with ExitStack() as cleanup:
-        alone, under = (Job(watched, ranks, steps, lines, cleanup) for watched in (False, True))
+        begun = {watched: Job(watched, asked, cleanup) for watched in chance.sample([False, True], 2)}
+        alone, under = begun[False], begun[True]
         runner = 0.0
-        for _ in range(pairs):
+        for _ in range(asked.pairs):
             taken: dict[Job, Block] = {}
             for job in chance.sample([alone, under], 2):
                 before = under.own_seconds()
@@ -191,10 +201,21 @@ def measured(
                 if job is under:
                     runner += under.own_seconds() - before
             rows.append((taken[alone], taken[under]))
-        memory = statistics.mean(under.memory()) - statistics.mean(alone.memory())
         for job in (alone, under):
             job.end()
-    return rows, runner, memory
+    return rows, runner
+
+
+def held(asked: argparse.Namespace) -> float:
+    """Start both jobs once; return how much more memory (MB) a rank of the watched one holds at last."""
+    with ExitStack() as cleanup:
+        alone, under = jobs = tuple(Job(watched, asked, cleanup) for watched in (False, True))
+        for job in jobs * asked.pairs:
+            job.block()
+        more = statistics.mean(under.memory()) - statistics.mean(alone.memory())
+        for job in jobs:
+            job.end()
+    return more
 
 
 def main() -> None:
@@ -207,14 +228,29 @@ def main() -> None:
     parser.add_argument(
         "--lines", type=int, default=0, help="of 100 characters that each rank prints in a step"
     )
+    parser.add_argument("--memory", action="store_true", help="compare what ranks hold instead")
     asked = parser.parse_args()
+    (memory if asked.memory else time)(asked)
+
+
+def memory(asked: argparse.Namespace) -> None:
+    """Print how much more memory a rank holds under `hangscope run`."""
+    more = [held(asked) for _ in range(asked.starts)]
+    around = 2 * statistics.stdev(more) / math.sqrt(len(more))
+    mean, calls = statistics.mean(more), 4 * asked.steps * asked.pairs
+    printed = f" and {asked.pairs * asked.steps * asked.lines / 1e4:.0f} MB of output" if asked.lines else ""
+    print(
+        f"| memory of a rank, {asked.starts} starts | more | 95% interval |\n| --- | ---: | ---: |\n"
+        f"| after {calls} collectives{printed} | {mean:+.1f} MB | {mean - around:+.1f} to {mean + around:+.1f} MB |"
+    )
+
+
+def time(asked: argparse.Namespace) -> None:
+    """Print what `hangscope run` costs of a job's time."""
     chance = random.Random(0)
-    found = [
-        measured(asked.ranks, asked.steps, asked.lines, asked.pairs, chance) for _ in range(asked.starts)
-    ]
-    starts = [rows for rows, _, _ in found]
+    found = [measured(asked, chance) for _ in range(asked.starts)]
+    starts = [rows for rows, _ in found]
     wall = sum(under.wall for rows in starts for _, under in rows)
-    runner, memory = sum(each[1] for each in found), statistics.mean(each[2] for each in found)
     block = statistics.median(b.wall for rows in starts for pair in rows for b in pair) / asked.ranks
     print(
         f"{asked.starts} starts of both jobs, {asked.pairs} pairs of blocks each, a block of {1000 * block:.0f} ms"
@@ -227,12 +263,8 @@ def main() -> None:
     )
     for what, value, low, high in told:
         print(f"| {what} | {value:+.2f}% | {low:+.2f}% to {high:+.2f}% |")
-    print(
-        f"| CPU time of `hangscope run` and its watcher, by their own clocks | {100 * runner / wall:+.2f}% | |"
-    )
-    steps = asked.pairs * asked.steps
-    printed = f" and {steps * asked.lines / 1e4:.0f} MB of output" if asked.lines else ""
-    print(f"| memory of a rank after {steps * 4} collectives{printed} | {memory:+.1f} MB | |")
+    runner = 100 * sum(each for _, each in found) / wall
+    print(f"| CPU time of `hangscope run` and its watcher, by their own clocks | {runner:+.2f}% | |")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Without an argument: the report of README.md, the table of docs/causes.md and the columns of docs/table.md. `python docs/refresh.py score` puts the
 tables that stand on standard input between the markers `<!-- score -->` and `<!-- /score -->` of docs/score.md, as they
-were printed; `collected`, `corpus`, `ablation` and `first-looks` (of the same page), `speed`, `exports` and `logs` (of docs/speed.md), `overhead` (of docs/capture.md), `briefs` (of docs/brief.md), `similarity` (of docs/history.md),
+were printed; `collected`, `corpus`, `ablation` and `first-looks` (of the same page), `speed`, `exports` and `logs` (of docs/speed.md), `overhead` and `memory` (of docs/capture.md), `briefs` (of docs/brief.md), `similarity` (of docs/history.md),
 `fuzz` (of docs/safety.md) and `soak` (of docs/live-safety.md) likewise.
 """
 
@@ -34,6 +34,7 @@ PAGES = {
     "fuzz": ROOT / "docs" / "safety.md",
     "growth": ROOT / "docs" / "safety.md",
     "overhead": ROOT / "docs" / "capture.md",
+    "memory": ROOT / "docs" / "capture.md",
     "similarity": ROOT / "docs" / "history.md",
     "briefs": ROOT / "docs" / "brief.md",
     "soak": ROOT / "docs" / "live-safety.md",

@@ -79,12 +79,16 @@ class Processes:
                 reading.log.events = [self._of_its_process(event) for event in reading.log.events]
 
     def _count_logs(self, single: Collection[str]) -> None:
-        """Give logs the numbers in their names as ranks, where these count the processes of the job; `single` hold the stack of one each."""
-        unnamed = {
-            file: only(self._heard[file])
+        """Give logs the numbers in their names as ranks, where these count the processes of the job; `single` hold the stack of one each.
+
+        A launcher's log, which reports the ends of ranks, is of a node.
+        """
+        spoken_of = {
+            file: self._heard[file] or {e.rank for e in log.events if e.by_launcher and e.rank is not None}
             for file, log in self._logs.items()
-            if log.rank is None and log.local_rank is None and len(self._heard[file]) < 2
+            if log.rank is None and log.local_rank is None
         }
+        unnamed = {file: only(ranks) for file, ranks in spoken_of.items() if len(ranks) < 2}
         for file, rank in of_files(unnamed, single=single).items():
             self._logs[file].rank = rank
 

@@ -57,6 +57,19 @@ def test_the_folder_of_one_agent_numbers_its_ranks_in_a_row() -> None:
     assert mapping.local(None, 0, "logs/n2.err") is None
 
 
+def test_the_numbered_logs_of_launchers_are_of_nodes() -> None:
+    def log(node: int) -> list[str]:
+        ends = (
+            [f"[{n}]:", f"  rank      : {2 * node + n} (local_rank: {n})", f"  exitcode  : -6 (pid: 7{n})"]
+            for n in (0, 1)
+        )
+        return ["train.py FAILED", 60 * "-", "Failures:", *(line for end in ends for line in end), 60 * "="]
+
+    logs = [reading(f"launcher_gpu0{node}.log", *log(node)) for node in range(2)]
+    Processes(logs)
+    assert [one.log is not None and one.log.rank for one in logs] == [None, None]
+
+
 @pytest.mark.parametrize(
     ("lines", "ranks"),
     [
