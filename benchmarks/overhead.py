@@ -1,14 +1,14 @@
 """What `hangscope run` costs a healthy job, on a machine that need not be quiet.
 
-    python benchmarks/overhead.py [--ranks 2] [--starts 40] [--pairs 60] [--steps 4] [--lines 0]
-    python benchmarks/overhead.py --memory [--starts 40] [--pairs 60]
+    python benchmarks/overhead.py [--ranks 2] [--starts 20] [--pairs 60] [--steps 4] [--lines 0]
+    python benchmarks/overhead.py --memory [--starts 20] [--pairs 60]
 
 The same gloo job runs twice at once, alone and under `hangscope run`, and the two take turns: while one computes a block
 of steps the other waits, for both blocks of a pair, and for both starts, in random order. What disturbs the machine so falls on both alike, and
 the differences of pairs tell what is left; their interval is a bootstrap's over starts, as each start places processes and memory anew. That bounds all costs, indirect ones
 too. The CPU time of what hangscope itself runs is read from the clocks of its threads, which no noise touches: the agent's thread in
 each rank (of the time of the rank by the clock), and the two processes of `hangscope run`, the supervisor and the watcher. The start of
-the interpreter is no part of it. Half an hour. `--memory` compares the memory that a rank holds after the last block instead, with what
+the interpreter is no part of it. A quarter of an hour. `--memory` compares the memory that a rank holds after the last block instead, with what
 the allocator keeps of freed tensors returned first: how much that is differs by tens of MB from start to start, also without hangscope.
 `| python docs/refresh.py overhead` (or `memory`) puts the table into docs/capture.md.
 """
@@ -222,7 +222,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--starts", type=int, default=40, help="of both jobs")
+    parser.add_argument("--starts", type=int, default=20, help="of both jobs")
     parser.add_argument("--pairs", type=int, default=60, help="of blocks, for each start")
     parser.add_argument("--steps", type=int, default=4, help="of a block of some tenths of a second")
     parser.add_argument(
