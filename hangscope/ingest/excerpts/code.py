@@ -3,7 +3,8 @@
     146      if self.trainer.is_global_zero:
     147          self.log("val/mAP", stats["map"], sync_dist=True)
 
-Only a guard of rank 0 is read, and the lines that are indented below it. Which calls every rank must make is a list of words. A call that
+Only a guard of rank 0 is read, and the lines that are indented below it. Which calls every rank must make is a list of words; a call in which
+a stack of the same text is waits for others as well. A call that
 is elsewhere in the text as well may be made by the others there, and of several nodes each has a local rank 0.
 """
 
@@ -15,21 +16,23 @@ from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 
-_NUMBER = regex(r"^ {0,6}\d{1,5}[:)|]? ")
+_NUMBER = regex(r"^ {0,6}(\d{1,5})[:)|]? ")
+_AT = regex(r"\.py:(\d{1,5})\)")  # of a frame
 _GUARD = regex(
     r"^if\b(?!.{0,80}\b(?:not|or)\b).{0,80}(?:\bis_(?:main|local_main|world)_process(?:_zero)?\b|\bis_global_zero\b|\bis_(?:master|rank_?0|rank_zero)\b"
-    r"|\b(?:get_|global_|local_|world_)?rank(?:\(\))? ?== ?0\b)"
+    r"|\b(?:(?:get_|global_|local_|world_){0,2}rank(?:\(\))?|gpu(?:_id)?) ?== ?0\b)"
 )
 _CALL = regex(r"([\w.]{1,80})\(")
 _NODES = regex(
     r"(?i)--nnodes[= ](?!1\b)\d|\b(?:[2-9]|[1-9]\d{1,4}|two|three|four) ?(?:nodes|machines|hosts|servers|boxes|pods)\b"
 )
+_OF_A_NODE = regex(r"local|gpu")
 _BODY = 24  # lines below a guard
 
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A call behind a guard of rank 0: the words of both, and the line of the text that has the call."""
+    """A call behind a guard of rank 0: the words of both, and the line that has the call, by the program's own number where the text shows it."""
 
     guard: str
     call: str
@@ -37,20 +40,23 @@ class Guarded:
 
 
 def guarded_call(lines: Sequence[tuple[int, str]]) -> Guarded | None:
-    """Return the first collective in code that only rank 0 runs, of lines (number, text)."""
+    """Return the first collective in code that only rank 0 runs, of lines (number, text); so is a call in which a stack of the text is."""
     code = [(number, _NUMBER.sub(" " * 4, text)) for number, text in lines]
+    own = {number: int(match[1]) for number, text in lines if (match := _NUMBER.match(text))}
+    stood = {int(at) for number, text in lines if number not in own for at in _AT.findall(text)}
     several = any(_NODES.search(text) for _, text in code)
     for i, (_, text) in enumerate(code):
-        if not _GUARD.match(text.strip()) or (several and "local" in text):
+        if not _GUARD.match(text.strip()) or (several and _OF_A_NODE.search(text)):
             continue
         depth = _indent(text)
         for number, below in code[i + 1 : i + 1 + _BODY]:
             if below.strip() and _indent(below) <= depth:
                 break
             statement = below.split("#")[0]
-            call = _CALL.search(statement) if words("of_all_ranks").search(statement) else None
+            of_all = words("of_all_ranks").search(statement) or own.get(number) in stood
+            call = _CALL.search(statement) if of_all else None
             if call is not None and sum(call[0] in other for _, other in code) == 1:
-                return Guarded(text.strip().rstrip(":"), call[1], number)
+                return Guarded(text.strip().rstrip(":"), call[1], own.get(number, number))
     return None
 
 

@@ -60,17 +60,24 @@ _OF_A_DUMP = (
 )
 _SOME = r"\d{1,7}(?:(?:-|–|\.{2,3}|, ?| ?& ?| and | to | und | et | bis )\d{1,7}){0,15}"
 _AFTER = r"all|both|is|are|show|shows|look|looks|like|this|same|the|stuck|waits?|at|here"
+_HOST = r"(?:,? ?[(\[]?(?=[A-Za-z][\w.]{0,30}-?\d)(?!step|epoch|iter|batch|attempt|pid|rank)[A-Za-z][\w.-]{1,40}[)\]]?)?"  # `, cn-237`
 _TITLE = regex(
     rf"^[\W_]{{0,12}}(?:(?:{_OF_A_DUMP}|of|for|on|from|\d{{3,9}})[\W_]{{1,4}}){{0,8}}ranks?[\W_]{{0,3}}({_SOME})"
-    rf"(?:[\W_]{{1,4}}(?:{_OF_A_DUMP}|{_AFTER}|\d{{1,10}})){{0,8}}(?: {{0,4}}[(\[][^()\[\]]{{1,40}}[)\]])?[\W_]{{0,12}}$",
+    rf"(?:[\W_]{{1,4}}(?:{_OF_A_DUMP}|{_AFTER}|\d{{1,10}})){{0,8}}(?: {{0,4}}[(\[][^()\[\]]{{1,40}}[)\]])?{_HOST}[\W_]{{0,12}}$",
     re.IGNORECASE,
 )
 _ENDS = regex(
-    rf"\branks?[ :#]{{0,2}}({_SOME})(?: (?:{_AFTER}|{_OF_A_DUMP})){{0,5}} ?[:：]\W{{0,3}}$", re.IGNORECASE
+    rf"\branks?[ :#]{{0,2}}({_SOME})(?: (?:{_AFTER}|{_OF_A_DUMP})){{0,5}}{_HOST} ?[:：]\W{{0,3}}$",
+    re.IGNORECASE,
 )
 _IN_BRACKETS = regex(rf"[(\[（]ranks?[ :#=]{{0,2}}({_SOME})[)\]）]", re.IGNORECASE)
 _RULED = regex(
     r"^[-=#*>~]{2,40}[ \w,.:@()/-]{1,60}\brank[ :#=]{0,2}(\d{1,7})[ )]{0,2}[-=#*<~]{0,40}$", re.IGNORECASE
+)
+#: `pid 3302 (rank 2), pid 3303 (rank 3)`
+_EACH = regex(
+    r"^(?:[\W_]{0,4}(?:(?:pid|process)[ :#]{0,2}\d{2,9} {0,2})?[(\[]?rank[ :#]{0,2}\d{1,7}[)\]]?(?: and)?){2,16}[\W_]{0,4}$",
+    re.IGNORECASE,
 )
 _MENTION = regex(r"\branks?\W{0,3}\d", re.IGNORECASE)
 _BUT = regex(
@@ -201,6 +208,8 @@ def ranks_titled(text: str, above_a_stack: bool = False) -> tuple[int, ...]:
     """
     if len(text) > _SENTENCE or "ank" not in text.lower():
         return ()
+    if _EACH.match(text):
+        return _numbers(", ".join(_RANK.findall(text)))
     if len(text) <= _TITLE_LIMIT and (match := _TITLE.match(text)):
         return _numbers(match[1])
     if (file := _FILE.match(text)) and says_rank(file[1].rsplit("/", 1)[-1]):

@@ -60,7 +60,11 @@ def spy_json(data: bytes) -> dict[int | None, list[Thread]]:
 
 
 def function_name(name: str) -> str:
-    """Return the name of a function as tracebacks have it: py-spy (0.4.1) gives the qualified one from Python 3.11 on."""
+    """Return the name of a function as tracebacks have it: py-spy (0.4.1) gives the qualified one from Python 3.11 on.
+
+    Of two frames that a person put on one line (`_sync_buffers / forward_sync_buffers`) the inner one counts.
+    """
+    name = name.partition(" / ")[0]
     return name if "::" in name or "(" in name else name.rpartition(".")[2] or name
 
 

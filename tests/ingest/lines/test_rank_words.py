@@ -121,6 +121,9 @@ def test_a_few_numbers_are_not_the_tensor_of_the_others(
         ("=== gpu07 / rank 5 ===", (5,)),
         ('Thread (rank 5) "MainThread"', (5,)),
         ("Process 41120 (rank 5)", (5,)),
+        ("pid 3302 (rank 2), pid 3303 (rank 3)", (2, 3)),
+        ("rank 0, cn-234", (0,)),
+        ("found now in the log of rank 2, cn-237:", (2,)),
     ],
 )
 def test_a_line_above_a_stack_names_its_ranks(line: str, ranks: tuple[int, ...]) -> None:
@@ -136,6 +139,8 @@ def test_a_line_above_a_stack_names_its_ranks(line: str, ranks: tuple[int, ...])
         "all are waiting for rank 3:",
         "rank 0 (and rank 4) after rank 2 left (rank 1):",
         "nothing more from rank 3",
+        "rank 3, step-100",
+        "waiting for rank 3, node-7:",
         "--- rank 3 waits for rank 5",
         "------ step 7 of rank 3 took 12 s",
         "ranks 0-9999999:",
