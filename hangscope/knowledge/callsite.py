@@ -31,7 +31,13 @@ _PACKAGE = regex(r"/(?:site|dist)-packages/([^/]{1,200})(?:/|$)")
 _BACKWARD = regex(r"^_engine_run_backward$|^backward$|^run_backward$|^grad$")
 #: torch's Python functions of which C++ makes collectives: torch/distributed/utils.py, torch/nn/parallel/distributed.py
 _INTO_CPP = frozenset(
-    {"_verify_param_shape_across_processes", "_sync_params_and_buffers", "_distributed_broadcast_coalesced"}
+    {
+        "_verify_param_shape_across_processes",
+        "_sync_params_and_buffers",
+        "_distributed_broadcast_coalesced",
+        "_sync_buffers",
+        "_sync_module_buffers",
+    }
 )
 #: of DDP's constructor
 _CONSTRUCTING = frozenset(

@@ -16,9 +16,11 @@ from hangscope.model.regex import regex
 
 _COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
 #: where libraries make collectives, and what their functions that do are named after
-_MAKERS = regex(r"(?:^|/)(?:torch/distributed/|deepspeed/comm/|(?:vllm|sglang\S{0,80})/distributed/)")
+_MAKERS = regex(
+    r"(?:^|/)(?:torch/distributed/|deepspeed/comm/|(?:vllm|sglang\S{0,80})/distributed/|pynccl(?:_wrapper)?\.py$)"
+)
 _MAKES = regex(
-    r"(?:^|_)(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|barrier|(?:send|recv)_object)(?:_|$)"
+    r"(?:^|_)(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|barrier|(?:send|recv)_object|ncclCommWindowRegister)(?:_|$)"
 )
 #: waits for gathers of DeepSpeed's ZeRO-3 (deepspeed/runtime/zero/partition_parameters.py)
 _GATHERS = "deepspeed/runtime/zero/partition_parameters.py"

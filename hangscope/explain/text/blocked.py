@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import takewhile
+from math import inf
 
-from hangscope.explain.finding import Absent
+from hangscope.explain.finding import Absent, StuckCall
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.stop import PROOFS
 from hangscope.ingest.job_logs.activity import BUSY, IDLE, GpuUse, Held
 from hangscope.ingest.job_logs.endings import Exit
+from hangscope.ingest.job_logs.last_lines import Printed
+from hangscope.ingest.lines.layers import seconds_of_day
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.knowledge.callsite import is_user, user_frame
 from hangscope.knowledge.doing import doing
+from hangscope.knowledge.library import own_knowledge
+from hangscope.model.events import Event
 from hangscope.model.incident import Frame, Incident, Stack
 from hangscope.model.regex import regex
 
@@ -26,6 +31,8 @@ _READS_A_RESULT = "_maybe_opt_step"  # of torch/amp/grad_scaler.py, which asks e
 #: of CUDA's driver and runtime, and of HIP's
 _SYNCHRONIZES = regex(r"^(?:cu|cuda|hip)(?:Stream|Device|Event|Ctx)Synchronize(?:_v\d)?$")
 _OF_TORCH = regex(r"^(?:torch|at|c10d?|gloo)::|nccl|rccl|c10d")
+_CLOCK = regex(r"(?<![\d:])(\d\d):(\d\d):(\d\d)(?![\d:])")
+_SOME, _DAY = 60, 86400  # s: what an asynchronous collective may be ahead of its rank; a day
 _LEAST, _FEWEST = 4, 3  # stacks of which one may be the outlier; where not those of all ranks are here
 
 
@@ -122,6 +129,49 @@ def watchdog_blocked(incident: Incident, statements: Statements) -> Absent | Non
     if event.in_the_year is None or any((e.in_the_year or 0.0) <= event.in_the_year for e in timeouts):
         return None
     return Absent((rank,), waiting=tuple(sorted(waiting)), events=(event, *timeouts[:1]))
+
+
+def at_work_alone(incident: Incident, statements: Statements) -> Absent | None:
+    """Name the one rank that printed lines of its own again and again while all others that print waited for their timeout."""
+    printed, waiting = worked_on(statements), statements.ranks(WatchdogTimeout)
+    if printed is None or printed.rank is None:
+        return None
+    return Absent((printed.rank,), waiting=tuple(sorted(waiting)), guess=True, events=(printed,))
+
+
+def worked_on(statements: Statements) -> Printed | None:
+    """Return what the one rank printed that went on with lines of its own while the watchdogs of others waited, until they timed out."""
+    timeouts = {e.rank: e for e in statements.all(WatchdogTimeout) if e.rank is not None}
+    ends = [
+        (at, e.ran_ms / 1000) for e in timeouts.values() if e.ran_ms and (at := _time_of_day(e)) is not None
+    ]
+    if not ends:
+        return None
+    end, waited = min(ends)
+    found = []
+    for e in statements.all(Printed):
+        before = end - (_time_of_day(e) or inf)
+        if e.rank not in timeouts and e.counts[-1] > 1 and 0 < before < waited - _SOME:
+            found.append(e)
+    return found[0] if len({e.rank for e in found}) == 1 else None
+
+
+def behind_the_main_process(incident: Incident, statements: Statements) -> Absent | None:
+    """Name rank 0 where all that are known to wait do so in a library's `main_process_first`, which lets the main process go first."""
+    stood = {r: w.stack for r, w in statements.whereabouts.items() if w.inside and w.stack}
+    turns = all(own_knowledge().read(stack).kind == "turns" for stack in stood.values())
+    if not stood or not turns or 0 in statements.whereabouts or 0 in statements.symptoms:
+        return None
+    waiting = tuple(sorted({*stood, *statements.symptoms}))
+    return Absent((0,), StuckCall(rank=waiting[0]), waiting=waiting, guess=True)
+
+
+def _time_of_day(event: Event) -> float | None:
+    """Return the seconds since midnight at which a line was printed."""
+    if event.in_the_year is not None:
+        return event.in_the_year % _DAY
+    clock = _CLOCK.search(event.text)
+    return float(seconds_of_day(clock)) if clock else None
 
 
 def held_up(incident: Incident, statements: Statements) -> Absent | None:

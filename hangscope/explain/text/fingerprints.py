@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hangscope.align.matching import match_key
-from hangscope.explain.finding import Different
+from hangscope.explain.finding import Change, Different
 from hangscope.explain.statements.group_ranks import Label, label_of
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.partitions import different
@@ -20,6 +20,9 @@ from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 from hangscope.model.incident import CallKind, Incident
 
+_NUMBER = (
+    "sequence number",
+)  # the only aspect in which collectives differ that are of another place of the program
 _Own = Mapping[int, CallFingerprint]  # by the rank that reports it
 
 
@@ -34,6 +37,8 @@ def fingerprints(incident: Incident, statements: Statements) -> Report | None:
         if finding := _finding(incident, statements, seq, events):
             return _report(statements, [*events.values()], finding)
     compared = [e for e in statements.all(CallFingerprint) if e.context == "mismatch"]
+    if (finding := _by_number(statements, compared)) is not None:
+        return _report(statements, compared, finding)
     return (
         _report(statements, compared, None) if any(e.peer_group_rank is not None for e in compared) else None
     )
@@ -58,7 +63,7 @@ def _report(statements: Statements, events: Sequence[CallFingerprint], finding: 
     first = events[0]
     number = first.sequence_number if first.sequence_number is not None else first.seq
     by = "TORCH_DISTRIBUTED_DEBUG=DETAIL reports a mismatch"
-    by += f" at sequence number {number}" if number is not None else ""
+    by += f" at sequence number {number}" if number is not None and first.aspects != _NUMBER else ""
     by += f" in {' and '.join(first.aspects)}" if first.aspects else ""
     return Report(by, sides, finding.culprits if finding is not None else (), events, finding)
 
@@ -92,6 +97,30 @@ def _finding(incident: Incident, statements: Statements, seq: int | None, events
     )
 
 
+def _by_number(statements: Statements, compared: Sequence[CallFingerprint]) -> Different | None:
+    """Return the finding that most ranks report one number of the same collective and the others a smaller one; None otherwise."""
+    own = {e.rank: e for e in compared if e.rank is not None and e.aspects == _NUMBER}
+    sides: dict[int, list[int]] = defaultdict(list)
+    for rank, event in sorted(own.items()):
+        if event.seq is not None:
+            sides[event.seq].append(rank)
+    if len(sides) != 2 or len({(label_of(e), e.op) for e in own.values()}) > 1:
+        return None
+    behind, ahead = sorted(sides)
+    if 2 * len(sides[behind]) >= len(sides[ahead]):
+        return None
+    kinds = {rank: _kind_of(event, statements) for rank, event in own.items()}
+    finding = different(ahead, [*sides.values()], kinds, statements)
+    skipped = Change(shift=behind - ahead)
+    return replace(
+        finding,
+        own=replace(finding.own, seq=behind),
+        change=skipped,
+        events=tuple(own[r] for side in (sides[behind], sides[ahead]) for r in side[:2]),
+        assumed=True,  # sends and receives count as well
+    )
+
+
 def _completed(kinds: dict[int, CallKind]) -> dict[int, CallKind]:
     """Return collectives of which a shortened line lacks the types, with those of the one like them."""
     types: dict[object, set[tuple[str, ...]]] = defaultdict(set)
@@ -110,7 +139,7 @@ def _only_peer(incident: Incident, statements: Statements, events: _Own) -> dict
     """Return the collective of the one rank that several ranks, which with those before it are most, name as unlike their own; it reports nothing itself."""
     reports = sorted(events.values(), key=_is_cut)
     event = reports[0]
-    compared = event.peer_group_rank is not None and event.aspects != ("sequence number",)
+    compared = event.peer_group_rank is not None and event.aspects != _NUMBER
     if not compared or len({e.peer_group_rank for e in reports}) > 1 or any(e.garbled for e in reports):
         return {}
     alike = {*events, *statements.group_ranks.resolve(event, range(event.peer_group_rank or 0))[0]}
@@ -145,7 +174,7 @@ def _with_those_alike(
             events[r].shape is None for n, side in enumerate(sides) if n != own for r in side if r in events
         }
         # Sends and receives alone make ranks count otherwise.
-        peer = event.peer_group_rank if event.aspects != ("sequence number",) else None
+        peer = event.peer_group_rank if event.aspects != _NUMBER else None
         if not event.garbled or tensors == {event.shape is not None}:
             found[own].update(statements.group_ranks.resolve(event, range(peer or 0))[0])
     claimed = Counter(rank for ranks in found for rank in ranks)

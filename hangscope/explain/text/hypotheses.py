@@ -14,6 +14,8 @@ from hangscope.explain.finding import Finding, Source
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text import output, reports
 from hangscope.explain.text.blocked import (
+    at_work_alone,
+    behind_the_main_process,
     blocked_alone,
     held_by_its_host,
     held_up,
@@ -32,7 +34,15 @@ SEARCHES: dict[Source, tuple[Search, ...]] = {
     Source.OWN_WORDS: (fingerprints,),
     Source.REPORT: (reports.barrier, reports.desync, reports.ras, held_up, watchdog_blocked),
     Source.HINT: (reports.analyzer, reports.horovod),
-    Source.SILENCE: (output.silent, sites, blocked_alone, held_by_its_host, idle_device),
+    Source.SILENCE: (
+        at_work_alone,
+        output.silent,
+        sites,
+        blocked_alone,
+        held_by_its_host,
+        idle_device,
+        behind_the_main_process,
+    ),
     Source.OUTPUT: (output.progress, output.outlier_output),
 }
 

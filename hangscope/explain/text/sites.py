@@ -7,7 +7,7 @@ show that the job hung before two collectives that would meet are evidence again
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hangscope.explain.finding import Absent, Finding, OwnCall, Unpaired
@@ -24,6 +24,8 @@ from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import is_user, user_frames
 from hangscope.model.incident import ROOTED_OPS, Incident
 
+_Lines = tuple[tuple[str, int], ...]  # files and lines, innermost first
+
 _BATCHED = frozenset({"batch_isend_irecv"})
 _POINT_TO_POINT = _BATCHED | {"send", "recv", "isend", "irecv"}
 #: Calls that create a group, and wait for its members alone.
@@ -34,12 +36,13 @@ _FORMING = frozenset(
 
 def sites(incident: Incident, statements: Statements) -> Finding | None:
     """Compare the lines of user code at which the ranks were blocked."""
-    found: dict[tuple[str | None, object], list[int]] = defaultdict(list)
+    shown: dict[tuple[str | None, _Lines], list[int]] = defaultdict(list)
     for rank, where in sorted(statements.whereabouts.items()):
         users = tuple((f.file, f.line) for f in user_frames(where.stack) if is_user(f))
         frames = users or tuple((f.file, f.line) for f in where.stack)
         if frames and where.inside:
-            found[(where.op, frames)].append(rank)
+            shown[(where.op, frames)].append(rank)
+    found = _without_shortened(shown)
     inside = tuple(sorted(r for ranks in found.values() for r in ranks))
     of_a_moment, ops = not _known_to_wait(statements), {op for op, _ in found}
     # CPU threads of an NCCL job that wait for a result are outside of any collective: only few may be busy there.
@@ -85,6 +88,17 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
     # Of two equal sides the one off the step is the outlier, unless ranks that nobody saw are on it.
     even = 2 * len(sides[0]) <= len(inside) < len(incident.ranks)
     return replace(apart, events=events, guess=bool(alone) or of_a_moment or even)
+
+
+def _without_shortened(
+    shown: Mapping[tuple[str | None, _Lines], list[int]],
+) -> dict[tuple[str | None, _Lines], list[int]]:
+    """Return the ranks at each place; a stack of which a person left out the outer frames is at the place of a whole one."""
+    found: dict[tuple[str | None, _Lines], list[int]] = {}
+    for (op, frames), ranks in sorted(shown.items(), key=lambda item: -len(item[0][1])):
+        whole = (key for key in found if key[0] == op and key[1][: len(frames)] == frames)
+        found.setdefault(next(whole, (op, frames)), []).extend(ranks)
+    return {key: sorted(ranks) for key, ranks in found.items()}
 
 
 def _in_groups_of_their_own(statements: Statements, sides: Sequence[Sequence[int]]) -> bool:

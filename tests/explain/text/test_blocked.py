@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.dump_writer import SCRIPT, TORCH
-from tests.text_lines import short, told
+from tests.text_lines import judged, short, timeout, told
 
 STEP = [f'  File "{SCRIPT}", line 63 in train_step', f'  File "{SCRIPT}", line 90 in main']
 READ = ['  File "/usr/lib/python3.11/ssl.py", line 1163 in read']
@@ -155,3 +155,26 @@ def test_a_backward_pass_and_communication_are_no_wait_of_the_hosts(tmp_path: Pa
 def test_of_three_stacks_the_one_that_reads_while_the_others_synchronize_is_a_guess(tmp_path: Path) -> None:
     files = {name: stack for name, stack in _synchronized([*READ, *LOAD]).items() if name[11] in "124"}
     assert short(told(tmp_path, files)) == ("stuck_rank", (2,), "low")
+
+
+def test_who_prints_on_while_all_others_wait_for_their_timeout_is_named(tmp_path: Path) -> None:
+    waits = [timeout(rank) for rank in (1, 2, 3)]  # from 03:21:38 on
+    writes = [f"[03:{minute}:10] [rank 0] writing shard {minute}" for minute in (23, 26, 29)]
+    verdict = judged(told(tmp_path, [*writes, *waits]))
+    assert (verdict.cause, verdict.culprit_ranks) == ("stuck_rank", (0,))
+    assert verdict.title.startswith("Rank 0 still worked while the others waited")
+    before = [f"[03:{minute}:10] [rank 0] writing shard {minute}" for minute in (17, 19, 21)]
+    assert "still worked" not in judged(told(tmp_path / "before", [*before, *waits])).summary
+
+
+def test_all_others_in_main_process_first_wait_for_rank_0(tmp_path: Path) -> None:
+    trainer = "/opt/venv/lib/python3.9/site-packages/transformers/training_args.py"
+    stack = (
+        f'[rank2]: Traceback (most recent call last):\n[rank2]:   File "/workspace/loader.py", line 51, in get\n'
+        f'[rank2]:   File "{trainer}", line 2390, in main_process_first\n[rank2]:     dist.barrier()\n'
+    )
+    error = "RuntimeError: NPU function error: aclrtSynchronizeDevice, error code is 507046"
+    text = f"{stack}[rank2]: {error}\n[rank1]: {error}\n"
+    verdict = judged(told(tmp_path, {"paste.txt": text}))
+    assert (verdict.culprit_ranks, verdict.confidence) == ((0,), "low")
+    assert "Rank 0 goes first in TrainingArguments.main_process_first" in verdict.explanation

@@ -77,3 +77,22 @@ def test_a_shortened_fingerprint_is_that_of_the_whole_one_like_it(tmp_path: Path
     lines = {**log(1, gather, 6, reduce), **log(0, short, 6, reduce), **log(6, reduce, 0, short)}
     report = told(tmp_path, lines, world_size=8)
     assert report.verdict is not None and report.verdict.culprit_ranks == (6,)
+
+
+def numbered(rank: int, own: int, peer: int, other: int) -> dict[str, str | list[str]]:
+    mine, theirs = (f"CollectiveFingerPrint(SequenceNumber={n}OpType=BARRIER)" for n in (own, other))
+    aspects = f"Collectives differ in the following aspects: \t Sequence number: {own}vs {other}"
+    return {
+        f"rank{rank}.log": f"[rank{rank}]: RuntimeError: Detected mismatch between collectives on ranks. Rank {rank} is running collective: {mine}, but Rank {peer} is running collective: {theirs}.{aspects}\n"
+    }
+
+
+def test_who_has_a_smaller_number_in_the_same_collective_skipped_one_before(tmp_path: Path) -> None:
+    lines = {k: v for r in (0, 1, 3) for k, v in numbered(r, 12, 2, 11).items()} | numbered(2, 11, 0, 12)
+    report = told(tmp_path, lines)
+    assert blame(report) == ("hang", "rank_conditional_collective", (2,))
+    assert "1 fewer collective before this barrier" in (report.verdict.summary if report.verdict else "")
+
+
+def test_of_two_ranks_with_other_numbers_nobody_is_named(tmp_path: Path) -> None:
+    assert blame(told(tmp_path, numbered(0, 12, 1, 11) | numbered(1, 11, 0, 12)))[2] == ()

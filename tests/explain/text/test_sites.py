@@ -200,3 +200,14 @@ def test_who_waits_for_a_lock_by_its_native_stack_is_held_up(
     files["stack_rank_1.txt"] = ['Thread 1 (LWP 5012 "python"):', *stack]
     report = told(tmp_path, files)
     assert report.verdict is not None and report.verdict.culprit_ranks == named
+
+
+def test_a_stack_that_a_person_shortened_is_at_the_place_of_a_whole_one(tmp_path: Path) -> None:
+    barrier = "    barrier (torch/distributed/distributed_c10d.py:3696)\n    save (lightning/strategies/ddp.py:290)\n"
+    text = (
+        f"it hangs after validation\n\npid 3300 (rank 0)\n{barrier}    on_end (lightning/callbacks.py:327)\n"
+        "pid 3301 (rank 1)\n    backward / _run (torch/autograd/__init__.py:251)\n    step (lightning/module.py:12)\n"
+        f"pid 3302 (rank 2), pid 3303 (rank 3)\n{barrier}"
+    )
+    report = told(tmp_path, {"paste.txt": text})
+    assert blame(report) == ("hang", "rank_conditional_collective", (1,))
