@@ -7,9 +7,11 @@ import numpy as np
 from hangscope.align.waitgraph import Untold
 from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.explain.finding import Nothing
+from hangscope.explain.text.blocked import worked_on
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.durations import WAITS, Durations
+from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed
 from hangscope.knowledge.callsite import user_frame
@@ -20,6 +22,7 @@ from hangscope.model.rankset import agree
 LATE = 30 * 10**9  # ns that one rank is later than all others: far more than the clocks of two hosts differ
 SEVERAL, LONGER, SHORTEST = 3, 3.0, 0.05  # ranks; times as long as any other; s
 _LOOPBACK = ("[127.", "127.", "[::1]", "::1")
+_SHOWN = 90  # characters of a line
 _MISSED = ("early_exit", "the others may have exited before a collective that all should have issued")
 
 
@@ -85,6 +88,17 @@ def arrived_late(case: Case) -> Match | None:
     why = f"{entered}, which waited for it; then it completed"
     facts, frame = [case.recorded(rank, entered)], case.frame_of(kind)
     return answer("slow_rank", (rank,), why, evidence=facts, frame=frame, frame_rank=rank)
+
+
+def at_work(case: Case) -> Match | None:
+    """One rank printed lines of its own while all others waited for their timeout: it does something that they do not."""
+    printed = worked_on(case.statements)
+    if printed is None or case.finding.culprits != (printed.rank,):
+        return None
+    shown = quote(printed.texts[-1], _SHOWN)
+    why = f"{who(case.finding.culprits)} still worked while the others waited: it printed {printed.counts[-1]} lines like '{shown}'"
+    fix = f"Let all ranks wait for that work with a longer timeout, or move it out of the step: into another process, to a faster disk, or to every rank for its part; a stack of {who(case.finding.culprits)} shows whether it is slow or stuck."
+    return answer("stuck_rank", case.finding.culprits, why, fix, evidence=[printed])
 
 
 def takes_longer(case: Case) -> Match | None:

@@ -16,7 +16,7 @@ from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatc
 from hangscope.knowledge.callsite import in_backward, of_equal_sizes, user_frames
 from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import CallKind
-from hangscope.model.rankset import agree
+from hangscope.model.rankset import agree, counted
 
 _FEW_BYTES = 64  # of a flag, a loss or some counts
 _EARLIER = 64  # all_to_all of a group whose sizes are compared
@@ -100,6 +100,17 @@ def swapped_calls(case: Case) -> Match | None:
         why += "; each is issued by a thread of its own, and nothing orders the two"
         fix = "Give the second thread a process group of its own (new_group), or wait for it before the next collective: on one group, the order of two threads' collectives differs from rank to rank."
     return answer("collective_mismatch", finding.culprits, why, fix, strength=2)
+
+
+def other_number(case: Case) -> Match | None:
+    """The check of DETAIL counts the collectives of each rank: one that is in the others' collective with a smaller number skipped some."""
+    finding, d = case.finding, Difference(case)
+    fewer, seq = -finding.change.shift, finding.own.seq
+    if not case.from_text or fewer <= 0 or seq is None or d.own.op != d.peer.op or not d.own.op:
+        return None
+    why = f"{who(finding.culprits)} issued {counted(fewer, 'fewer collective')} before this {d.own.op} than the others: sequence number {seq - 1}, not {seq - 1 + fewer}"
+    fix = "Call the collective of each step on every rank: look for a branch, a continue or a return before it that only some ranks take."
+    return answer("rank_conditional_collective", finding.culprits, why, fix, evidence=checked(case))
 
 
 def different_calls(case: Case) -> Match | None:

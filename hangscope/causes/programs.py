@@ -254,6 +254,6 @@ def called_behind_a_guard(case: Case) -> Match | None:
     excerpt = guarded_code(case)
     if excerpt is None or not set(case.finding.culprits) <= {0}:
         return None
-    why = f"by the code in this text, only rank 0 calls {excerpt.guarded} (`{excerpt.guard}`), which every rank must call"
+    why = f"only rank 0 calls {excerpt.guarded} (`{excerpt.guard}`), by the code in this text; every rank must call it"
     fix = f"Call {excerpt.guarded} on every rank, and guard only what rank 0 alone may do: the write, the print."
     return answer("rank_conditional_collective", (0,), why, fix, strength=0)

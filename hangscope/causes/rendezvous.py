@@ -39,6 +39,9 @@ def at_the_store(case: Case, world: int) -> Match | None:
     if not waits:
         return _mesh(case)
     waiting, reached, apart = ranks_of(waits), set(ranks_of(answered)), ranks_of(unreachable)
+    # In the barrier of the whole job, the number in a group is the rank.
+    of_all = (e.group_rank for e in barriers if e.rank is None and e.world_size == world and not e.waiting)
+    waiting = tuple(sorted({*waiting, *(rank for rank in of_all if rank is not None)}))
     others = tuple(r for r in range(world) if r not in waiting)  # who does not wait for anybody to join
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
     address = next((_address(e) for e in unreachable if e.store_host or e.port), "")
@@ -52,9 +55,11 @@ def at_the_store(case: Case, world: int) -> Match | None:
         missing = apart if joined in (None, of - len(apart)) else ()
         why = f"{who(apart)} found no store{address}, while the others wait at theirs"
     elif joined is not None:
-        # The host of the store may be the only one that reports its wait.
+        # The host of the store may be the only one that reports its wait; it counts itself.
         came = set(waiting) | {r for r, at in statements.whereabouts.items() if forms_a_group(at.stack)}
-        lacking = tuple(r for r in range(world) if r not in (came if came - {0} else logged))
+        lacking = tuple(
+            r for r in range(world) if r not in (came if came - {0} or len(came) == joined else logged)
+        )
         missing = lacking if len(lacking) == of - joined else ()
         why = f"only {joined} of {of} ranks {'had joined when the text ends' if still else 'joined'}"
         why += f"; {who(missing)} did not" if missing else ""
@@ -75,7 +80,8 @@ def at_the_store(case: Case, world: int) -> Match | None:
             why = f"{were} when the others gave up waiting at the store: that work belongs before init_process_group, or needs a longer timeout"
             return answer("stuck_rank", missing, why, _BEFORE, evidence=[work, *waits[:3]])
         why = f"the rendezvous did not complete{f': the others are waiting for {who(missing)}' if missing else ''}"
-    check = f"Check that {who(missing, 'every rank')} was started and reaches MASTER_ADDR:MASTER_PORT."
+    one = len(missing) < 2
+    check = f"Check that {who(missing, 'every rank')} {'was' if one else 'were'} started and {'reaches' if one else 'reach'} MASTER_ADDR:MASTER_PORT."
     if local:
         why = f"{who(waiting)} {agree(waiting, 'waits', 'wait')} for each other where a group is created"
         check = LISTS

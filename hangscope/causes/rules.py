@@ -38,6 +38,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Different, programs.gradient_sets),
     (finding.Finding, programs.left_the_loop),
     (finding.Different, mismatch.other_arguments),
+    (finding.Different, mismatch.other_number),
     (finding.Different | finding.Extra, participation.one_sided_call),
     (finding.Finding, mismatch.received_sizes),
     (finding.Different | finding.Unseen, participation.by_its_words),
@@ -46,6 +47,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Stalled, mismatch.unequal_splits),
     (finding.Absent, silence.lost_by_peers),
     (finding.Absent, pairs.left_by_one),
+    (finding.Absent | finding.Unseen, late.at_work),
     (finding.Absent, participation.host_thread_stuck),
     (finding.Absent, pairs.unanswered),
     (finding.Absent, participation.busy_elsewhere),
@@ -58,6 +60,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Finding, unnamed.fault_without_rank),
     (finding.Stalled | finding.Lagging | finding.Nothing | finding.Circular, device.network_fault),
     (finding.Finding, unnamed.end_without_rank),
+    (finding.Finding, unnamed.known_notice),
     (finding.Finding, process.interrupted),
 )
 

@@ -9,13 +9,16 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
 from hangscope.explain.finding import Candidate, Circular, Different, Explanation, Finding, Lagging, Source
+from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.stop import find_stop
+from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.model.conclusion import Hypothesis, RuledOut, Verdict
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import ranks_phrase
 from hangscope.verdict import substantiation, verdicts
 from hangscope.verdict.answer.compose import answered, pasted
+from hangscope.verdict.answer.course import over
 from hangscope.verdict.answer.reporter import reports_a_stop
 from hangscope.verdict.confidence import confidence
 from hangscope.verdict.damage import damage
@@ -66,6 +69,8 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
         return Judgement("no_hang", None)
     wanted, set_aside = missing_inputs(case), case.explanation.set_aside
     missing = [item.text for item in wanted]
+    if _seen_to_end_well(case):
+        return Judgement("no_hang", verdicts.unknown(case, wanted), [], missing, set_aside)
     matches = match_all(case, case.incident.notes)
     if moved_on(case):
         matches = [match for match in matches if match.cause == "slow_rank"]
@@ -94,6 +99,12 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     if best.cause == "slow_rank":
         status, weighed = "inconclusive" if damage(case, best) else "no_hang", []
     return Judgement(status, verdict, sure.reasons, missing, set_aside, weighed, others.ruled_out)
+
+
+def _seen_to_end_well(case: Case) -> bool:
+    """Return whether a pasted job finished or serves requests again, and the person who asks about it does not state that it hangs."""
+    asked = pasted(case) and any(e.prose for e in case.statements.all(Excerpt))
+    return asked and over(case) is not None and not says_it_hangs(case.statements)
 
 
 def _names_a_crowd(case: Case, match: Match) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import analyze
-from tests.text_lines import CLOSED, raised, short, told
+from tests.text_lines import CLOSED, judged, raised, short, told
 from tests.verdicts import TIMED_OUT
 
 
@@ -85,3 +85,13 @@ def test_threads_that_go_on_do_not_show_that_an_error_was_caught(
         lines = ["step 1", "step 2", *(trace if rank == 1 else []), "no progress, recorder written"]
         (tmp_path / f"rank{rank}.log").write_text("\n".join(lines) + "\n")
     assert (short(analyze(tmp_path))[:2] == ("crashed_rank", (1,))) == died
+
+
+def test_what_a_vendor_prints_below_an_error_is_no_step_after_it(tmp_path: Path) -> None:
+    error = (
+        "RuntimeError: npuSynchronizeDevice: NPU function error: aclrtSynchronizeDevice, error code is 507046"
+    )
+    below = "[rank2]: EE1002: 2024-10-11-09:27:55.318.207 Stream synchronize timeout."
+    verdict = judged(told(tmp_path, [*raised(2, error), below, f"[rank6]: {error}", f"[rank1]: {error}"]))
+    assert verdict.culprit_ranks == ()  # all waited
+    assert "Ranks 1-2,6 raised RuntimeError" in verdict.summary

@@ -354,3 +354,10 @@ def test_ranks_that_wait_for_one_of_themselves_list_other_members(tmp_path: Path
     report = told(tmp_path, [line for rank in (0, 2, 3, 4) for line in raised(rank, error)])
     assert short(report)[:2] == ("init_hang", ())
     assert "wait for each other" in judged(report).title
+
+
+def test_who_alone_reports_that_one_of_two_joined_counts_itself(tmp_path: Path) -> None:
+    error = "Timed out initializing process group in store based barrier on rank: 0, for key: store_based_barrier_key:1 (world_size={}, worker_count=1, timeout=0:10:00)"
+    lines = ["Traceback (most recent call last):", f"RuntimeError: {error.format(2)}"]
+    assert short(told(tmp_path / "a", lines))[:2] == ("init_hang", (1,))
+    assert short(told(tmp_path / "b", [lines[0], f"RuntimeError: {error.format(4)}"]))[1] == (1, 2, 3)

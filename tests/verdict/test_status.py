@@ -506,3 +506,28 @@ def test_lines_of_any_words_in_which_all_who_wait_count_on_show_that_the_job_mov
         for rank in range(4)[:writers]
     ]
     assert judged(tmp_path, recorders, console=lines).status == status
+
+
+FINISHED = [
+    "step 500/500 loss 1.8",
+    "[rank 0] all done in 3:01:44",
+    "I0423 22:48:09.118 3310 torch/distributed/elastic/agent/server/api.py:879] [default] worker group successfully finished. Waiting 300 seconds for other agents to finish.",
+]
+SERVED = [
+    "(EngineCore_DP0 pid=22) INFO 12-16 08:25:51 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds.",
+    '(APIServer pid=1) INFO:     10.2.0.9:41230 - "POST /v1/completions HTTP/1.1" 200 OK',
+]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said", "expected"),
+    [
+        (FINISHED, "did it crash? which rank was it?", "no_hang"),
+        (SERVED, "which worker hangs?", "no_hang"),
+        (SERVED, "It hangs forever.", "inconclusive"),
+    ],
+)
+def test_a_pasted_job_that_finished_or_answers_does_not_hang_unless_its_reporter_states_it(
+    tmp_path: Path, lines: list[str], said: str, expected: str
+) -> None:
+    assert told(tmp_path, [said, "", *lines]).status == expected

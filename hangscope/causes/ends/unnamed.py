@@ -15,7 +15,7 @@ from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied
 from hangscope.ingest.job_logs.faults import OomCuda
-from hangscope.ingest.job_logs.messages import Message, Notice, table
+from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.rank_words import ranks_in
 from hangscope.ingest.torch_logs.reports import Terminate
@@ -41,15 +41,27 @@ def known_message(case: Case) -> Match | None:
     return _by_message(case, defect=False)
 
 
-def _by_message(case: Case, defect: bool) -> Match | None:
-    """Return the answer of the first entry with a cause; its lines name a rank where the entry says so and one rank alone printed it."""
-    of_text = isinstance(case.finding, Stalled | Absent) and case.from_text
-    if not isinstance(case.finding, Nothing | Unseen) and not of_text:
+def known_notice(case: Case) -> Match | None:
+    """A line that healthy jobs print as well, and that is why one stopped which spans hosts."""
+    if find_stop(case.statements) is None or case.on_one_host:
         return None
+    match = _of_entry(case, [(e, table()[e.id]) for e in case.statements.all(Notice) if table()[e.id].cause])
+    return replace(match, strength=0) if match is not None else None
+
+
+def _by_message(case: Case, defect: bool) -> Match | None:
+    """Return the answer of the first entry with a cause, which is a known defect or not."""
     messages = [(e, table()[e.id]) for e in case.statements.all(Message) if e.id in table()]
-    causes = (known for _, known in messages if known.cause and (known.cause == "known_defect") == defect)
-    entry = next(causes, None)
-    if entry is None or (entry.cause == "init_hang" and case.statements.all(Progress)):
+    return _of_entry(case, [(e, k) for e, k in messages if k.cause and (k.cause == "known_defect") == defect])
+
+
+def _of_entry(case: Case, messages: Sequence[tuple[Message | Notice, Known]]) -> Match | None:
+    """Return the answer of the first entry; its lines name a rank where the entry says so and one rank alone printed it."""
+    of_text = isinstance(case.finding, Stalled | Absent) and case.from_text
+    if not messages or not (isinstance(case.finding, Nothing | Unseen) or of_text):
+        return None
+    entry = messages[0][1]
+    if entry.cause == "init_hang" and case.statements.all(Progress):
         return None
     events = [e for e, known in messages if known is entry]
     blanks, ranks = blanks_of(events), {e.rank for e in events if e.rank is not None}

@@ -64,7 +64,7 @@ def observations(case: Case, ended: Observation | None) -> list[Observation]:
     printed = [*lines(case)]
     found = [
         *(s for s in printed if s.blamed),
-        *_read(case, (places.guarded,)),
+        *_read(case, (places.guarded, places.turns)),
         *_read(case, READERS),
         *comparisons.reported(case),
         *filter(None, [text.of_others(case, [r for w in waits.waits(case) for r in w.ranks])]),

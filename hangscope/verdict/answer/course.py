@@ -9,7 +9,7 @@ from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.messages import Message, Notice, table
 from hangscope.ingest.job_logs.progress import Progress, Served
-from hangscope.ingest.job_logs.vocabulary import Stage, of_people, stages
+from hangscope.ingest.job_logs.vocabulary import Stage, of_people, stages, words
 from hangscope.ingest.lines.rank_words import ranks_titled
 from hangscope.model.conclusion import Collect
 from hangscope.model.events import Event
@@ -112,7 +112,7 @@ def over(case: Case) -> Observation | None:
         text = "only if a process is still there: its stack (py-spy dump --pid PID) and how long it has been there"
         hang = (
             "no line shows the hang that the reporter describes"
-            if complaint_of(case)
+            if words("says_it_hangs").search(complaint_of(case))
             else "these lines show no hang"
         )
         texts = case.statements.all(Excerpt)

@@ -47,7 +47,7 @@ TIMES = (2.1, 2.0, 9.8, 10.1, 10.0)
             id="a full bar, which is no end of a job",
         ),
         pytest.param(
-            ["is it normal that this blocks?", "step 10/10 loss 1.0", "Training finished in 3:12:44"],
+            ["is it normal that it hangs here?", "step 10/10 loss 1.0", "Training finished in 3:12:44"],
             ["The job finished", "no line shows the hang that the reporter describes"],
             id="a job that finished, and a complaint",
         ),
