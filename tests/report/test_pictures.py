@@ -207,3 +207,10 @@ def test_the_lines_of_an_order_mismatch_cross_where_each_side_is_in_a_group_of_i
     left, right = ([call.key for call in side] for side in (orders.left, orders.right))
     common = [key for key in left if key in right]
     assert len(common) >= 2 and common != sorted(common, key=right.index)
+
+
+def test_what_a_thread_has_not_come_to_is_not_said_to_be_skipped(tmp_path: Path) -> None:
+    report = simulated(tmp_path, "async_checkpoint", seed=3)
+    assert report.verdict is not None and report.verdict.cause == "stuck_rank"
+    missing = [row.cells[-1] for row in diff_of(report).rows if row.differs]
+    assert missing and {cell.note for cell in missing} == {"not reached"}

@@ -25,7 +25,8 @@ from hangscope.explain.text.blocked import (
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.sites import sites
-from hangscope.model.incident import Incident
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
+from hangscope.model.incident import CallKind, Incident
 
 Search = Callable[[Incident, Statements], Finding | reports.Report | None]
 
@@ -65,6 +66,11 @@ def findings(incident: Incident, statements: Statements) -> Iterator[tuple[Findi
         call = finding.stuck
         if call.rank is None and waiting:
             call = replace(call, rank=waiting[0])
+        if call.kind is None and (
+            timed_out := statements.of(call.rank, WatchdogTimeout) if call.rank is not None else []
+        ):
+            seq, op = timed_out[0].seq, timed_out[0].op
+            call = replace(call, seq=seq if call.seq is None else call.seq, kind=CallKind(op) if op else None)
         if source in (Source.SILENCE, Source.OUTPUT):
             waiting = tuple(r for r in waiting if r not in unproved)
         yield replace(finding, stuck=call, waiting=waiting, reached=frozenset(waiting)), source

@@ -134,7 +134,8 @@ def timeouts(case: Case) -> Observation | None:
     missing = others_of(size, wait.ranks) if wait.default and not wait.repeats else ()
     shows = f"{who(wait.ranks)} timed out after {wait.span()} in {wait.sized_call()}"
     shows += f"; Ray repeated the line {wait.repeats} times across the cluster" if wait.repeats else ""
-    shows += _membership(wait, size, missing)
+    heard = {e.rank for events in case.statements.kinds.values() for e in events if not e.by_launcher}
+    shows += _membership(wait, size, missing, [rank for rank in missing if rank in heard])
     others = sorted(case.statements.ranks(Printed) - set(wait.ranks))
     printed = [(rank, e.texts[-1]) for rank in others for e in case.statements.of(rank, Printed)[-1:]]
     shows += "".join(f"; the last line of rank {rank} is '{short(text)}'" for rank, text in printed[:_QUOTED])
@@ -165,15 +166,19 @@ def _as_long(case: Case, wait: Wait) -> str:
     return next((e.lasted_line for e in texts), "")
 
 
-def _membership(wait: Wait, size: int | None, missing: Sequence[int]) -> str:
-    """Return how many members the group has, and which of them the text does not show."""
+def _membership(wait: Wait, size: int | None, missing: Sequence[int], heard: Sequence[int]) -> str:
+    """Return how many members the group has, and which of those without a timeout the text does not show; `heard` have other lines."""
     they = agree(wait.ranks or (0,), "it was", "they were")
     if size is None:
         return f"; the text shows neither the size of the group nor which rank {they} waiting for"
     if len(wait.ranks) == size:
         return f"; these are all {size} members"
     if missing:
-        return f"; {ranks_phrase(missing)} of {size} {agree(missing, 'is', 'are')} not shown"
+        unseen = [rank for rank in missing if rank not in heard]
+        others = f"; {ranks_phrase(heard)} printed no timeout" if heard else ""
+        return (
+            f"; {ranks_phrase(unseen)} of {size} {agree(unseen, 'is', 'are')} not shown" if unseen else ""
+        ) + others
     shown = len(wait.ranks) + wait.repeats
     return f"; {size} ranks take part, of which {shown} reported that wait; the text does not show which rank {they} waiting for"
 

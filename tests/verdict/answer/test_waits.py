@@ -38,6 +38,17 @@ def gather(rank: int, numel_in: int, numel_out: int) -> str:
             id="a launcher states the size",
         ),
         pytest.param(
+            [
+                "torchrun --nnodes=2 --nproc_per_node=2 train.py",
+                "[rank2] saving",
+                timeout(0),
+                timeout(1, group=DEFAULT),
+            ],
+            ["rank 3 of 4 is not shown; rank 2 printed no timeout"],
+            None,
+            id="one of the others printed something else",
+        ),
+        pytest.param(
             ["INFO world_size=2", timeout(0), timeout(1)],
             ["these are all 2 members"],
             (),

@@ -139,6 +139,11 @@ class _Diff:
             is_after and column.inserted & self.issued and token in column.issued
         ):
             return DiffCell("swapped", note="in another order")
+        # A thread has an order of its own: only a later call of a thread shows that it went past this one.
+        if call.kind.of_a_thread:
+            is_after = not any(
+                later > row and self.base.call(later).kind.of_a_thread for later in alignment.matched
+            )
         mark, note = ("not_reached", "not reached") if is_after else ("left_out", "skipped")
         return DiffCell(mark, note=note)
 
