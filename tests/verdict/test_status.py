@@ -514,6 +514,7 @@ FINISHED = [
     "I0423 22:48:09.118 3310 torch/distributed/elastic/agent/server/api.py:879] [default] worker group successfully finished. Waiting 300 seconds for other agents to finish.",
 ]
 SERVED = [
+    "(Worker_TP0 pid=2301) INFO 12-16 08:28:58 [monitor.py:34] torch.compile takes 233.11 s in total",
     "(EngineCore_DP0 pid=22) INFO 12-16 08:25:51 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds.",
     '(APIServer pid=1) INFO:     10.2.0.9:41230 - "POST /v1/completions HTTP/1.1" 200 OK',
 ]
@@ -530,4 +531,7 @@ SERVED = [
 def test_a_pasted_job_that_finished_or_answers_does_not_hang_unless_its_reporter_states_it(
     tmp_path: Path, lines: list[str], said: str, expected: str
 ) -> None:
-    assert told(tmp_path, [said, "", *lines]).status == expected
+    report = told(tmp_path, [said, "", *lines])
+    assert report.status == expected
+    if lines is SERVED and report.verdict is not None:
+        assert "torch.compile takes 233.11 s in total" in report.verdict.explanation

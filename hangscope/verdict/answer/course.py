@@ -130,6 +130,10 @@ def over(case: Case) -> Observation | None:
     answers = [e for e in after if e.well]
     if answers and stalls:
         shows = f"the server answered requests after these lines: '{short(answers[-1].text)}'; these lines show no hang"
+        work = max(case.statements.all(Excerpt), key=lambda e: e.lasted, default=None)
+        shows += (
+            f"; the longest work before was '{short(work.lasted_line)}'" if work and work.lasted_line else ""
+        )
         return Observation(shows, Collect((), "stack", text), events=(answers[-1],))
     notices = [e for e in case.statements.all(Notice) if not of_people(e.text)]
     last_notice = max(notices, key=lambda e: e.line, default=None)
