@@ -9,6 +9,7 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
 from hangscope.explain.finding import Candidate, Circular, Different, Explanation, Finding, Lagging, Source
+from hangscope.explain.statements.torn_lines import is_garbled
 from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.excerpts.excerpt import Excerpt
@@ -103,8 +104,8 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
 
 def _seen_to_end_well(case: Case) -> bool:
     """Return whether a pasted job finished or serves requests again, and the person who asks about it does not state that it hangs."""
-    asked = pasted(case) and any(e.prose for e in case.statements.all(Excerpt))
-    return asked and over(case) is not None and not says_it_hangs(case.statements)
+    asked = any("?" in e.prose and not is_garbled(e.prose) for e in case.statements.all(Excerpt))
+    return pasted(case) and asked and over(case) is not None and not says_it_hangs(case.statements)
 
 
 def _names_a_crowd(case: Case, match: Match) -> bool:

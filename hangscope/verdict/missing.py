@@ -16,7 +16,8 @@ def missing_inputs(case: Case) -> list[Collect]:
     records, result = case.incident.ranks.values(), list[Collect]()
     everybody = tuple(sorted(case.incident.ranks))
     unusable = (Absence.STALE, Absence.UNREADABLE)
-    gone = [r.rank for r in records if r.dump_file is None or r.absence in unusable]
+    left = case.statements.left_quietly  # and so wrote none
+    gone = [r.rank for r in records if (r.dump_file is None and r.rank not in left) or r.absence in unusable]
     if all(r.dump_file is None for r in records):
         how = "set TORCH_FR_BUFFER_SIZE to 2000 or more; with gloo, call torch._C._distributed_c10d._dump_fr_trace() from a watcher thread"
         result.append(Collect(everybody, "dump", f"Collect the Flight Recorder dump of each rank: {how}"))

@@ -70,6 +70,9 @@ def _excluded(case: Case, match: Match, verdict: Verdict, cause: str, ranks: tup
         return f"a more specific cause applies: {match.cause}"
     if cause in ("crashed_rank", "early_exit") and (fact := _end_of(case, cause, ranks)):
         return fact
+    if cause == "stuck_rank" and ranks and all(r in case.stacks and case.stacks[r].inside for r in ranks):
+        where = case.stacks[ranks[0]]
+        return f"the stack of {ranks_phrase(ranks[:1])} shows it in {where.op or 'a collective'}"
     if cause == "slow_rank" and any(records[r].unchanged_snapshots for r in ranks if r in records):
         return f"several dumps show {ranks_phrase(ranks)} at the same place"
     facts = [verdict.evidence[number] for number in verdict.deciding]
