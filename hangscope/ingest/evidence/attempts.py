@@ -28,7 +28,7 @@ def with_attempts(events: list[Event], attempt: int | None) -> list[Event]:
     """Return the events with their attempt: the path's, or counted by the restarts that the log shows."""
     if attempt is not None:
         return [replace(event, attempt=attempt) for event in events]
-    ends = _ends_by_agents(events) or _ends_by_watchdogs(events)
+    ends = _ends_by_agents(events) or _ends_by_watchdogs(events) or _ends_by_tasks(events)
     if not ends:
         return events
     return [replace(event, attempt=bisect_left(ends, index)) for index, event in enumerate(events)]
@@ -81,6 +81,19 @@ def _ends_by_watchdogs(events: list[Event]) -> list[int]:
         elif event.stamp > down.get(event.rank, event.stamp) + AFTERMATH:
             ends.append(last)
             down.clear()
+    return ends
+
+
+def _ends_by_tasks(events: list[Event]) -> list[int]:
+    """Return the index of the last end of each attempt by srun's lines: a task that ends a second time was started again."""
+    ends, seen, last = list[int](), set[Any](), -1
+    for index, event in enumerate(events):
+        if isinstance(event, Exit) and event.via == "srun" and event.task is not None:
+            if (event.host, event.task) in seen:
+                ends.append(last)
+                seen.clear()
+            seen.add((event.host, event.task))
+            last = index
     return ends
 
 

@@ -130,3 +130,20 @@ def test_what_a_launcher_copied_from_an_earlier_attempt_does_not_count(tmp_path:
     verdict = analyze(tmp_path).verdict
     assert verdict is not None and "ValueError" not in str(verdict)
     assert "ValueError" in str(analyze(tmp_path, attempt=0).verdict)
+
+
+def test_a_task_that_ends_twice_was_started_again(tmp_path: Path) -> None:
+    ends = [
+        (0, "Segmentation fault (core dumped)"),
+        (1, "Aborted"),
+        (2, "Aborted"),
+        (0, "Aborted"),
+        (1, "Aborted"),
+    ]
+    lines = [f"srun: error: gpu00: task {task}: {how}" for task, how in ends]
+    (tmp_path / "slurm.out").write_text("\n".join(lines) + "\n")
+    for rank in range(3):
+        waits = timeout(rank, "07:50:23", 7) if rank < 2 else "[rank 2] done, leaving"
+        (tmp_path / f"rank_{rank}.log").write_text(f"[rank {rank}] step 9 loss 2.1\n{waits}\n")
+    statements = analyze(tmp_path).analysis.case.statements
+    assert {rank: end.signal for rank, end in statements.exits.items()} == {0: "SIGABRT", 1: "SIGABRT"}
