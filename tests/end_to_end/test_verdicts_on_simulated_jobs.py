@@ -55,3 +55,11 @@ def test_dumps_alone_do_not_tell_a_busy_host_from_an_order_of_its_own(
     verdict = analyze(tmp_path / "dumps").verdict
     assert verdict is not None and verdict.confidence == "low"
     assert "stuck_rank" in {verdict.cause, *(other.cause for other in verdict.alternatives)}
+
+
+def test_who_skips_the_call_of_all_is_named_and_not_its_neighbour_who_waits_there(tmp_path: Path) -> None:
+    """Few ranks share its role, but nearly all of the group are in the call that it left out."""
+    write_incident(tmp_path, "skipped_call", 1, way="full")
+    verdict = analyze(tmp_path / "dumps").verdict
+    assert verdict is not None and verdict.culprit_ranks == (4,)
+    assert verdict.cause == "rank_conditional_collective"

@@ -71,10 +71,12 @@ def _is_whole(aligned: Aligned, d: Deviation) -> bool:
     """Return whether one edit makes the programs match; of a call in place of another, whether most of its group were seen to agree."""
     if d.edit.left > UNLIKE_BEHIND:
         return False
-    group = aligned.incident.groups[aligned.programs.call(d.peer, d.peer_row)[0]]
-    return (
-        d.edit.how is not How.REPLACED or d.edit.matched > 1 or not d.votes or 2 * d.votes >= len(group.ranks)
-    )
+    if d.edit.how is not How.REPLACED or d.edit.matched > 1 or not d.votes:
+        return True
+    gid, seq = aligned.programs.call(d.peer, d.peer_row)[:2]
+    members, view = aligned.incident.groups[gid].ranks, aligned.views[gid]
+    there = sum(view.kind_of(rank, seq) is not None for rank in members if rank not in d.ranks)
+    return 2 * max(d.votes, there) >= len(members)
 
 
 def _created(aligned: Aligned, deviation: Deviation) -> int:
