@@ -201,6 +201,11 @@ def test_masking_is_linear() -> None:
     for part in GROWING:
         for before, after in (("", " x"), ("password='", "'")):
             text = before + part * (4_000 // len(part)) + after
-            began = time.process_time()
-            mask_text(text)
-            assert time.process_time() - began < 0.2, (before, part)
+            # Other processes slow a core down: of three attempts, the fastest counts.
+            assert any(_seconds(text) < 0.2 for _ in range(3)), (before, part)
+
+
+def _seconds(text: str) -> float:
+    began = time.process_time()
+    mask_text(text)
+    return time.process_time() - began
