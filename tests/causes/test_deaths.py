@@ -406,3 +406,11 @@ def test_a_code_that_no_exception_gives_is_the_ranks_own(
         "=" * 60,
     ]
     assert short(told(tmp_path, "\n".join(table).split("\n")))[:2] == ("crashed_rank", named)
+
+
+def test_an_error_of_torchs_kind_without_a_message_has_perhaps_lost_it(tmp_path: Path) -> None:
+    files = {f"rank{r}.log": [f"rank {r} step 2 loss 1.2"] for r in range(3)}
+    whole = told(tmp_path / "whole", files | {"rank3.log": raised(3, "RuntimeError: index out of range")})
+    cut = told(tmp_path / "cut", files | {"rank3.log": raised(3, "RuntimeError")})
+    assert short(whole) == ("crashed_rank", (3,), "high")
+    assert short(cut)[:2] == ("crashed_rank", (3,)) and short(cut)[2] != "high"

@@ -193,6 +193,8 @@ def doubt(death: Death, statements: Statements, printed: Endings) -> str:
         return f"the traceback of {who} contains invalid bytes"
     if event.torn and (told is None or not told.code):
         return f"the traceback of {who} is incomplete: its last line may be of an error that was caught"
+    if event.type == "RuntimeError" and not event.message:
+        return f"the error of {who} has lost its message, or never had one"
     if printed.hold(event.file, event.text):
         return f"the last line of the traceback of {who} ends as another line does: its own end is lost"
     place = event.frames[0].file.replace("\\", "/") if event.frames else ""

@@ -16,6 +16,8 @@ from hangscope.ingest.recorder.values import LIMIT, STATES, Numbers
 from hangscope.model.regex import regex
 
 _VERSION = regex(r"\d{1,4}(?:\.\d{1,4}){0,3}")
+#: a backend and what it does: `nccl:all_reduce`, `nccl:recv 0<-1`
+_NAME = regex(r"[\w.+-]{1,60}:[^\[\]{}()\x00-\x1f\x7f]{1,340}")
 _TYPE = regex(r"[\w:.]{1,60}")
 _MEMBERS = regex(r"\[[\d, ]*\]")
 _NUMBER = regex(r"-?\d{1,19}")
@@ -76,7 +78,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and value.isprintable() and 0 < len(value) < 400
+    return _matches(_NAME)(value) and len(value) < 400
 
 
 def _is_state(value: Any) -> bool:

@@ -31,7 +31,7 @@ def test_dumps_of_real_jobs_are_plausible() -> None:
 
 
 ENTRY: tuple[tuple[str, Any], ...] = (
-    ("profiling_name", "\x00"), ("process_group", (1, 2)), ("pg_id", -1), ("pg_id", 1e308), ("state", "complete"), ("input_sizes", [[-1]]),
+    ("profiling_name", "\x00"), ("profiling_name", "[0, 262143]"), ("process_group", (1, 2)), ("pg_id", -1), ("pg_id", 1e308), ("state", "complete"), ("input_sizes", [[-1]]),
     ("input_sizes", "[[1]]"), ("output_sizes", [["x"]]), ("input_dtypes", {"a": 1}), ("input_dtypes", "%s%n"), ("output_dtypes", [None]),
     ("frames", [None]), ("frames", 3), ("is_p2p", 2), ("retired", "yes"), ("record_id", 2**70),
     ("record_id", 0), ("time_created_ns", -5), ("time_created_ns", "soon"), ("collective_seq_id", True), ("timeout_ms", []), (7, 1),
