@@ -84,10 +84,13 @@ def compare(first: Document, second: Document) -> Comparison:
         return Comparison(same, "neither job hangs" if same else "one of them has no verdict", parts)
     if one.cause == other.cause == "unknown":
         return Comparison(False, "both causes are unknown, which says nothing of their being one", parts)
-    same = bool(one.fingerprint) and one.fingerprint == other.fingerprint
-    if same:
+    if one.fingerprint and one.fingerprint == other.fingerprint:
         return Comparison(True, f"both have the fingerprint {one.fingerprint}", parts)
     differing = ", ".join(part.name for part in parts if part.decides and not part.equal)
+    if not differing and not one.fingerprint:
+        return Comparison(
+            False, "no line of the job's code is known, so nothing shows that they are one bug", parts
+        )
     return Comparison(False, f"they differ in {differing or 'their fingerprint'}", parts)
 
 

@@ -159,9 +159,15 @@ def _still_open(case: Case) -> StuckCall:
 
 
 def _waiting(case: Case, culprits: Sequence[int]) -> tuple[int, ...]:
-    """Return the ranks that wait: by their pending collectives, else by the text that shows them blocked or timed out."""
-    timed_out = case.statements.witnesses | case.statements.ranks(MonitoredBarrier)
-    waiting = case.graph.waiting or case.finding.waiting or sorted(timed_out)
+    """Return the ranks that wait: by their pending collectives, else by the text that shows them blocked or timed out.
+
+    Who raised another error than a timeout has ended and does not wait.
+    """
+    statements = case.statements
+    timed_out = statements.witnesses | statements.ranks(MonitoredBarrier)
+    waiting = case.graph.waiting or [
+        r for r in case.finding.waiting or sorted(timed_out) if r not in statements.ended
+    ]
     return tuple(rank for rank in waiting if rank not in culprits)
 
 
@@ -197,8 +203,13 @@ def _call(kind: CallKind | None, seq: int | None, group: str | None = None) -> C
 
 
 def _fingerprint(case: Case, cause: str, kind: CallKind | None, location: Location | None = None) -> str:
-    """Return a short hash that is the same for the same hang in another run: no ranks, seqs, hosts or line numbers."""
+    """Return a short hash that is the same for the same hang in another run (no ranks, seqs, hosts or line numbers).
+
+    It is empty where no line of the program is known: a cause alone does not identify a bug.
+    """
     waiting, group = case.frame_of(kind), case.finding.stuck.group
+    if location is None and waiting is None:
+        return ""
     parts = [
         cause,
         kind.op if kind is not None else "",

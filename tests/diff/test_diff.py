@@ -71,6 +71,13 @@ def test_unknown_causes_are_never_the_same_bug() -> None:
     assert compare(document("no_hang"), document("no_hang")).same
 
 
+def test_without_a_line_of_the_code_nothing_shows_one_bug() -> None:
+    good = document("hang_8")
+    assert good.verdict is not None
+    bare = replace(good, verdict=replace(good.verdict, fingerprint="", location=None, waiting_call=None))
+    assert not compare(bare, bare).same and "no line of the job's code" in compare(bare, bare).why
+
+
 def test_a_page_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hangscope.diff.MAX_UNPACKED", 1000)
     page = tmp_path / "a.html"

@@ -20,7 +20,8 @@ from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.rank_words import ranks_in
 from hangscope.ingest.torch_logs.reports import Terminate
 from hangscope.ingest.torch_logs.store import FsdpOrder
-from hangscope.ingest.torch_logs.traceback import RankException, is_symptom
+from hangscope.ingest.torch_logs.symptoms import is_symptom
+from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 from hangscope.model.events import Event
 from hangscope.model.rankset import ranks_phrase

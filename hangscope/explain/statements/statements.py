@@ -118,6 +118,14 @@ class Statements:
         return self.ranks(*WAITED, AsyncError, StoreTimeout) | self.symptoms
 
     @property
+    def ended(self) -> frozenset[int]:
+        """Return the ranks that raised an error which is no timeout: they have ended, and wait for nobody."""
+        raised = [e for e in self.all(RankException) if e.rank is not None and e.type not in INTERRUPTS]
+        checked = frozenset(e.rank for e in raised if e.by_check and e.rank is not None)
+        own = frozenset(e.rank for e in raised if not e.symptom and e.rank is not None)
+        return checked - self.ranks(*WAITED) | own - self.witnesses
+
+    @property
     def inside(self) -> frozenset[int]:
         """Return the ranks that stood in a collective."""
         return frozenset(rank for rank, where in self.whereabouts.items() if where.inside)

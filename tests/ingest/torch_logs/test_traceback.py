@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from hangscope.ingest.lines.prefixes import strip_prefix
-from hangscope.ingest.torch_logs.traceback import TracebackParser, is_library, is_symptom
+from hangscope.ingest.torch_logs.symptoms import is_symptom
+from hangscope.ingest.torch_logs.traceback import TracebackParser, is_library
 from hangscope.model.frames import Frame
 from hangscope.model.incident import Event
 from tests.text_lines import settled
