@@ -8,11 +8,14 @@ from hangscope.causes.agreement import LISTS
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.causes.rendezvous import at_the_store, ranks_of
 from hangscope.explain.finding import Nothing
+from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.excerpt import beyond_the_text
+from hangscope.explain.text.group_size import others_of
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.files.run_evidence import ELSEWHERE
 from hangscope.ingest.job_logs.activity import StoreAccess
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.job_logs.starts import Announced
 from hangscope.ingest.nccl.comm import UnmadeCommunicator
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.store import PortInUse, StoreTimeout
@@ -30,7 +33,7 @@ def never_formed(case: Case) -> Match | None:
     """A store, rendezvous or communicator that was never completed."""
     if not isinstance(case.finding, Nothing) and case.solid and not case.from_text:
         return None
-    rules = (_refused, _communicator, _seen_at_the_store, _left_behind, _store, _at_the_start)
+    rules = (_refused, _communicator, _seen_at_the_store, _left_behind, _store, _at_the_start, _announced)
     return next((match for rule in rules if (match := rule(case)) is not None), None)
 
 
@@ -196,3 +199,16 @@ def _at_the_start(case: Case) -> Match | None:
         lines = [of_outlier(o) for o in case.statements.outlier_lines[:2]]
         return answer("init_hang", (), why, LISTS, strength=1, evidence=[*lines, *facts[:2]], frame=frame)
     return answer("init_hang", (), why, _ADDRESS, _AGAIN, strength=0, evidence=facts)
+
+
+def _announced(case: Case) -> Match | None:
+    """Return the answer where some of all ranks announced that they came, nothing followed, and somebody says that the job stands."""
+    statements, events = case.statements, case.statements.all(Announced)
+    came = {e.rank for e in events if e.rank is not None}
+    world = max((e.world_size for e in events if e.world_size), default=0)
+    absent = others_of(world, came)
+    if not (came and absent) or statements.all(Progress, WatchdogTimeout) or not says_it_hangs(statements):
+        return None
+    why = f"{len(came)} of {world} ranks announced themselves ({who(came)}); {who(absent)} did not"
+    look = f"Find out whether {who(absent)} {agree(absent, 'was', 'were')} started at all: the log of {agree(absent, 'its', 'their')} node, and what starts the processes there."
+    return answer("init_hang", (), why, look, strength=0, evidence=events[:4], suspects=absent)

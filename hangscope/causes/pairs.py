@@ -278,4 +278,4 @@ def _facing(case: Case, one: int, other: int, sent: int, taken: int) -> Match:
     why = f"rank {one} posted {sent} sends to rank {other}, which posted {taken} receives and then a send back: from number {taken + 1} on both are sending and neither has a recv posted"
     fix = f"Check the order of sends and receives of ranks {one} and {other} at number {taken + 1}, and issue both directions in one batch_isend_irecv."
     facts = [case.recorded(rank, f"rank {rank}: its last operation is a send") for rank in (one, other)]
-    return answer("p2p_mismatch", (), why, fix, strength=0, evidence=facts)
+    return answer("p2p_mismatch", (), why, fix, strength=0, evidence=facts, suspects=(one, other))

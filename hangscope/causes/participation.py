@@ -12,13 +12,14 @@ from hangscope.ingest.job_logs.activity import Computing, Held
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout, WatchdogTimeout
 from hangscope.knowledge.callsite import is_user, user_frame
+from hangscope.knowledge.doing import doing
 from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.incident import ROOTED_OPS, CallKind, Event, State
 from hangscope.model.rankset import counted
 
 _ORDER = ("collective_order_mismatch", "the collective that it skipped may have come next")
 _STOPPED = "{who} stopped by a signal (SIGSTOP, SIGTSTP or SIGTTIN): `kill -CONT PID` resumes the process; find out who stopped it."
-_MOVE = "Move work that one rank does alone out of the step, or give that group a longer timeout and say why."
+_MOVE = "If it is slow and not stuck, move that work out of the step, or let all ranks wait for it with a longer timeout."
 _WHOLE = ("stuck_rank", "the process may be stopped as a whole: a signal, a debugger, a dead disk")
 _QUOTED = 120  # characters of a line in a reason
 _OTHERWISE = ("stuck_rank", "no call of it is known, so it may as well be at work or blocked outside of them")
@@ -134,6 +135,8 @@ def busy(case: Case, culprits: Sequence[int]) -> Match:
     look = []
     if any(e.by == "stop" for r in culprits for e in statements.of(r, Held)):
         look = [_STOPPED.format(who=f"{whose} {'was' if one else 'were'}")]
+    elif remedies := [d.remedy for r in outside if (d := doing(placed[r].stack)) is not None and d.remedy]:
+        look = remedies[:1]
     elif frame:
         did = f"{whose} {'does' if one else 'do'} at {frame}"
         look = [f"Check what {did}: I/O, a lock, a data loader, a download.", _MOVE]

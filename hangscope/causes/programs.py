@@ -16,6 +16,7 @@ from hangscope.explain.finding import Absent, Different, Unseen
 from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.excerpts.excerpt import Excerpt
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused, JoinExhausted
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.knowledge.callsite import in_constructor, shared_line, user_frame
@@ -187,6 +188,12 @@ def unused_parameters(case: Case) -> Match | None:
         why = f"{who(ranks)} had parameters without a gradient{what}"
         return answer("gradient_sync_mismatch", ranks, why, fix, flag, strength=2, evidence=events[:4])
     printed = ranks or sorted({e.group_rank for e in events if e.group_rank is not None})
+    running = {e.pid for e in case.statements.all(CleanupSignal)}
+    failed = {e.local_rank for e in case.statements.all(Exit)}
+    if not ranks and len(printed) == 1 <= len(running) and failed == {*printed}:
+        others = f"the other {len(running)} still ran when the launcher ended them"
+        why = f"{who(printed)} had parameters without a gradient{what}, and {others}"
+        return answer("gradient_sync_mismatch", printed, why, fix, flag, evidence=events[:4])
     alike = len(printed) > 1 and len({(tuple(e.names), tuple(e.indices)) for e in named}) == 1
     others = "whether other ranks had one is not known"
     rest = "the same ones on all of them, so these ranks do not differ" if alike else others

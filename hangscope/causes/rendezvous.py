@@ -40,7 +40,12 @@ def at_the_store(case: Case, world: int) -> Match | None:
         return _mesh(case)
     waiting, reached, apart = ranks_of(waits), set(ranks_of(answered)), ranks_of(unreachable)
     # In the barrier of the whole job, the number in a group is the rank.
-    of_all = (e.group_rank for e in barriers if e.rank is None and e.world_size == world and not e.waiting)
+    gave_up = any(not e.waiting for e in barriers)  # the others had waited as long
+    of_all = (
+        e.group_rank
+        for e in barriers
+        if e.rank is None and e.world_size == world and (gave_up or not e.waiting)
+    )
     waiting = tuple(sorted({*waiting, *(rank for rank in of_all if rank is not None)}))
     others = tuple(r for r in range(world) if r not in waiting)  # who does not wait for anybody to join
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}

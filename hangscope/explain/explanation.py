@@ -23,6 +23,7 @@ from hangscope.explain.finding import (
     Nothing,
     OwnCall,
     Source,
+    Stalled,
     Unpaired,
     Unseen,
     Weighed,
@@ -51,7 +52,7 @@ def explain(aligned: Aligned) -> Explanation:
     """Return the finding that fits best, with its rivals; `Nothing` where nothing is open and no line tells of a root."""
     lagging, of_a_device = device_lag(aligned)
     found = _of_calls(aligned, of_a_device)
-    weighed = _of_more_ranks([*_by_calls(aligned, found, lagging), *_by_text(aligned)])
+    weighed = _of_more_ranks(_by_places([*_by_calls(aligned, found, lagging), *_by_text(aligned)]))
     if not weighed and (only := the_only_suspect(aligned) or one_not_begun(aligned)) is not None:
         weighed = [Weighed(only, Source.CALLS, 0.0)]
     if not weighed:
@@ -79,6 +80,32 @@ def explain(aligned: Aligned) -> Explanation:
     return Explanation(
         best, from_text, rivals, tuple(set_aside), tuple(weighed), accused, aligned.contradictions
     )
+
+
+def _by_places(weighed: list[Weighed]) -> list[Weighed]:
+    """Return the findings, that all of a group are in one call after what shows them at different lines of the program.
+
+    A watchdog prints an op and a number: NCCL's barrier is an all_reduce there, like a bucket of gradients.
+    """
+    apart = {
+        r
+        for w in weighed
+        if w.source is Source.SILENCE and isinstance(w.finding, Different)
+        for r in w.finding.culprits
+    }
+    return [
+        replace(w, score=w.score - 1)
+        if isinstance(w.finding, Stalled)
+        and _is_of_lines(w.finding)
+        and apart.intersection(w.finding.waiting)
+        else w
+        for w in weighed
+    ]
+
+
+def _is_of_lines(finding: Finding) -> bool:
+    """Return whether only lines, and no recorder, state the call that a finding is about."""
+    return finding.stuck.kind is not None and finding.stuck.kind.told
 
 
 def _of_more_ranks(weighed: list[Weighed]) -> list[Weighed]:
@@ -162,7 +189,10 @@ def _by_text(aligned: Aligned) -> list[Weighed]:
             finding = _in_its_own_call(aligned, finding)
         culprits = frozenset(finding.culprits)
         if source is Source.SILENCE and culprits and culprits <= replay.waiting:
-            continue  # it printed no error, and its dump shows it in a call all the same
+            records = (aligned.incident.ranks[r] for r in culprits)
+            by_lines = all(r.absence is incident.Absence.TOLD for r in records)
+            if not by_lines or not isinstance(finding, Different) or finding.tie:
+                continue  # it printed no error, and its dump shows it in a call all the same
         left = replay.stuck(culprits) - culprits if culprits else frozenset()
         share = 1 - len(left) / max(1, len(replay.waiting - culprits))
         weighed.append(Weighed(finding, source, share - price(finding, source)))

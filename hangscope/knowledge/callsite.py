@@ -21,7 +21,7 @@ _LIBRARY = regex(
 _SHORTENED = regex(
     r"^(?:torch|torchvision|torchaudio|torchdata|numpy|scipy|pandas|sklearn|PIL|cv2|tqdm|fsspec|s3fs|gcsfs|pyarrow|aiohttp"
     r"|requests|urllib3|botocore|boto3|wandb|datasets|tokenizers|safetensors|huggingface_hub|transformers|accelerate|lightning"
-    r"|pytorch_lightning|deepspeed|ray|peft|asyncio|concurrent|ctypes|email|http|importlib|json|logging|multiprocessing|urllib)/"
+    r"|pytorch_lightning|torchmetrics|mmengine|deepspeed|ray|peft|asyncio|concurrent|ctypes|email|http|importlib|json|logging|multiprocessing|urllib)/"
     r"|^(?:contextlib|copy|functools|glob|gzip|pickle|queue|selectors|shutil|socket|socketserver|ssl|subprocess|tarfile|tempfile"
     r"|threading|zipfile|weakref)\.py$"
 )

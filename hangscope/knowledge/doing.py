@@ -15,7 +15,7 @@ class Doing:
     """What processes with one of these frames do. `within`: frames of which one must be on the stack, too, if there are any.
 
     `doing` continues "rank 3 is ..."; `message`: it waits for a message of another process; `collective`: it waits
-    for all ranks of a group; `host`: it waits for something of its own host, and for no other rank.
+    for all ranks of a group; `host`: it waits for something of its own host, and for no other rank; `remedy`: what to do then.
     """
 
     frames: tuple[FramePattern, ...]
@@ -24,6 +24,7 @@ class Doing:
     message: bool = False
     collective: bool = False
     host: bool = False
+    remedy: str = ""
 
 
 @cache
@@ -36,6 +37,7 @@ def _table() -> tuple[Doing, ...]:
             e.get("message", False),
             e.get("collective", False),
             e.get("host", False),
+            e.get("remedy", ""),
         )
         for e in entries("stages/frames.toml", "frame")
     )

@@ -75,7 +75,9 @@ def labelled(document: Document, *, verbose: bool) -> Iterator[Label]:
     """Yield what the report states, each with its label, in the order of the screen."""
     verdict = document.verdict
     if verdict is None:
-        yield "read", f"{read_words(document) or 'nothing'}, of {counted(document.world_size, 'rank')}"
+        of = f", of {counted(document.world_size, 'rank')}" if document.world_size else ""
+        yield "read", f"{read_words(document) or 'nothing'}{of}"
+        yield from (("why", text) for text in document.confidence_why)
         yield from (("missing", text) for text in document.missing)
     else:
         yield from _places(verdict)

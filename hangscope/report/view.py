@@ -8,8 +8,11 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
+from hangscope.align.frontier import GroupFrontier
 from hangscope.analysis import Analysis
 from hangscope.errors import Note
+from hangscope.explain.statements.statements import Statements
+from hangscope.explain.text.group_size import world_size
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs.endings import ExitOk
 from hangscope.ingest.job_logs.progress import JobCompleted, WorkersEnded
@@ -46,7 +49,7 @@ from hangscope.report.sources import SourceFolder
 from hangscope.report.subject import Subject
 from hangscope.report.words import folded, grouped
 from hangscope.verdict.claims import seen_of
-from hangscope.verdict.phrasing import SUMMARY, clauses, fitting, sentence_case
+from hangscope.verdict.phrasing import SUMMARY, as_sentence, clauses, fitting, sentence_case
 from hangscope.verdict.status import ended_well, moved_on
 
 _LOGS = ("log", "error_file", "ras", "inspector")
@@ -72,9 +75,11 @@ def build_document(
         status=judgement.status,
         headline=_headline(analysis),
         world_size=incident.world_size,
-        partial=_partial(incident),
+        partial=_partial(incident, analysis.case.statements),
         verdict=verdict_part(verdict, incident) if verdict is not None else None,
-        confidence_why=tuple(judgement.reasons) if verdict is not None else (),
+        confidence_why=tuple(judgement.reasons)
+        if verdict is not None or judgement.status == "no_hang"
+        else (),
         missing=tuple(judgement.missing),
         sources=_sources(incident),
         candidates=tuple(
@@ -138,19 +143,25 @@ def _headline(analysis: Analysis) -> str:
     if not dumped or not all(dumped):
         ends = case.statements.all(JobCompleted, WorkersEnded, ExitOk)
         said = f" ('{clauses(ends[-1].text, 110)}')" if ends else ""
+        if not ends and judgement.reasons:
+            return as_sentence(fitting([f"No hang: {judgement.reasons[0]}"], SUMMARY - 1))
         return f"No hang: the job ended without an error{said}."
     return "No hang: nothing is pending, and all ranks have completed the same collectives."
 
 
-def _partial(incident: Incident) -> Partial:
+def _partial(incident: Incident, statements: Statements) -> Partial:
+    """Return of which ranks something was collected, and of how many, where an input states it."""
     records = sorted(incident.ranks.items())
     missing = [rank for rank, record in records if record.dump_file is None]
     dumped = tuple(rank for rank, record in records if record.dump_file is not None)
     size = incident.world_size if incident.size_stated else None
+    if size is None and (world_size(statements) or 0) >= incident.world_size:
+        size = world_size(statements)
     if not missing:
         return Partial(False, f"dumps of all {size} ranks" if size else seen_of("dumps", dumped, None))
     if not dumped:
-        seen = tuple(rank for rank, record in records if record.files or record.events)
+        heard = {r for r, kinds in statements.of_rank.items() if any(not kind.by_launcher for kind in kinds)}
+        seen = tuple(rank for rank, record in records if record.files or record.events or rank in heard)
         text = seen_of("text", seen, size) if seen else "no line names the rank that printed it"
         return Partial(True, f"no dumps; {text}", compress(missing))
     unusable = [r for r in missing if incident.ranks[r].absence in (Absence.UNREADABLE, Absence.STALE)]
@@ -170,11 +181,20 @@ def _sources(incident: Incident) -> dict[str, int]:
     }
 
 
+def _counts(view: GroupFrontier, rank: int) -> tuple[int | None, int | None, bool]:
+    """Return what a rank enqueued and completed on a group, and whether it completed that at least; None where it is not known."""
+    member = view.members[rank]
+    completed, queue = view.completed(rank), member.queue
+    by_lines = queue.told and queue.frontier.completed is None and not completed
+    at_least = any(seq > (completed or 0) for seq in member.unknown)
+    return member.enqueued, None if by_lines else completed, at_least
+
+
 def _groups(analysis: Analysis) -> tuple[GroupPart, ...]:
     rows = []
     for view in analysis.views:
         group, known = view.group, view.group.members_known
-        classes = folded(((m.enqueued, view.completed(rank)), rank) for rank, m in view.members.items())
+        classes = folded((_counts(view, rank), rank) for rank in view.members)
         frontier = tuple(FrontierRow(compress(ranks), *counts) for counts, ranks in classes)
         ranks = tuple(group.ranks) if analysis.incident.world_size <= FOLD_ABOVE else compress(group.ranks)
         rows.append(GroupPart(group.name, group.desc, group.role, ranks, known, frontier))

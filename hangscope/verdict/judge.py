@@ -18,7 +18,7 @@ from hangscope.model.conclusion import Hypothesis, RuledOut, Verdict
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import ranks_phrase
 from hangscope.verdict import substantiation, verdicts
-from hangscope.verdict.answer.compose import answered, pasted
+from hangscope.verdict.answer.compose import answered, pasted, why_no_hang
 from hangscope.verdict.answer.course import over
 from hangscope.verdict.answer.reporter import reports_a_stop
 from hangscope.verdict.confidence import confidence
@@ -52,6 +52,8 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     """Return the verdict on a case and the status of its job; `views` are the frontiers of each group. Without dumps, further facts from the logs go into the explanation."""
     judgement = _judged(case, views)
     dumped = any(record.dump_file for record in case.incident.ranks.values())
+    if judgement.status == "no_hang" and judgement.verdict is None and pasted(case) and not dumped:
+        return replace(judgement, reasons=why_no_hang(case, verdicts.unknown(case, ())))
     if judgement.verdict is None or dumped:
         return judgement
     verdict = in_the_imperative(retitled(answered(case, judgement.verdict)))
@@ -71,7 +73,7 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     wanted, set_aside = missing_inputs(case), case.explanation.set_aside
     missing = [item.text for item in wanted]
     if _seen_to_end_well(case):
-        return Judgement("no_hang", verdicts.unknown(case, wanted), [], missing, set_aside)
+        return Judgement("no_hang", None)
     matches = match_all(case, case.incident.notes)
     if moved_on(case):
         matches = [match for match in matches if match.cause == "slow_rank"]

@@ -18,6 +18,7 @@ from hangscope.ingest.job_logs.faults import OomCuda
 from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.rank_words import ranks_in
+from hangscope.ingest.torch_logs.c10d import ProcessDown
 from hangscope.ingest.torch_logs.reports import Terminate
 from hangscope.ingest.torch_logs.store import FsdpOrder
 from hangscope.ingest.torch_logs.symptoms import is_symptom
@@ -25,11 +26,13 @@ from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 from hangscope.model.events import Event
 from hangscope.model.rankset import ranks_phrase
+from hangscope.model.regex import regex
 
 _ENDED_BY_LAUNCHER = frozenset({0, -15, 143})
 _WHOSE = "Find the process that printed it: its prefix, its file, or the process id in the kernel's log names the rank."
 _KILLED = frozenset({-9, -11, -7, -4, -8})
 _NEAR = 4  # lines
+_ABORT = regex(r"Aborted|SIGABRT")
 
 
 def known_defect(case: Case) -> Match | None:
@@ -149,7 +152,9 @@ def _raised(case: Case) -> Match | None:
     statements = case.statements
     raised = [e for e in statements.all(RankException) if e.type and not e.symptom and not e.truncated]
     events: list[Event] = [e for e in raised if e.type not in INTERRUPTS]
-    events += [e for e in statements.all(Terminate) if not is_symptom(e.type or "", e.what)]
+    down = {e.file for e in statements.all(ProcessDown)}  # a watchdog aborts its process
+    crashes = [e for e in statements.all(Terminate) if not (e.file in down and _ABORT.search(e.what))]
+    events += [e for e in crashes if not is_symptom(e.type or "", e.what)]
     events += statements.all(WorkerDied)
     events = [e for e in events if e.rank is None]
     waits = [e for e in statements.all(Message) if table()[e.id].stops and not table()[e.id].follows]

@@ -14,13 +14,18 @@ from hangscope.model.frames import Stack
 from hangscope.model.incident import RankRecord
 from hangscope.model.regex import regex
 
-_COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py")
+_COLLECTIVE_FILES = (
+    "distributed_c10d.py",
+    "_functional_collectives.py",
+    "torch/distributed/__init__.py",
+)  # the last up to torch 0.4
 #: where libraries make collectives, and what their functions that do are named after
 _MAKERS = regex(
-    r"(?:^|/)(?:torch/distributed/|deepspeed/comm/|(?:vllm|sglang\S{0,80})/distributed/|pynccl(?:_wrapper)?\.py$)"
+    r"(?:^|/)(?:torch/distributed/|deepspeed/comm/|(?:vllm|sglang\S{0,80})/distributed/|pynccl(?:_wrapper)?\.py$"
+    r"|(?:torchmetrics|lightning/fabric)/utilities/distributed\.py$|accelerate/utils/operations\.py$)"
 )
 _MAKES = regex(
-    r"(?:^|_)(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|barrier|(?:send|recv)_object|ncclCommWindowRegister)(?:_|$)"
+    r"(?:^|_)(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|barrier|(?:send|recv)_object|gather_all|gpu_gather|ncclCommWindowRegister)(?:_|$)"
 )
 #: waits for gathers of DeepSpeed's ZeRO-3 (deepspeed/runtime/zero/partition_parameters.py)
 _GATHERS = "deepspeed/runtime/zero/partition_parameters.py"
@@ -34,8 +39,12 @@ _PAIRED_WAITS = (
 )
 #: native frames of a wait for peers (py-spy dump --native)
 _NATIVE_WAITS = regex(r"^(?:c10d::.{0,80}[Ww]ait|gloo::transport::.{0,80}wait)")
-#: older names, below which the frames of the user's own call are
-_BASES = {"_all_gather_base": "all_gather_into_tensor", "_reduce_scatter_base": "reduce_scatter_tensor"}
+#: older names, and those of libraries, below which the frames of the user's own call are
+_BASES = {
+    "_all_gather_base": "all_gather_into_tensor",
+    "_reduce_scatter_base": "reduce_scatter_tensor",
+    "gather_all_tensors": "all_gather",  # of torchmetrics and Lightning
+}
 #: a call's own wait, below which there is no Python frame
 _WAITS = frozenset({"wait", "_wait", "trigger_wait", "wait_tensor"})
 #: a call of torch.distributed in the line of source that a traceback quotes last, where it was pasted without torch's frames
@@ -103,8 +112,9 @@ def located(stack: Stack, source: str, kind: str) -> Whereabouts:
     if stack and not inside:
         first = stack[0]
         named = bool(_MAKES.search(first.name) and _MAKERS.search(first.file))
-        inside = named or (first.name in _WAITS and first.file.endswith(_GATHERS))
-        op = first.name if named and not first.name.startswith("_") else None
+        inside = named or any(f.name in _WAITS and f.file.endswith(_GATHERS) for f in stack[:_NEAR])
+        name = _BASES.get(first.name, first.name)
+        op = name if named and not name.startswith("_") else None
     if any(
         f.file.endswith(file) and name.search(f.name) for f in stack[:_NEAR] for file, name in _PAIRED_WAITS
     ):

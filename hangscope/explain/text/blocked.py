@@ -82,6 +82,17 @@ def held_by_its_host(incident: Incident, statements: Statements) -> Absent | Non
     return Absent((held[0],), guess=at.keys() != incident.ranks.keys())
 
 
+def awaited(incident: Incident, statements: Statements) -> Absent | None:
+    """Name the one known rank that is at work while all other processes whose stacks were taken wait for a message of another one."""
+    at = {r: w for r, w in statements.whereabouts.items() if w.kind == "stack" and w.stack}
+    waits = [(d := doing(own.stack)) is not None and d.message for own in incident.unplaced]
+    if len(at) != 1 or not waits or not all(waits):
+        return None
+    ((rank, where),) = at.items()
+    known = doing(where.stack)
+    return None if where.inside or (known is not None and known.message) else Absent((rank,), guess=True)
+
+
 def idle_device(incident: Incident, statements: Statements) -> Absent | None:
     """Name the one rank whose GPU alone is idle while all others of its host are busy, if its stack is elsewhere as well.
 

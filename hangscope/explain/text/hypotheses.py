@@ -15,6 +15,7 @@ from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text import output, reports
 from hangscope.explain.text.blocked import (
     at_work_alone,
+    awaited,
     behind_the_main_process,
     blocked_alone,
     held_by_its_host,
@@ -41,6 +42,7 @@ SEARCHES: dict[Source, tuple[Search, ...]] = {
         sites,
         blocked_alone,
         held_by_its_host,
+        awaited,
         idle_device,
         behind_the_main_process,
     ),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from hangscope.errors import Note
 from hangscope.ingest.evidence.processes import Processes, only, tasks_are_ranks
+from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.stacks.dumps import ProcessStacks
 from hangscope.ingest.stacks.threads import Thread
 from hangscope.ingest.torch_logs.traceback import is_library
@@ -22,6 +23,10 @@ _API = regex(
     r"|c10d::ProcessGroup\w{2,10}::[a-z_]{4,30}$|Hccl[A-Z]\w{2,40}$|(?:cuda|hip)(?:Stream|Event|Device|Memcpy|Malloc|Free|Launch|Graph)\w{0,40}$|cu(?:Stream|Event|Ctx|Mem|Launch|Graph)\w{1,40}$|MPI_\w{3,40}$"
 )
 _TORCH = "distributed_c10d.py"
+#: what a person writes of stacks whose ranks are in their order
+_IN_ORDER = regex(
+    r"(?i)\bin (?:the )?(?:order of (?:the(?:ir)? )?(?:local[_ ]?|global[_ ]?)?ranks?\b|rank order)"
+)
 
 
 def owners(
@@ -48,7 +53,9 @@ def owners(
             by_pid.setdefault(
                 process.pid, ProcessStacks(pid=process.pid, name=process.name)
             ).threads += process.threads
-    missed = []
+    missed: list[ProcessStacks] = []
+    if rank is None and len(by_pid) > 1 and _in_their_order(reading):
+        return {number: process.threads for number, process in enumerate(by_pid.values())}, missed
     for pid, process in by_pid.items():
         named = known.of_pid(pid) if len(by_pid) > 1 or rank is None else None
         if named is not None and named not in placed:
@@ -61,6 +68,12 @@ def owners(
     if rank is not None and rank not in placed and missed and missed[0] is next(iter(by_pid.values())):
         placed[rank] = missed.pop(0).threads
     return placed, missed
+
+
+def _in_their_order(reading: Reading) -> bool:
+    """Return whether somebody writes that the stacks of a text are in the order of their ranks."""
+    text = reading.log.excerpt if reading.log is not None else None
+    return isinstance(text, Excerpt) and _IN_ORDER.search(text.prose) is not None
 
 
 def _stated_ranks(known: Processes, reading: Reading) -> Iterator[int | None]:

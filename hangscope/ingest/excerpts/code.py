@@ -40,7 +40,15 @@ class Guarded:
 
 
 def guarded_call(lines: Sequence[tuple[int, str]]) -> Guarded | None:
-    """Return the first collective in code that only rank 0 runs, of lines (number, text); so is a call in which a stack of the text is."""
+    """Return the first collective in code that only rank 0 runs, of lines (number, text); so is a call in which a stack of the text is.
+
+    A call of a model, which may be wrapped by DDP or FSDP, counts where there is no other.
+    """
+    found = (_guarded_call(lines, name) for name in ("of_all_ranks", "may_be_of_all_ranks"))
+    return next((call for call in found if call is not None), None)
+
+
+def _guarded_call(lines: Sequence[tuple[int, str]], name: str) -> Guarded | None:
     code = [(number, _NUMBER.sub(" " * 4, text)) for number, text in lines]
     own = {number: int(match[1]) for number, text in lines if (match := _NUMBER.match(text))}
     stood = {int(at) for number, text in lines if number not in own for at in _AT.findall(text)}
@@ -53,7 +61,7 @@ def guarded_call(lines: Sequence[tuple[int, str]]) -> Guarded | None:
             if below.strip() and _indent(below) <= depth:
                 break
             statement = below.split("#")[0]
-            of_all = words("of_all_ranks").search(statement) or own.get(number) in stood
+            of_all = words(name).search(statement) or own.get(number) in stood
             call = _CALL.search(statement) if of_all else None
             if call is not None and sum(call[0] in other for _, other in code) == 1:
                 return Guarded(text.strip().rstrip(":"), call[1], own.get(number, number))

@@ -117,7 +117,12 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     written = [(line, shape) for line, shape in zip(lines, shapes, strict=True) if not shape.noise]
     ours = [line for line, shape in written if not shape.reported]
     printed = [line for line in ours if line[0] not in people]
-    telling = [line for line, shape in written if shape.trouble and not shape.reported]
+    fenced = any(text.lstrip().startswith("```") for text in texts)
+    telling = [
+        line
+        for line, shape in written
+        if shape.trouble and not shape.reported and not (fenced and line[0] in people)
+    ]
     stage, stage_line = _stage(
         [(t, s) for (n, t), s in zip(lines, shapes, strict=True) if n not in people and not s.reported]
     )

@@ -14,6 +14,7 @@ from hangscope.model.regex import regex
 
 _MOST = 3000  # characters
 _WORDS, _PLAIN = 4, 0.7
+_FENCE, _MOSTLY = "```", 0.6  # the share of words in a line that nobody doubts
 _WORD = regex(r"[(\"'`*]{0,3}[A-Za-z][a-z'’-]{0,30}[.,;:!?)\"'`*]{0,3}|&|-|a|I")
 _LONG = 15  # words
 _OF_A_LOGGER = regex(r"\d\d:\d\d:\d\d[.,]\d|^\w{1,12}: |0x[\da-f]{6}|\w::\w|\]:? ")
@@ -33,7 +34,12 @@ _NODES = regex(
 
 
 def written_by_people(lines: Sequence[tuple[int, str]]) -> Mapping[int, str]:
-    """Return the lines (number, text) that people wrote: runs of lines of words, of which one at least is a sentence or a complaint."""
+    """Return the lines (number, text) that people wrote: runs of lines of words, of which one at least is a sentence or a complaint.
+
+    Where logs are fenced, so are all lines of words around the fences, and none between them.
+    """
+    if (outside := _around_fences(lines)) is not None:
+        return {n: text.strip() for n, text in outside if _of_words(text) or _is_mostly_plain(text)}
     found: dict[int, str] = {}
     run: dict[int, str] = {}
     for number, text in (*lines, (0, "")):
@@ -43,6 +49,21 @@ def written_by_people(lines: Sequence[tuple[int, str]]) -> Mapping[int, str]:
         if _of_words(text):
             run[number] = text.strip()
     return found
+
+
+def _around_fences(lines: Sequence[tuple[int, str]]) -> list[tuple[int, str]] | None:
+    """Return the lines that are in no pair of fences; None where there are no pairs."""
+    fences = [number for number, text in lines if text.lstrip().startswith(_FENCE)]
+    if not fences or len(fences) % 2:
+        return None
+    return [(n, text) for n, text in lines if n not in fences and sum(f < n for f in fences) % 2 == 0]
+
+
+def _is_mostly_plain(text: str) -> bool:
+    """Return whether a line that is in no log is words."""
+    parts = text.split()
+    plain = sum(bool(_WORD.fullmatch(part)) for part in parts)
+    return len(parts) >= _WORDS and plain >= _MOSTLY * len(parts) and not _CODE.match(text)
 
 
 def prose(lines: Mapping[int, str]) -> str:

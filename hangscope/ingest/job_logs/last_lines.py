@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
+from hangscope.ingest.excerpts.prose import written_by_people
 from hangscope.ingest.files.numbering import may_count
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs.progress import (
@@ -35,6 +36,8 @@ from hangscope.model.regex import regex
 KEPT = 64  # templates of one writer
 _WIDTH = 200  # characters of a line
 _LONGEST = 120
+_ASKS = b"echo $?"  # what a shell prints then is an exit code
+_SHORT = 400  # lines of a text around which people may have written
 #: somebody writes about a rank
 _ABOUT = regex(r"(?i)rank \d{1,6} [a-z].{0,300}(?:\?|\b(?:I|we|my|our|guess|seems|always|why)\b)")
 #: what does not depend on the line's words: quoted names, paths, addresses, and numbers with their signs and units
@@ -106,12 +109,19 @@ def last_lines(kept: KeptText) -> list[Event]:
     ends: dict[str, Event] = {}
     printed = _Writers(kept.own)
     groups = kept.by_writer()
+    short = not kept.own and len(kept.raw) <= _SHORT
+    people = written_by_people(kept.texts) if short else {}
+    fenced = any(text.lstrip().startswith("```") for _, text in kept.texts) if short else False
     for number, places in enumerate(groups):
         line = kept.line(places[-1])
-        if places[-1] >= kept.end and (end := good_end_of(line)) is not None:
+        if fenced and line.number in people:
+            continue
+        asked = places[-1] > 0 and kept.raw[places[-1] - 1].rstrip().endswith(_ASKS)
+        if places[-1] >= kept.end and (end := good_end_of(line, asked=asked)) is not None:
             ends.setdefault(end.kind, end)
         whole, line = line, kept.own_line(places[-1])
-        if line is not whole and _ABOUT.match(whole.text) and of_people(whole.text):
+        about = _ABOUT.match(whole.text) or (whole.number in people and not whole.origin)
+        if line is not whole and about and of_people(whole.text):
             continue
         step = progress_of(line)
         key = (f"{line.origin}|{line.host}", sort_of(step))

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangscope.ingest.job_logs.vocabulary import complains, words
+from hangscope.ingest.job_logs.vocabulary import complains, of_people, states_a_hang, words
 from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.model.dataclass import dataclass
@@ -109,6 +109,8 @@ def progress_of(line: Line) -> Progress | LoopLength | None:
     over = words("over").search(line.text)
     if done is None and counted is None and epoch is None and leaving is None and over is None:
         return None
+    if counted is None and line.rank is None and line.source is None and of_people(line.text):
+        return None
     of = _OF.match(line.text, counted.end(1)) if counted else _BEFORE.search(line.text) if done else None
     return line.event(
         Progress,
@@ -182,8 +184,10 @@ _WAITS = regex(r"No available shared memory broadcast block|(?i:\bno progress (?
 _ANSWERED = regex(r"\"POST /\S{1,200} HTTP/1\.\d\" 200\b")
 
 
-def good_end_of(line: Line) -> Event | None:
-    """Return what a line reports: that a script ended well, or a server's load."""
+def good_end_of(line: Line, *, asked: bool = False) -> Event | None:
+    """Return what a line reports: that a script ended well, or a server's load. `asked`: a shell was asked for the exit code."""
+    if asked and line.text.strip() == "0":
+        return line.event(WorkersEnded, everywhere=False, of_a_script=True)
     return (_end(line) or _served(line)) if _MAY_END.search(line.text) else None
 
 
@@ -214,4 +218,5 @@ def is_complaint(line: Line) -> bool:
     """Return whether somebody writes in a line that the job hangs."""
     who = (line.rank, line.local_rank, line.task, line.host)
     prefix = (line.source, line.level, line.time, line.stamp, *who)
-    return prefix == (None,) * len(prefix) and complains(line.raw)
+    asks = "?" in line.raw and not states_a_hang(line.raw)
+    return prefix == (None,) * len(prefix) and complains(line.raw) and not asks

@@ -19,6 +19,7 @@ _COMMAND = regex(
 )
 _PROSE = 8  # words
 _SENTENCE = regex(r"[a-z]{2}[.,!?;](?: |$)")
+_SENTENCES = regex(r"[^.!?\n。！？]{1,400}[.!?。！？]?")
 _CJK = regex(r"[\u4e00-\u9fff]{4}")
 
 
@@ -68,6 +69,16 @@ def stage_of_line(text: str) -> Stage | None:
 def of_people(text: str) -> bool:
     """Return whether a line is a sentence that no program prints."""
     return len(text.split()) >= _PROSE and not words("logged").search(text) and bool(_SENTENCE.search(text))
+
+
+def states_a_hang(text: str) -> bool:
+    """Return whether a sentence of a person's text states that the job hangs: no question, and no doubt."""
+    return any(
+        words("says_it_hangs").search(sentence)
+        and not words("doubts").search(sentence)
+        and sentence[-1:] not in "?？"
+        for sentence in _SENTENCES.findall(text)
+    )
 
 
 def complains(text: str) -> bool:

@@ -12,17 +12,22 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
-from hangscope.ingest.lines.rank_words import by_itself, column_of
+from hangscope.ingest.lines.rank_words import by_itself, column_of, have_tails, tail_of
 from hangscope.model.regex import regex
 
 _MOST = 400  # lines from which the form of a prefix is taken
 _HEAD = 120  # bytes of a line that hold a time and a rank
 _CUT = 1000  # bytes of a line
+_TAIL = 24  # bytes at the end of a line that hold a rank
 _AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 #: what changes from line to line in the prefix of one writer
 _TIME = regex(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
 
 _HEAD_END = regex(rb"^.{0,40}(?:" + _TIME.pattern + rb")[Z\]|,: -]{0,4}")
+
+
+def _end_of(raw: bytes) -> str:
+    return raw[-_TAIL:].decode("utf-8", "replace").rstrip()
 
 
 class KeptText:
@@ -60,7 +65,11 @@ class KeptText:
 
     def own_line(self, place: int) -> Line:
         """Return a line without its prefixes and without the rank that its program put in front of it."""
-        return by_itself(self.line(place), self._column)
+        return by_itself(self.line(place), self._column, tails=self._tails)
+
+    @cached_property
+    def _tails(self) -> bool:
+        return not self.own and have_tails(_end_of(raw) for raw in self.raw[-_MOST:])
 
     @cached_property
     def _column(self) -> re.Pattern[str] | None:
@@ -78,12 +87,16 @@ class KeptText:
         """Return the places of one wording by writer: by what the prefix, or the program before its own text, says besides the time."""
         if len(places) == 1:
             return [places]
+        found: dict[bytes, list[int]] = {}
+        if self._tails and tail_of(_end_of(self.raw[places[-1]])):
+            for place in places:
+                found.setdefault(self.raw[place].rpartition(b" ")[2], []).append(place)
+            return found.values()
         last, text = self.raw[places[-1]], self.own_line(places[-1]).text.encode()
         prefix = last[: len(last) - len(text)] if last.endswith(text) else last
         times = [match.span() for match in _TIME.finditer(prefix)]
         edges = zip([(0, 0), *times], [*times, (len(prefix), 0)], strict=True)
         parts = [slice(end, start) for (_, end), (start, _) in edges]
-        found: dict[bytes, list[int]] = {}
         for place in places:
             found.setdefault(b"".join([self.raw[place][part] for part in parts]), []).append(place)
         return found.values()

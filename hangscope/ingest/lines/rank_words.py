@@ -18,6 +18,7 @@
     [ERROR] 2024-11-08-14:33:19 (PID:52806, Device:6, RankID:6) ERR02200 DIST call hccl api failed.
     20:15:02 [rank5] pid 78808 writing /nfs/ckpt/step_14000/__5_0.distcp
 
+    train batch 40 loss 2.07 lr 0.00001 rank 3   at the end of the lines of all ranks
     05:21:02 r3 item table 7 -> rank 2           what begins most lines of one log and counts from 0 without a gap, in no order
 
 Only a program's own lines are read by their own prefix: `[Rank 3]` in a line of the watchdog is a number within a group. Parsers read
@@ -46,6 +47,8 @@ _OWN = regex(
     # fields of a logger between bars, of which one is the rank
     r"|r(\d{1,5}) ?\| ?|(?:\| ?)?(?:[A-Z]{4,8} {0,4}\| ?)?(?i:rank)[ :=#_-]{0,2}(\d{1,5}) ?\| ?"
 )
+#: at the end of a program's own line, behind a number or a comma
+_TAIL = regex(r"(?:(?<=[\d%]) {1,4}|[,|;] {0,4})(?i:rank)[ :=]{0,2}(\d{1,5})$")
 _LEVEL = r"(?:[\[(<]?[A-Z]{1,8}[\])>:|]{0,2} {1,3})?(?:\[[\w./]{1,80}:\d{1,6}\] {1,3})?"
 _COLUMN = regex(
     rf"(?:{_CLOCK})?{_LEVEL}((?!\d)[^\w\s]?(?!(?i:step|epoch|it|iter|batch|layer|fold|node|host|pod|level|part|shard|try|attempt|round|seed|phase)s?\b"
@@ -161,14 +164,16 @@ def states_itself(texts: Iterable[str]) -> tuple[int, int] | None:
     return found.pop() if len(found) == 1 else None
 
 
-def by_itself(line: Line, column: re.Pattern[str] | None = None) -> Line:
+def by_itself(line: Line, column: re.Pattern[str] | None = None, *, tails: bool = False) -> Line:
     """Return a program's own line without the rank that it begins with, as a line of that rank; others as they are.
 
-    `column` is how the lines of its file begin with a rank, where that was found.
+    `column` is how the lines of its file begin with a rank, where that was found; `tails`: they end with one.
     """
     if line.rank is not None or line.source is not None:
         return line
     match = _OWN.match(line.text) or (column.match(line.text) if column is not None else None)
+    if match is None and tails and (tail := tail_of(line.text)):
+        return replace(line, text=line.text[: tail.start()], rank=int(tail[1]))
     if match is None:
         return line
     return replace(
@@ -177,6 +182,17 @@ def by_itself(line: Line, column: re.Pattern[str] | None = None) -> Line:
         rank=int(next(filter(None, match.groups()))),
         origin=f"{line.origin}{match[0].strip()}",
     )
+
+
+def tail_of(text: str) -> re.Match[str] | None:
+    """Return the rank at the end of a line; group 1 is its number."""
+    return _TAIL.search(text, max(0, len(text) - 24))
+
+
+def have_tails(texts: Iterable[str]) -> bool:
+    """Return whether lines of a log end with their ranks: 0 to N-1, each several times."""
+    times = Counter(int(tail[1]) for text in texts if (tail := tail_of(text)))
+    return len(times) > 1 < min(times.values()) and times.keys() == set(range(len(times)))
 
 
 def column_of(texts: Sequence[str]) -> re.Pattern[str] | None:

@@ -100,8 +100,8 @@ def is_default_group(fields: dict[str, Any]) -> bool:
 _WORK = (
     regex(r"\bSeqNum=(?P<seq>\d{1,18})"),
     regex(r"\bOpType=(?P<op>[A-Z_]{1,60})"),
-    regex(r"\bNumelIn=(?P<numel_in>\d{1,18})"),
-    regex(r"\bNumelOut=(?P<numel_out>\d{1,18})"),
+    regex(r"\bNumelIn=(?P<numel_in>\d{1,18}(?!\d))"),  # 2^64 - 1 is -1: a batch has no size
+    regex(r"\bNumelOut=(?P<numel_out>\d{1,18}(?!\d))"),
     regex(r"\bTimeout\(ms\)=(?P<timeout_ms>\d{1,18})"),
 )
 _SHAPE = regex(r"\bTensorShape=\[([\d, ]{1,200})\]")

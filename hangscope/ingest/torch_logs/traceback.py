@@ -46,7 +46,7 @@ _MESSAGE_LINES = 4
 
 #: A rank in parentheses is the one that raised it, whoever prints it (torch/distributed/checkpoint/api.py).
 _HEADER = regex(
-    r"^(?:\s*(?:Original )?|Exception in thread .{0,100})Traceback \(most recent call last\):(?: \(RANK (\d{1,7})\))?\s*$"
+    r"^(?:\s*(?:\^C)?(?:Original )?|Exception in thread .{0,100})Traceback \(most recent call last\):(?: \(RANK (\d{1,7})\))?\s*$"
 )
 _FRAME = regex(r'^( {2,6})File "(.{1,1000}?)", line (\d{1,9})(?:, in (.{1,300}))?\s*$')
 _MARKS = regex(r"^\s*(?:[~^][~^\s]*$|\[Previous line repeated \d+ more times?\])")
@@ -72,7 +72,7 @@ _LAUNCHER_FILE = regex(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankException(Event, kind="exception", same_by=("type", "message", "frames")):
+class RankException(Event, kind="exception", same_by=("type", "message", "frames"), prints_group_rank=True):
     """A Python traceback, at its last line; of chained ones the first, except one that an interrupt ended.
 
     `type` is empty where the last line is missing (`truncated`). `code` is the source text of the deepest user frame; `symptom`:
@@ -92,6 +92,12 @@ class RankException(Event, kind="exception", same_by=("type", "message", "frames
     def by_check(self) -> bool:
         """Return whether a check raised it that compares what ranks call or build."""
         return self.symptom and is_check(self.type, self.message)
+
+
+#: Where a message of c10d or DDP names the rank, local to its group, that raises it.
+_RAISED_BY = regex(
+    r"^\[Rank (\d{1,7})\]|\baborted on rank (\d{1,7})\b|\bbarrier on rank: (\d{1,7})\b|\bgrad for rank (\d{1,7}):"
+)
 
 
 @dataclass(slots=True)
@@ -126,9 +132,11 @@ class _Traceback:
         if self.where.rank is None and (of_a_launcher or _OF_LAUNCHERS.search(self.kind)):
             return
         code = next((code for frame, code in reversed(self.rows) if not is_library(frame.file)), "")
+        own = _RAISED_BY.search(self.message)
         yield self.where.event(
             RankException,
             rank=self.rank,
+            group_rank=int(own[own.lastindex or 1]) if own is not None else None,
             type=self.kind,
             message=quote(self.message, _MESSAGE_LIMIT),
             frames=tuple(frame for frame, _ in reversed(self.rows)),
@@ -240,7 +248,9 @@ class TracebackParser(LineParser):
         done = self._done.get(key)
         # A worker's exception is quoted in the one raised for it; a rank that is interrupted survived what it was handling.
         interrupted = (
-            done is not None and kind == "KeyboardInterrupt" and not is_symptom(done.kind, done.message)
+            done is not None
+            and done.kind != kind == "KeyboardInterrupt"
+            and not is_symptom(done.kind, done.message)
         )
         if opened.chained and not (opened.original or interrupted) and done is not None:
             done.linked, done.left = False, _CHAIN_LINES

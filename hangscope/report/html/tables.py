@@ -74,8 +74,8 @@ def _group(group: GroupPart) -> Row:
 def _frontier(rows: Sequence[FrontierRow]) -> str:
     found = []
     for row in rows[:_FILES]:
-        completed = "not known" if row.completed is None else row.completed
-        counts = f"{row.enqueued}, {completed}" if row.enqueued is not None else "not seen"
+        completed = "not known" if row.completed is None else f"{'at least ' * row.at_least}{row.completed}"
+        counts = f"{row.enqueued}, {completed}" if row.enqueued is not None else "not known"
         found.append(f"{cut(row.ranks, 40)}: {counts}")
     return "; ".join(found) + (f"; and {len(rows) - _FILES} more" if len(rows) > _FILES else "")
 

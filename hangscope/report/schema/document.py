@@ -119,11 +119,12 @@ class CandidatePart:
 
 @dataclass(frozen=True, slots=True)
 class FrontierRow:
-    """Ranks with the same frontier on one group (seqs)."""
+    """Ranks with the same frontier on one group (seqs); None where it is not known. `at_least`: the end of later calls is not recorded."""
 
     ranks: str
     enqueued: int | None
     completed: int | None
+    at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True)

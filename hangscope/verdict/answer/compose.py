@@ -35,6 +35,7 @@ Reader = Callable[[Case], Observation | None]
 READERS: tuple[Reader, ...] = (
     ends.process,
     course.unfinished,
+    stacks.loader_workers,
     stacks.stacks,
     places.sides,
     stacks.doings,
@@ -89,6 +90,13 @@ def observations(case: Case, ended: Observation | None) -> list[Observation]:
         return [*found, moving]
     slow = [s for s in found if s.suspects and not s.proves]  # who holds up a job that moves
     return [*slow, moving, *(s for s in found if s not in slow)]
+
+
+def why_no_hang(case: Case, verdict: Verdict) -> list[str]:
+    """Return what a text shows of a job that does not hang, the most telling first; `verdict` is that nothing is known."""
+    seen = [s.shows for s in observations(case, course.over(case))]
+    facts = [seen[0], *_new(seen[1:], seen[0])][:_MOST] if seen else []
+    return [sentence_case(fact) for fact in (*facts, *remarks(case, verdict))]
 
 
 def answered(case: Case, verdict: Verdict) -> Verdict:

@@ -8,7 +8,7 @@ from hangscope.ingest.excerpts.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.messages import Message, Notice, table
-from hangscope.ingest.job_logs.progress import Progress, Served
+from hangscope.ingest.job_logs.progress import Progress, Served, WorkersEnded
 from hangscope.ingest.job_logs.vocabulary import Stage, of_people, stages, words
 from hangscope.ingest.lines.rank_words import ranks_titled
 from hangscope.model.conclusion import Collect
@@ -104,9 +104,12 @@ def over(case: Case) -> Observation | None:
     if excerpt_of(case) is None or _harmful(case):
         return None
     progress = case.statements.all(Progress)
-    ended = [e for e in progress if e.over or e.leaving or (e.done and _ALL.search(e.text))]
+    ended: list[Event] = [e for e in progress if e.over or e.leaving or (e.done and _ALL.search(e.text))]
     if {e.rank for e in progress} - {e.rank for e in ended} - {None} and None not in {e.rank for e in ended}:
         ended = []  # some ranks left, and others did not
+    last_of_all = all(e.step == e.total for e in progress[-1:])
+    if not ended and last_of_all:
+        ended = [e for e in case.statements.all(WorkersEnded) if e.of_a_script]
     stalls = case.statements.all(NoProgress)
     if last := max(ended, key=lambda e: e.line, default=None):
         text = "only if a process is still there: its stack (py-spy dump --pid PID) and how long it has been there"
@@ -117,7 +120,8 @@ def over(case: Case) -> Observation | None:
         )
         texts = case.statements.all(Excerpt)
         slow = next((e.slow or e.pace for e in texts if e.slow or e.pace), "")
-        shows = f"the job finished: '{short(last.text)}'; {hang}{f'; {slow}' if slow else ''}"
+        said = "its exit code is 0" if last.text.strip() == "0" else f"'{short(last.text)}'"
+        shows = f"the job finished: {said}; {hang}{f'; {slow}' if slow else ''}"
         if any(e.slow for e in texts):
             text = _IN_A_STRETCH
         elif slow:

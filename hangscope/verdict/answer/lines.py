@@ -12,9 +12,11 @@ from hangscope.causes.case import Case
 from hangscope.causes.ends.unnamed import whose
 from hangscope.explain.text.known_messages import filled, listed
 from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs.c10d import WatchdogStatus, is_default_group
 from hangscope.model.conclusion import Collect
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
+from hangscope.model.incident import group_label
 from hangscope.model.rankset import ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.model.tables import entries
@@ -108,8 +110,14 @@ def _observation(case: Case, row: LineKind, events: Sequence[Event]) -> Observat
 def _worded(case: Case, row: LineKind, events: Sequence[Event]) -> str:
     """Return what the lines say by the entry, those that say the same together."""
     alike: dict[str, list[Event]] = {}
+    names = {getattr(event, "group_name", None) for event in events}
     for event in events:
-        alike.setdefault(filled(row.each, _blanks(case, [event])), []).append(event)
+        blanks = _blanks(case, [event])
+        if len(names) > 1 and (purpose := getattr(event, "group_desc", None)):
+            blanks["group"] = (
+                purpose  # of each pipeline, say: ranks whose groups are for the same count alike
+            )
+        alike.setdefault(filled(row.each, blanks), []).append(event)
     return "; ".join(f"{whose(case, same)} {text}" for text, same in [*alike.items()][:_SHOWN])
 
 
@@ -126,6 +134,14 @@ def _blanks(case: Case, events: Sequence[Event]) -> dict[str, str]:
         (getattr(e, "process", None) or "" for e in events if getattr(e, "process", None)), 8
     ):
         found["processes"] = processes
+    if isinstance(first, WatchdogStatus):
+        none = (
+            "completed nothing" if first.last_completed < 0 else f"completed it up to {first.last_completed}"
+        )
+        found["completed"] = none
+        if first.group_name:
+            default = is_default_group({"group_name": first.group_name, "group_desc": first.group_desc})
+            found["group"] = group_label(first.group_name, "" if default else first.group_desc or "")
     if isinstance(first, NcclWarn):
         hosts = sorted({e.host for e in events if e.host})
         on = f"host{'s' if len(hosts) > 1 else ''} {', '.join(hosts)}"

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from hangscope.causes.case import Case
+from hangscope.causes.case import Case, at
 from hangscope.explain.statements.statements import Whereabouts
 from hangscope.ingest.evidence.stack_owners import library_call, offered_call, place_of
 from hangscope.ingest.excerpts.excerpt import Excerpt
+from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import in_backward, is_user, user_frame, user_frames
 from hangscope.knowledge.doing import Doing, doing
 from hangscope.model.conclusion import Collect
@@ -23,11 +24,12 @@ _MOVE = "two more stacks of all ranks with native frames, seconds apart (py-spy 
 _PATH = "NCCL_DEBUG=INFO of all ranks, and a run with NCCL_P2P_DISABLE=1 (GPUs of one host) or NCCL_IB_DISABLE=1: whether the path between the GPUs is what does not work"
 _SHOWN = 4  # processes of one place, and places
 _MOST_UNSEEN = 16  # ranks
+_WORKER = "_worker_loop"  # torch/utils/data/_utils/worker.py, and dataloader.py up to torch 1.1
 
 
 def stacks(case: Case) -> Observation | None:
     """Read where ranks are by their stacks, those at one place together; a single stack where native frames show a library's call."""
-    at: dict[str, list[int]] = defaultdict(list)
+    found_at: dict[str, list[int]] = defaultdict(list)
     parted = _parting([where.stack for where in case.stacks.values()])
     for rank, where in sorted(case.stacks.items()):
         if not where.stack:
@@ -41,19 +43,19 @@ def stacks(case: Case) -> Observation | None:
         if shown is inner and not place:
             call, place = call.removesuffix(f", at {inner.name}, called"), "" if call else f"at {inner.name}"
         if call or len(case.stacks) > 1:
-            at[f"{call} {place}".strip()].append(rank)
-    if not at:
+            found_at[f"{call} {place}".strip()].append(rank)
+    if not found_at:
         return None
     unseen = sorted(case.incident.ranks.keys() - case.stacks.keys())
     met = not unseen and all((d := doing(w.stack)) and d.collective for w in case.stacks.values())
-    found = compared("by their stacks", at, _PATH if met else _MOVE, (), what="stack", suspects=())
+    found = compared("by their stacks", found_at, _PATH if met else _MOVE, (), what="stack", suspects=())
     if 0 < len(unseen) <= _MOST_UNSEEN:
         found = replace(found, shows=f"{found.shows}; there is no stack of {ranks_phrase(unseen)}")
-    elif met and len(at) == 1:
+    elif met and len(found_at) == 1:
         found = replace(found, shows=f"{found.shows}; that is every rank, so none is missing there")
     # Different places are for the verdict to explain; one and the same place is an answer where it explains none.
     alone = len(case.stacks) == 1
-    alike = len(at) == 1 and (alone or not any(where.inside for where in case.stacks.values()))
+    alike = len(found_at) == 1 and (alone or not any(where.inside for where in case.stacks.values()))
     return replace(found, next=found.next if alike else None, proves=False)
 
 
@@ -80,26 +82,64 @@ def _parting(stacks: Sequence[Stack]) -> int | None:
     return next((depth for depth, frames in enumerate(columns) if len(set(frames)) > 1), None)
 
 
+def loader_workers(case: Case) -> Observation | None:
+    """Read where a worker process of a data loader is, for whose batch a rank waits."""
+    threads = [t[1] for record in case.incident.ranks.values() for t in record.threads]
+    shown = [s for own in case.incident.unplaced for s in (own.stack, *own.others)]
+    raised = [e.frames for e in case.statements.all(RankException)]
+    own = next(
+        (s for s in (*threads, *shown, *raised) if any(f.name == _WORKER for f in s) and user_frame(s)), None
+    )
+    if own is None:
+        return None
+    frame, inner = user_frame(own), own[0]
+    assert frame is not None
+    place = f"{frame.name}{at(frame)}"
+    if inner != frame and inner.line > 0:
+        place = f"{inner.name}{at(inner)}, called by {place}"
+    waiting = tuple(
+        r for r, w in case.statements.whereabouts.items() if (d := doing(w.stack)) is not None and d.host
+    )
+    ranks = waiting if len(waiting) == 1 else ()
+    whose = f"the data loader of {ranks_phrase(ranks)}" if ranks else "a data loader"
+    text = f"what {frame.name}{at(frame)} waits for: the file or mount that it reads, or the process that it started (ps for state D, cat /proc/PID/stack, dmesg for NFS); DataLoader(timeout=...) makes it fail aloud"
+    return Observation(
+        f"a worker process of {whose} is in {place}",
+        Collect(ranks, "stack", text),
+        ranks,
+        blamed=bool(ranks),
+        cause="stuck_rank",
+    )
+
+
 def unplaced(case: Case) -> Observation | None:
     """Read where processes are of which nothing says which ranks they are."""
-    if case.stacks or any(e.sides for e in case.statements.all(Excerpt)):
+    if len(case.stacks) > 1 or any(e.sides for e in case.statements.all(Excerpt)):
         return None
-    several = len(case.incident.unplaced) > 1
-    at: dict[str, list[UnplacedStack]] = defaultdict(list)
+    several = len(case.incident.unplaced) + len(case.stacks) > 1
+    places: dict[str, list[UnplacedStack]] = defaultdict(list)
     for own in case.incident.unplaced:
         place = place_of(_to_user(own.stack) if several else own.stack)
         known = doing(own.stack)
-        at[f"at {place}" if known is None else f"{known.doing} ({place})"].append(own)
-    if not at:
+        places[f"at {place}" if known is None else f"{known.doing} ({place})"].append(own)
+    if not places:
         return None
     text = "the stacks of all ranks at the same time (py-spy dump --native --pid PID), twice, a minute apart, with a line like `=== rank 3 ===` above each"
-    sides = sorted(at.items(), key=lambda side: len(side[1]))
+    sides = sorted(places.items(), key=lambda side: len(side[1]))
     alone = "alone " if len(sides) == 2 and len(sides[0][1]) == 1 < len(sides[1][1]) else ""
     parts = [
         f"{_listed(those)} {alone if those is sides[0][1] else ''}{_are(those)} {what}"
         for what, those in sides
     ]
-    if several and all((d := doing(own.stack)) and d.message for own in case.incident.unplaced):
+    parts[:0] = [
+        f"{ranks_phrase([rank])} is at {place_of(_to_user(where.stack))}"
+        for rank, where in case.stacks.items()
+    ]
+    if (
+        several
+        and not case.stacks
+        and all((d := doing(own.stack)) and d.message for own in case.incident.unplaced)
+    ):
         parts.append(
             "each of them waits for a message of another one, which was lost or never sent, and none is in NCCL"
         )

@@ -47,7 +47,7 @@ class Wait:
     def default(self) -> bool:
         """Return whether the group is the one of all ranks, or may be."""
         names = {"group_name": self.group[0] or None, "group_desc": self.group[1] or None}
-        return not self.group[0] or is_default_group(names)
+        return not any(self.group) or is_default_group(names)
 
     def size(self, world: int | None) -> int | None:
         """Return how many ranks take part, by the sizes of what goes in and out, or in the group of all by the size of the job."""
@@ -64,7 +64,17 @@ class Wait:
         e = self.events[0]
         seq = f" seq {e.seq}" if e.seq is not None else ""
         group = f" of group {group_label(*self.group)}" if self.group[0] else ""
+        if self.group[1] and not group:
+            group = (
+                f"{', each in its own group' if self.place is not None else ' of the groups'} {self.group[1]}"
+            )
         return f"{_OPS.get(e.op, e.op)}{seq}{group}"
+
+    @property
+    def place(self) -> int | None:
+        """Return the group-local number that all of them have, who are then each in another group; None where they are not."""
+        own = {e.group_rank for e in self.events}
+        return own.pop() if len(own) == 1 and len(self.ranks) > 1 else None
 
     @property
     def is_late(self) -> bool:
@@ -115,7 +125,25 @@ def waits(case: Case) -> list[Wait]:
         } - timed_out
         ranks = tuple(sorted(rank for rank in {*by_rank, *also} if rank is not None))
         result.append(Wait(tuple(by_rank.values()), ranks, group))
-    return sorted(result, key=lambda w: (-len(w.ranks), w.events[0].seq or 0, w.events[0].line))
+    return sorted(_of_siblings(result), key=lambda w: (-len(w.ranks), w.events[0].seq or 0, w.events[0].line))
+
+
+def _of_siblings(found: Sequence[Wait]) -> list[Wait]:
+    """Return the waits, those that are alike in groups of one purpose (stages of several pipelines) as one."""
+    alike: dict[_Key, list[Wait]] = defaultdict(list)
+    for wait in found:
+        e = wait.events[0]
+        purpose = ("", wait.group[1]) if wait.group[1] and not wait.default else wait.group
+        alike[(e.op, e.seq, e.numel_in, e.numel_out, purpose)].append(wait)
+    result = []
+    for (*_, purpose), waits in alike.items():
+        ranks = [rank for wait in waits for rank in wait.ranks]
+        if len(waits) == 1 or len(ranks) > len(set(ranks)):
+            result += waits
+        else:
+            events = tuple(event for wait in waits for event in wait.events)
+            result.append(Wait(events, tuple(sorted(ranks)), purpose))
+    return result
 
 
 def _group(event: WatchdogStatus | WatchdogTimeout) -> _Group:
@@ -130,6 +158,11 @@ def timeouts(case: Case) -> Observation | None:
     if not found:
         return None
     wait, size = found[0], found[0].size(world_size(case.statements))
+    size = (
+        size
+        if wait.group[0] or not wait.group[1] or len(wait.ranks) != world_size(case.statements)
+        else len(wait.ranks)
+    )
     complete = size is not None and len(wait.ranks) == size
     missing = others_of(size, wait.ranks) if wait.default and not wait.repeats else ()
     shows = f"{who(wait.ranks)} timed out after {wait.span()} in {wait.sized_call()}"
@@ -145,7 +178,7 @@ def timeouts(case: Case) -> Observation | None:
         text = "the files of every worker (/tmp/ray/session_latest/logs/worker-*.err): the one without this timeout"
     else:
         text = f"the watchdog lines, or flight recorder dumps, of {who(missing, 'all other members')}: which of them enqueued fewer, or printed no timeout"
-        text = text if size is not None else f"how many ranks the job has, and {text}"
+        text = text if size is not None or not wait.default else f"how many ranks the job has, and {text}"
     bar = next((g for g in groups(case) if g.unfinished and not set(g.ranks) & set(wait.ranks)), None)
     if bar is not None and not complete:
         shows += f"; a process of the job was at '{bar.text}', which the others may be waiting for"
@@ -169,6 +202,10 @@ def _as_long(case: Case, wait: Wait) -> str:
 def _membership(wait: Wait, size: int | None, missing: Sequence[int], heard: Sequence[int]) -> str:
     """Return how many members the group has, and which of those without a timeout the text does not show; `heard` have other lines."""
     they = agree(wait.ranks or (0,), "it was", "they were")
+    if size is None and not wait.group[0] and wait.group[1]:
+        if wait.place is None:
+            return ""
+        return f"; each is group-local rank {wait.place} there, and the other members of these groups are not shown"
     if size is None:
         return f"; the text shows neither the size of the group nor which rank {they} waiting for"
     if len(wait.ranks) == size:

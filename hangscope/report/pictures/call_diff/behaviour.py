@@ -195,16 +195,16 @@ class Folding:
         return tokens
 
     def _states(self, rank: int, queue: Queue, size: int, is_p2p: bool) -> Any:
-        """Return the states as the graph judged them: what is not open there is over, whatever the recorder wrote."""
+        """Return the states as the graph judged them: what is not open there is over, whatever a recorder wrote; lines show no ends."""
         state = queue.state[-size:].astype(np.int64)
         rest = np.flatnonzero(state != State.DONE)
         if len(rest):
             still_open = self.subject.open_seqs.get((rank, queue.gid, is_p2p), frozenset())
             names = (queue.order if is_p2p else queue.seq)[-size:][rest].tolist()
-            over = [row for row, name in zip(rest.tolist(), names, strict=True) if name not in still_open]
-            state[over] = State.DONE
+            opened = np.array([name in still_open for name in names], bool)
+            state[rest[~opened]] = State.DONE if queue.tells_completion else State.UNKNOWN
             # An end that was not recorded is none to the graph: its rank waits there.
-            state[state == State.UNKNOWN] = State.PENDING
+            state[rest[opened & (state[rest] == State.UNKNOWN)]] = State.PENDING
         return state
 
     def _purposes(self, record: RankRecord) -> dict[int, int]:

@@ -46,9 +46,17 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
     members = inside | frozenset(subject.view.members if subject.view is not None else ())
     if subject.verdict is None:
         members = frozenset(subject.incident.ranks)
-    first, *rest = others
-    beside = [b for b in rest if members.intersection(b.ranks)]
-    return [first, *[b for b in beside if likeness(b, first) >= LIKE and meet(b, first)][:room]]
+    accused = frozenset(subject.verdict.suspect_ranks if subject.verdict is not None else ())
+    first, *rest = (
+        sorted(others, key=lambda b: not accused.issuperset(b.ranks))
+        if 0 < len(accused) <= COLUMNS
+        else others
+    )
+    alike = [
+        b for b in rest if members.intersection(b.ranks) and likeness(b, first) >= LIKE and meet(b, first)
+    ]
+    beside = [b for b in rest if b in alike or (len(accused) <= COLUMNS and accused.issuperset(b.ranks))]
+    return [first, *beside[:room]]
 
 
 def in_order(one: Behaviour, other: Behaviour) -> float:

@@ -217,7 +217,9 @@ def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
         absence = subject.incident.ranks[rank].absence
         standing = absence.value if absence is not None else "none of its collectives is known"
         if len(behaviour.program):
-            standing = f"{ROLE_WORDS['idle']}; last enqueued: {_last(subject, behaviour)}"
+            last = f"last enqueued: {_last(subject, behaviour)}"
+            ends = behaviour.program.call(-1).state != "unknown"
+            standing = f"{ROLE_WORDS['idle']}; {last}" if ends else f"{last}, whose end is not recorded"
     return DiffClass(compress(behaviour.ranks), len(behaviour.ranks), behaviour.role, standing, rank)
 
 
