@@ -16,6 +16,7 @@ from hangscope.explain.finding import Absent, Different, Unseen
 from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.excerpts.excerpt import Excerpt
+from hangscope.ingest.job_logs.activity import Held
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused, JoinExhausted
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
@@ -129,7 +130,8 @@ def left_the_loop(case: Case) -> Match | None:
         return _left(sorted(own) or culprits, 2, "ran out of inputs", exhausted[:2])
     if isinstance(finding, Different):
         return None if d.steps.skips else _by_its_call(d)
-    if not isinstance(finding, Absent | Unseen) or over is None:
+    held = any(case.statements.of(rank, Held) for rank in culprits)  # what it does since then is known
+    if not isinstance(finding, Absent | Unseen) or over is None or held:
         return None
     others = [e for r in culprits for e in case.statements.of(r, GlooSizeMismatch)[:1]]
     return _left(culprits, 1 if isinstance(finding, Unseen) else 2, _OVER, [over, *others])

@@ -142,7 +142,7 @@ def _headline(analysis: Analysis) -> str:
         return f"No hang: the job made further steps after these dumps were written ('{clauses(step.text, 110)}')."
     if not dumped or not all(dumped):
         ends = case.statements.all(JobCompleted, WorkersEnded, ExitOk)
-        said = f" ('{clauses(ends[-1].text, 110)}')" if ends else ""
+        said = f" ('{clauses(ends[-1].text, 110)}')" if ends and ends[-1].text != "0" else ""
         if not ends and judgement.reasons:
             return as_sentence(fitting([f"No hang: {judgement.reasons[0]}"], SUMMARY - 1))
         return f"No hang: the job ended without an error{said}."

@@ -18,8 +18,9 @@ from hangscope.model.conclusion import Hypothesis, RuledOut, Verdict
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import ranks_phrase
 from hangscope.verdict import substantiation, verdicts
-from hangscope.verdict.answer.compose import answered, pasted, why_no_hang
+from hangscope.verdict.answer.compose import answered, pasted
 from hangscope.verdict.answer.course import over
+from hangscope.verdict.answer.no_hang import why_no_hang
 from hangscope.verdict.answer.reporter import reports_a_stop
 from hangscope.verdict.confidence import confidence
 from hangscope.verdict.damage import damage

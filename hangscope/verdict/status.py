@@ -9,6 +9,7 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case
 from hangscope.causes.difference import Difference
 from hangscope.explain.finding import Lagging
+from hangscope.explain.text.sites import POINT_TO_POINT
 from hangscope.explain.text.steps import last_output
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk
@@ -251,7 +252,11 @@ def status_without_verdict(case: Case, views: Sequence[GroupFrontier]) -> str:
     # Under DETAIL the collective that mismatches is never dispatched, so it is missing from every dump alike.
     blind = any(n.code == "detail_recording" for n in incident.notes)
     makes_groups = any(where.op in _UNRECORDED for where in case.statements.whereabouts.values())
-    all_seen = not (blind or makes_groups) and all(r.seen and r.dump_file for r in incident.ranks.values())
+    # gloo records neither sends nor receives: who is seen in one may wait for ever.
+    paired = any(where.inside and where.op in POINT_TO_POINT for where in case.stacks.values())
+    all_seen = not (blind or makes_groups or paired) and all(
+        r.seen and r.dump_file for r in incident.ranks.values()
+    )
     all_exited = case.statements.left_quietly.keys() >= incident.ranks.keys() and not _names_others(case)
     ends = [{member.enqueued or 0 for member in view.members.values()} for view in views]
     equal = all(len(seqs) <= 1 for seqs in ends) and any(map(any, ends))

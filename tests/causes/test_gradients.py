@@ -89,3 +89,19 @@ def test_who_logs_several_steps_too_soon_left_out_no_backward(tmp_path: Path) ->
     report = analyze(tmp_path)
     assert blame(report) == ("hang", "rank_conditional_collective", (1,))
     assert "several steps early" in said(report)
+
+
+def test_unused_parameters_of_the_one_rank_that_failed_while_the_launcher_ended_the_others(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        "RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one.",
+        "Parameter indices which did not receive grad for rank 2: 394 395",
+        *(
+            f"WARNING:torch.distributed.elastic.multiprocessing.api:Sending process {p} closing signal SIGTERM"
+            for p in (7, 8, 9)
+        ),
+        "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 2 (pid: 6) of binary: /opt/venv/bin/python",
+    ]
+    assert short(told(tmp_path / "a", lines)) == ("gradient_sync_mismatch", (2,), "medium")
+    assert short(told(tmp_path / "b", lines[:2])) == ("gradient_sync_mismatch", (), "medium")

@@ -11,9 +11,16 @@ from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.faults import OomCuda, OomHost
 from hangscope.ingest.job_logs.last_lines import Printed
+from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras_json import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
-from hangscope.ingest.torch_logs.c10d import AsyncError, DumpObserved, DumpSignal, HeartbeatTimeout
+from hangscope.ingest.torch_logs.c10d import (
+    AsyncError,
+    DumpObserved,
+    DumpSignal,
+    HeartbeatTimeout,
+    WatchdogTimeout,
+)
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (
     GlooClosed,
@@ -47,6 +54,8 @@ def vanished(case: Case) -> Match | None:
     culprits = tuple(
         r for r in culprits if r not in case.stacks
     )  # the others are where the blocked ranks are
+    if (left := _left_by_the_text(case, culprits)) is not None:
+        return left
     lost: list[Event] = [*statements.all(GlooClosed), *case.warned("closed_by_peer")]
     lost += [e for e in statements.all(AsyncError) if e.error == "remote"]
     lives = bool(culprits) and (not lost or _swept(statements).issuperset(culprits))
@@ -81,6 +90,17 @@ def vanished(case: Case) -> Match | None:
     look = f"Find out how {who(culprits)} ended: look for an exit code or signal in the launcher's output, and in the kernel log of the host."
     stack = "If the process is still running, take its stack (py-spy dump --pid PID): one that is stuck in teardown writes no dump either."
     return answer("crashed_rank", culprits, why, look, stack, strength=int(sure), evidence=evidence)
+
+
+def _left_by_the_text(case: Case, culprits: tuple[int, ...]) -> Match | None:
+    """Return the answer where a line of a process that nothing names says that it leaves, and of all but one rank it is known that they stayed."""
+    said = [e for e in case.statements.all(Progress) if e.leaving and e.rank is None]
+    dumped = any(record.dump_file for record in case.incident.ranks.values())
+    if dumped or len(culprits) != 1 or not said or not case.statements.all(WatchdogTimeout, GlooTimeout):
+        return None
+    why = f"{who(culprits)} left the loop early, as '{said[-1].text.strip()[:80]}' says, which the others did not: they wait for it"
+    look = "Let all ranks decide together when to stop: reduce what they decide by (all_reduce), or broadcast the decision of one of them."
+    return answer("early_exit", culprits, why, look, strength=0, evidence=said[-1:])
 
 
 def _of_nobody(statements: Statements) -> bool:

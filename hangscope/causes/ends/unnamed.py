@@ -10,6 +10,7 @@ from hangscope.causes.case import Case, Match, answer
 from hangscope.causes.faults import FAULTS, device_error, remedy
 from hangscope.explain.finding import Absent, Nothing, Stalled, Unseen
 from hangscope.explain.statements.statements import INTERRUPTS
+from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.known_messages import blanks_of, filled
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.excerpts.excerpt import Excerpt
@@ -47,7 +48,8 @@ def known_message(case: Case) -> Match | None:
 
 def known_notice(case: Case) -> Match | None:
     """A line that healthy jobs print as well, and that is why one stopped which spans hosts."""
-    if find_stop(case.statements) is None or case.on_one_host:
+    stopped = find_stop(case.statements) is not None or says_it_hangs(case.statements)
+    if not stopped or case.on_one_host:
         return None
     match = _of_entry(case, [(e, table()[e.id]) for e in case.statements.all(Notice) if table()[e.id].cause])
     return replace(match, strength=0) if match is not None else None

@@ -10,6 +10,7 @@ from hangscope.explain.statements.outlier_lines import first_aftermath, outlier_
 from hangscope.explain.statements.outlier_variables import outlier_variables
 from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, WAITED, Death, Statements
 from hangscope.explain.statements.whereabouts import whereabouts
+from hangscope.ingest.job_logs.activity import EngineTimeout
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, ExternalEnd
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.job_logs.last_lines import Printed
@@ -40,7 +41,7 @@ def digest(incident: Incident) -> Statements:
         if event.rank is not None:
             statements.of_rank[event.rank][type(event)].append(event)
     waited = [e for e in statements.all(RankException) if e.symptom]
-    gave_up = statements.all(*WAITED, GlooSizeMismatch, Terminate, MonitoredBarrierWitness)
+    gave_up = statements.all(*WAITED, GlooSizeMismatch, Terminate, MonitoredBarrierWitness, EngineTimeout)
     after = first_aftermath([*waited, *gave_up])
     files = {rank: record.stack_file or "" for rank, record in incident.ranks.items()}
     statements.outlier_lines = (

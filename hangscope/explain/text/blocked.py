@@ -20,6 +20,7 @@ from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.lines.layers import seconds_of_day
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
+from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import is_user, user_frame
 from hangscope.knowledge.doing import doing
 from hangscope.knowledge.library import own_knowledge
@@ -144,15 +145,19 @@ def watchdog_blocked(incident: Incident, statements: Statements) -> Absent | Non
 
 def at_work_alone(incident: Incident, statements: Statements) -> Absent | None:
     """Name the one rank that printed lines of its own again and again while all others that print waited for their timeout."""
-    printed, waiting = worked_on(statements), statements.ranks(WatchdogTimeout)
+    printed, waiting = worked_on(statements), statements.ranks(WatchdogTimeout, GlooTimeout)
     if printed is None or printed.rank is None:
         return None
     return Absent((printed.rank,), waiting=tuple(sorted(waiting)), guess=True, events=(printed,))
 
 
 def worked_on(statements: Statements) -> Printed | None:
-    """Return what the one rank printed that went on with lines of its own while the watchdogs of others waited, until they timed out."""
-    timeouts = {e.rank: e for e in statements.all(WatchdogTimeout) if e.rank is not None}
+    """Return what the one rank printed that went on with lines of its own while others waited, until they timed out."""
+    waits: list[WatchdogTimeout | GlooTimeout] = [
+        *statements.all(WatchdogTimeout),
+        *statements.all(GlooTimeout),
+    ]
+    timeouts = {e.rank: e for e in waits if e.rank is not None}
     ends = [
         (at, e.ran_ms / 1000) for e in timeouts.values() if e.ran_ms and (at := _time_of_day(e)) is not None
     ]
@@ -162,7 +167,9 @@ def worked_on(statements: Statements) -> Printed | None:
     found = []
     for e in statements.all(Printed):
         before = end - (_time_of_day(e) or inf)
-        if e.rank not in timeouts and e.counts[-1] > 1 and 0 < before < waited - _SOME:
+        first = min((t.line for t in timeouts.values() if t.file == e.file), default=0)
+        meanwhile = before > 0 or any(line < first for line in e.numbers)  # it may go on after that
+        if e.rank not in timeouts and e.counts[-1] > 1 and meanwhile and -_DAY / 2 < before < waited - _SOME:
             found.append(e)
     return found[0] if len({e.rank for e in found}) == 1 else None
 

@@ -61,6 +61,8 @@ def findings(incident: Incident, statements: Statements) -> Iterator[tuple[Findi
         finding = found.finding if isinstance(found, reports.Report) else found
         if finding is None:
             continue
+        if source is Source.OUTPUT and output.refused(statements):
+            continue  # what does not connect has a reason of its own
         if source is Source.OUTPUT and not output.stuck(statements):
             yield finding, source  # nothing shows that the others wait
             continue

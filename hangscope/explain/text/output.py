@@ -12,6 +12,7 @@ from hangscope.explain.finding import Absent, Different, Finding, Unseen
 from hangscope.explain.statements.outlier_lines import TELLING
 from hangscope.explain.statements.standstill import by_steps
 from hangscope.explain.statements.statements import WAITED, Statements
+from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.partitions import last_call
 from hangscope.ingest.job_logs.faults import NoProgress, OomCuda, OomHost
@@ -93,8 +94,15 @@ def stuck(statements: Statements) -> bool:
     if statements.deaths or in_one_call(statements):
         return False
     if statements.external is not None:  # it may have been terminated because it hung
-        return by_steps(statements, statements.external) is True
+        by_hand = statements.external.signal == "SIGINT" and says_it_hangs(statements)
+        return by_hand or by_steps(statements, statements.external) is True
     return bool(statements.all(*WAITED, NoProgress, RankException))
+
+
+def refused(statements: Statements) -> bool:
+    """Return whether NCCL reports that a host does not take its connections, and no rank a timeout."""
+    refusals = [e for e in statements.all(NcclWarn) if e.fault == "connect" and not e.retrying]
+    return bool(refusals) and not statements.all(*WAITED)
 
 
 def in_one_call(statements: Statements) -> bool:

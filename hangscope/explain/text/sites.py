@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from hangscope.explain.finding import Absent, Finding, OwnCall, Unpaired
 from hangscope.explain.statements.statements import Statements
+from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.output import errors
 from hangscope.explain.text.partitions import different, last_call
 from hangscope.explain.text.stop import PROOFS
@@ -27,7 +28,7 @@ from hangscope.model.incident import ROOTED_OPS, Incident
 _Lines = tuple[tuple[str, int], ...]  # files and lines, innermost first
 
 _BATCHED = frozenset({"batch_isend_irecv"})
-_POINT_TO_POINT = _BATCHED | {"send", "recv", "isend", "irecv"}
+POINT_TO_POINT = _BATCHED | {"send", "recv", "isend", "irecv"}
 #: Calls that create a group, and wait for its members alone.
 _FORMING = frozenset(
     {"new_group", "new_subgroups", "new_subgroups_by_enumeration", "init_device_mesh", "split_group"}
@@ -52,20 +53,23 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
         return Absent(
             busy, last_call(inside[0], statements), waiting=inside, guess=of_a_moment and ops == _BATCHED
         )
-    if inside and len(inside) == len(incident.ranks) and ops <= _POINT_TO_POINT:
-        odd = {o.ranks for o in statements.outlier_lines if o.how == "variable" and o.telling}
+    if inside and len(inside) == len(incident.ranks) and ops <= POINT_TO_POINT:
+        told = [o for o in statements.outlier_lines if o.telling]
+        odd = {o.ranks for o in told if o.how == "variable"} or {o.ranks for o in told}
         named = odd.pop() if len(odd) == 1 else ()
         if of_a_moment and ops == _BATCHED and not named:
             return None  # the stages of any pipeline are there most of the time
         # Pipeline stages are at different lines by design, which do not show whose send or recv is missing.
         lines, waits = tuple(errors(inside, statements)), last_call(inside[0], statements)
         own = OwnCall(statements.whereabouts[named[0]].call if named else None, None)
-        return Unpaired(named, waits, own, tie=not named, guess=of_a_moment and not named, events=lines)
+        by_lines = not any(o.how == "variable" for o in told)
+        guess = of_a_moment and (by_lines or not named)
+        return Unpaired(named, waits, own, tie=not named, guess=guess, events=lines)
     # Which of its sends and receives a rank is in shows nothing; that it is in a collective of all ranks may.
-    paired = tuple(sorted(r for (op, _), ranks in found.items() if op in _POINT_TO_POINT for r in ranks))
-    sides = [tuple(ranks) for (op, _), ranks in found.items() if op not in _POINT_TO_POINT]
+    paired = tuple(sorted(r for (op, _), ranks in found.items() if op in POINT_TO_POINT for r in ranks))
+    sides = [tuple(ranks) for (op, _), ranks in found.items() if op not in POINT_TO_POINT]
     sides = sorted([*sides, *([paired] if paired else [])], key=lambda ranks: (-len(ranks), ranks))
-    if len(sides) < 2 or (of_a_moment and len(ops) == 1):
+    if len(sides) < 2 or (of_a_moment and len(ops) == 1 and not says_it_hangs(statements)):
         return None  # collectives of one operation meet, whatever their lines
     if _in_groups_of_their_own(statements, sides):
         return None  # collectives of different groups need not meet

@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from hangscope.ingest.evidence.attempts import with_attempts
+from hangscope.ingest.evidence.tasks import tasks_are_ranks
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.files.naming import bare_number
 from hangscope.ingest.files.numbering import of_files
@@ -24,6 +25,7 @@ from hangscope.ingest.nccl.comm import NcclInit
 from hangscope.ingest.nccl.join import Joined
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs.reports import Terminate
+from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.workers.reading import LogReading, Reading
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
@@ -123,7 +125,13 @@ class Processes:
             log.local_rank for log in self._logs.values() if any(e.local_rank is None for e in log.events)
         }
         return (
-            (bool(known) or files > 1 or len(stated - {None}) > 1 or self._is_one_console())
+            (
+                bool(known)
+                or files > 1
+                or len(stated - {None}) > 1
+                or self._is_one_console()
+                or self._is_one_node()
+            )
             and len({host for _, host, _ in known}) <= 1
             and all(ranks == {local} for (_, _, local), ranks in known.items())
         )
@@ -134,6 +142,11 @@ class Processes:
         events = [event for log in self._logs.values() for event in log.events]
         spawned = [event for event in events if isinstance(event, Exit) and event.via == "spawn"]
         return len(self._logs) == len(spawned) == 1 < len(heard) and heard == {*range(len(heard))}
+
+    def _is_one_node(self) -> bool:
+        """Return whether the only log shows how torchrun was started, and that for one node."""
+        texts = [log.excerpt for log in self._logs.values()]
+        return len(texts) == 1 and isinstance(texts[0], Excerpt) and texts[0].one_node
 
     def local(self, host: str | None, local: int, file: str) -> int | None:
         """Return the global rank of a local one that `file` is about, or None.
@@ -250,6 +263,7 @@ class Processes:
             of_an_end = event.local_rank is None and isinstance(
                 event, (Exit, ExitOk, WorkerDied, LoaderWorkerDeath)
             )
+            of_an_end |= isinstance(event, RankException) and event.host is None and event.local_rank is None
             rank = self.of_pid(event.pid if of_an_end else victim)
         device = getattr(event, "device", None)
         if rank is None and isinstance(device, str) and (bus := _PCI.match(device)):
@@ -278,26 +292,3 @@ def _folders(file: str) -> list[str]:
     """Return the folders that a file lies in, the innermost first; the last is the top, `""`."""
     parts = file.replace("\\", "/").split("/")[:-1]
     return ["/".join(parts[:n]) for n in range(len(parts), -1, -1)]
-
-
-def tasks_are_ranks(events: Sequence[Event]) -> bool:
-    """Return whether srun's or mpirun's task numbers are ranks: not where a line shows both and they differ, nor under an agent.
-
-    What srun reports of one task per host does not show it: the task may be an agent with eight workers. Who is started by mpirun is
-    a rank of MPI, and so of the job where nothing shows an agent.
-    """
-    with_task = [e for e in events if e.task is not None]
-    tasks = {(e.host, e.task) for e in with_task}
-    one_per_host = len({host for host, _ in tasks}) == len(tasks)
-    by_mpirun = all(isinstance(e, Exit) and e.via == "mpirun" for e in with_task)
-    if with_task and one_per_host and all(e.by_launcher for e in with_task) and not by_mpirun:
-        return False
-    return not any(
-        e.rank not in (None, e.task) or e.local_rank is not None or _of_an_agent(e) for e in with_task
-    )
-
-
-def _of_an_agent(event: Event) -> bool:
-    """Return whether torchrun's agent printed this."""
-    by_agent = isinstance(event, Exit) and event.via in {"agent", "table"}
-    return by_agent or (isinstance(event, (Exit, CleanupSignal)) and event.agent is not None)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hangscope.errors import Note
-from hangscope.ingest.evidence.processes import Processes, only, tasks_are_ranks
+from hangscope.ingest.evidence.processes import Processes, only
+from hangscope.ingest.evidence.tasks import tasks_are_ranks
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.stacks.dumps import ProcessStacks
 from hangscope.ingest.stacks.threads import Thread

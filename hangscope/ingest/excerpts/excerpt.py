@@ -9,7 +9,7 @@ The words of the stages are data, in knowledge/stages/stages.toml. Longer texts 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from hangscope.ingest.excerpts.code import guarded_call
 from hangscope.ingest.excerpts.line_groups import LineGroup, line_groups, tells_of_trouble
@@ -76,6 +76,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     stage: str = ""
     stage_line: str = ""
     sizes: tuple[int, ...] = ()
+    one_node: bool = False  # a launcher was started for the processes of one node
     complaint: str = ""
     prose: str = ""
     logged: bool = False
@@ -133,12 +134,14 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     moving, odd = moves(counts, printed), uneven(printed)
     alone = guarded_call(lines)
     lasted, lasted_line = longest(printed)
-    sizes = tuple(sorted({n for n in _sizes(texts) if 1 < n <= MAX_RANKS})) or _counted_by_people(said, named)
+    launched = _launched(texts)
+    sizes = tuple(sorted({n for n in launched[0] if 1 < n <= MAX_RANKS})) or _counted_by_people(said, named)
     return Line(kept.file, number, text, text).event(
         Excerpt,
         stage=stage,
         stage_line=stage_line,
         sizes=sizes,
+        one_node=launched[1],
         complaint=quote(
             " ".join(t for t, shape in zip(texts, shapes, strict=True) if shape.reported), _SHOWN
         ),
@@ -215,14 +218,14 @@ def _stage(lines: Sequence[tuple[str, _Shape]]) -> tuple[str, str]:
     return ("", "") if len(later) > _PAST else (stage, shown)
 
 
-def _sizes(texts: Sequence[str]) -> Iterator[int]:
-    """Yield the sizes of the whole job that lines state, by name or as nodes times processes of a node."""
+def _launched(texts: Sequence[str]) -> tuple[set[int], bool]:
+    """Return the sizes of the whole job that lines state, by name or as nodes times processes of a node, and whether there is one node."""
     found: dict[str, set[int]] = {"sizes": set(), "per_node": set(), "nodes": set()}
     for text in texts:
         for name, numbers in found.items():
             numbers |= {int(next(filter(None, match.groups()))) for match in words(name).finditer(text)}
-    yield from found["sizes"]
-    per_node, nodes = found["per_node"], found["nodes"]
+    sizes, per_node, nodes = found["sizes"], found["per_node"], found["nodes"]
     one_node = not nodes and not any("nnodes" in text for text in texts)  # torchrun's default
     if len(per_node) == 1 and (len(nodes) == 1 or one_node):
-        yield per_node.pop() * (nodes.pop() if nodes else 1)
+        sizes.add(next(iter(per_node)) * (next(iter(nodes)) if nodes else 1))
+    return sizes, len(per_node) == 1 and (one_node or nodes == {1})

@@ -63,6 +63,11 @@ class Held(Event, same_by=("by", "victim_pid")):
             r"^\s{0,8}(?:[a-z_][\w.+-]{0,31} +)?(?P<victim_pid>\d{1,9}) .{0,80}\bdo_signal_stop\b", by="stop"
         ),
         says(r"^process (?P<victim_pid>\d{1,9}) is traced$", by="debugger"),
+        # a row of ps of a training process that no signal can wake
+        says(
+            r"^\s{0,8}(?:[a-z_][\w.+-]{0,31} +)?(?P<victim_pid>\d{1,9}) (?:.{0,60} )?D[lsN<+]{0,3} .{0,80}\.py\b.{0,200}--local[_-]rank[= ](?P<local_rank>\d{1,4})",
+            by="kernel",
+        ),
     )
 
 

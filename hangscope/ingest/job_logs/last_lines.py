@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from hangscope.ingest.excerpts.prose import written_by_people
 from hangscope.ingest.files.numbering import may_count
@@ -129,7 +130,7 @@ def last_lines(kept: KeptText) -> list[Event]:
             before = kept.own_line(places[-2]) if len(places) > 1 else None
             progress[key] = paced(step, before)
         if number < _MOST:
-            printed.add(line, places)
+            printed.add(line, places, whole.origin if line is not whole else "")
     last = (kept.line(places[-1]) for places in groups if places[-1] >= kept.end)
     if WorkersEnded.kind in ends and any(map(is_complaint, last)):
         del ends[WorkersEnded.kind]
@@ -148,16 +149,23 @@ class _Writers:
         self._own = own
         self._heard: set[object] = set()  # who has any line here
         self._places: dict[object, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        self._said: dict[str, set[int | None]] = defaultdict(set)  # ranks by the prefix before them
 
-    def add(self, line: Line, places: Sequence[int]) -> None:
-        """Add lines of one wording and one writer, the last of which is given."""
+    def add(self, line: Line, places: Sequence[int], prefix: str = "") -> None:
+        """Add lines of one wording and one writer, the last of which is given; `prefix` is what precedes the rank that it says of itself."""
         who = None if self._own else line.rank if line.rank is not None else line.origin
+        if prefix:
+            self._said[prefix].add(line.rank)
         self._heard.add(who)
         if template := template_of(line):
             self._places[who][template] += places
 
     def events(self, kept: KeptText, complete: bool) -> list[Printed]:
         """Return what each writer printed; nothing where there is no other to compare it with."""
+        for prefix, ranks in self._said.items():  # a process that said once which rank it is
+            if len(ranks) == 1 and prefix in self._places:
+                for template, their in self._places.pop(prefix).items():
+                    self._places[next(iter(ranks))][template] += their
         own, named = self._places.pop("", {}), self._heard - {""}
         lines = sum(map(len, (places for of in self._places.values() for places in of.values())))
         of_one_rank = not own and lines >= _LEAST and any(isinstance(who, int) for who in named)
@@ -169,4 +177,10 @@ class _Writers:
                     own.setdefault(template, []).extend(found)
             self._places = {"": own} if own else {}
         line_at = kept.line if self._own else kept.own_line
-        return [printed_by(places, line_at, complete and kept.complete) for places in self._places.values()]
+        every = []
+        for who, of in self._places.items():
+            printed = printed_by(of, line_at, complete and kept.complete)
+            every.append(
+                replace(printed, rank=who) if isinstance(who, int) and printed.rank is None else printed
+            )
+        return every

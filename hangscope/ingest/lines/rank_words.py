@@ -79,7 +79,7 @@ _RULED = regex(
 )
 #: `pid 3302 (rank 2), pid 3303 (rank 3)`
 _EACH = regex(
-    r"^(?:[\W_]{0,4}(?:(?:pid|process)[ :#]{0,2}\d{2,9} {0,2})?[(\[]?rank[ :#]{0,2}\d{1,7}[)\]]?(?: and)?){2,16}[\W_]{0,4}$",
+    r"^(?:[\W_]{0,4}(?:(?:pid|process)[ :#]{0,2}\d{2,9} {0,2})?[(\[]?rank[ :#]{0,2}\d{1,7}[)\]]?(?: and)?){2,16}(?:[\W_]{0,4}$| (?:all|both)\b[^:]{0,60}:$)",
     re.IGNORECASE,
 )
 _MENTION = regex(r"\branks?\W{0,3}\d", re.IGNORECASE)

@@ -223,7 +223,10 @@ class GlooTimeout(Event, same_by=("what",)):
 
     peer: str | None = None
     what: str | None = None
-    forms = (says(r"Timed out waiting \d{1,18} ?ms for (?P<what>recv|send) operation to complete"),)
+    ran_ms: int | None = None
+    forms = (
+        says(r"Timed out waiting (?P<ran_ms>\d{1,18}) ?ms for (?P<what>recv|send) operation to complete"),
+    )
     also = (_PEER_ADDRESS,)
 
 

@@ -10,6 +10,7 @@ from hangscope.causes.case import Case
 from hangscope.explain.finding import Stalled
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text import reports
+from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.group_size import others_of, world_size
 from hangscope.ingest.excerpts.excerpt import Excerpt
@@ -22,6 +23,7 @@ from hangscope.model.conclusion import Collect
 from hangscope.model.events import Event
 from hangscope.model.incident import Incident
 from hangscope.model.rankset import agree, ranks_phrase
+from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, who
 from hangscope.verdict.phrasing import short
 
@@ -29,6 +31,11 @@ _SHOWN = 4  # sides
 _NO_SRUN = "srun_unused"  # of knowledge/messages/start.toml
 _ADAPTERS = "nccl_adapters"  # of knowledge/messages/start.toml
 _LEAST = 3  # ranks of which one may be the outlier
+_SEVERAL = regex(
+    r"(?i)\b(?:[2-9]|\d{2,4}|two|three|four|multi|both)[- ]{1,2}(?:nodes?|machines?|hosts?|servers?|boxes)\b"
+)
+_ON_ONE_HOST = "a run with NCCL_DEBUG=INFO and NCCL_P2P_DISABLE=1: if it gets on, the direct path between the GPUs does not work (IOMMU or ACS, the driver, NVLink); else a stack of every process with native frames (py-spy dump --native --pid PID)"
+_ACROSS_HOSTS = "a run with NCCL_DEBUG=INFO and with NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME set to the interface of the network between the hosts, and all_reduce_perf of nccl-tests over them; else a stack of every process (py-spy dump --pid PID)"
 _Sides = Mapping[str, Sequence[int]]
 #: Each with what to collect after it.
 _REPORTS: tuple[tuple[Callable[[Incident, Statements], reports.Report | None], str], ...] = (
@@ -95,6 +102,22 @@ def last_lines(case: Case) -> Observation | None:
     wanted = "what {who} did between the last line that all of them printed and these"
     seen = compared("the last lines of the ranks differ", shown, wanted, [*last.values()])
     return replace(seen, proves=False, blamed=False)
+
+
+def equally_far(case: Case) -> Observation | None:
+    """Read that all ranks of a job, whose number is known, ended with one and the same line of their own program."""
+    printed = sorted(case.statements.all(Printed), key=lambda e: e.numbers[-1:])
+    last = {e.rank: e for e in printed if e.templates}
+    if None in last or len(last) < 2 or len(last) != world_size(case.statements):
+        return None
+    if len({e.templates[-1] for e in last.values()}) > 1 or not says_it_hangs(case.statements):
+        return None
+    text = printed[-1].texts[-1]
+    shows = f"all {len(last)} ranks came equally far: the last line of each is '{short(text)}', so none of them is missing, and what comes next is in all of them or in the path between their GPUs"
+    several = any(_SEVERAL.search(e.prose) for e in case.statements.all(Excerpt))
+    hosts = {e.host for events in case.statements.kinds.values() for e in events} - {None}
+    path = _ACROSS_HOSTS if several or len(hosts) > 1 else _ON_ONE_HOST
+    return Observation(shows, Collect((), "other", path), events=tuple(last.values()))
 
 
 def other_values(case: Case) -> Observation | None:

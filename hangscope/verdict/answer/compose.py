@@ -46,7 +46,9 @@ LATER: tuple[Reader, ...] = (
     ends.exceptions,
     comparisons.other_values,
     comparisons.last_lines,
+    comparisons.equally_far,
     places.gpus,
+    ends.interrupts,
 )
 _DEFAULT = " of group 0 (default_pg)"  # is meant where a title names no group
 _UNTOLD = regex(r"(?:does|do) not (?:show|name|tell)|shows neither|which of them was first")
@@ -90,13 +92,6 @@ def observations(case: Case, ended: Observation | None) -> list[Observation]:
         return [*found, moving]
     slow = [s for s in found if s.suspects and not s.proves]  # who holds up a job that moves
     return [*slow, moving, *(s for s in found if s not in slow)]
-
-
-def why_no_hang(case: Case, verdict: Verdict) -> list[str]:
-    """Return what a text shows of a job that does not hang, the most telling first; `verdict` is that nothing is known."""
-    seen = [s.shows for s in observations(case, course.over(case))]
-    facts = [seen[0], *_new(seen[1:], seen[0])][:_MOST] if seen else []
-    return [sentence_case(fact) for fact in (*facts, *remarks(case, verdict))]
 
 
 def answered(case: Case, verdict: Verdict) -> Verdict:
@@ -190,7 +185,7 @@ def _with_facts(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ve
         for line in case.statements.outlier_lines
         if line.telling and line.ranks == verdict.culprit_ranks
     ]
-    facts = [first, *_new([*apart[:1], *rest], first)][: _MOST + 1]
+    facts = [first, *new([*apart[:1], *rest], first)][: _MOST + 1]
     # The rule's own advice counts, unless lines name the culprits or establish the cause, or the verdict is doubtful.
     nexts = _nexts(
         case, [s for s in its if low or s.cause == verdict.cause or (s.blamed and s.reads(deciding))]
@@ -284,7 +279,7 @@ def _covers(shows: str, summary: str) -> bool:
     return 4 * len(words(summary) - words(shows)) <= len(words(summary))
 
 
-def _new(shown: Sequence[str], known: str) -> Iterator[str]:
+def new(shown: Sequence[str], known: str) -> Iterator[str]:
     """Yield what is shown beyond what is known."""
     seen = words(known)
     for sentence in shown:

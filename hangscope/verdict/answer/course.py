@@ -6,6 +6,7 @@ from hangscope.causes.case import Case
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.faults import NoProgress
+from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.messages import Message, Notice, table
 from hangscope.ingest.job_logs.progress import Progress, Served, WorkersEnded
@@ -111,6 +112,8 @@ def over(case: Case) -> Observation | None:
     if not ended and last_of_all:
         ended = [e for e in case.statements.all(WorkersEnded) if e.of_a_script]
     stalls = case.statements.all(NoProgress)
+    if ended and _goes_on(case, max(e.line for e in ended)):
+        ended = []
     if last := max(ended, key=lambda e: e.line, default=None):
         text = "only if a process is still there: its stack (py-spy dump --pid PID) and how long it has been there"
         hang = (
@@ -145,6 +148,15 @@ def over(case: Case) -> Observation | None:
         return None
     shows = f"the server finished its start: '{short(last_notice.text)}'; these lines show no hang"
     return Observation(shows, Collect((), "stack", text), events=(last_notice,))
+
+
+def _goes_on(case: Case, end: int) -> bool:
+    """Return whether a rank's own last line is behind what is taken for the end of the job, and no exit code follows."""
+    exits = [e.line for e in case.statements.all(WorkersEnded)]
+    behind = (
+        e for e in case.statements.all(Printed) if e.rank is not None and e.numbers and e.numbers[-1] > end
+    )
+    return any(behind) and max(exits, default=0) < end
 
 
 def through(case: Case) -> Observation | None:

@@ -68,7 +68,7 @@ def _ended(case: Case, shows: str, signal: str, event: Event) -> Observation:
 
 
 def exceptions(case: Case) -> Observation | None:
-    """Read the first exception that is a fault of its own, else those that report a timeout or a lost peer, else an interrupt."""
+    """Read the first exception that is a fault of its own, else those that report a timeout or a lost peer."""
     raised = [e for e in case.statements.all(RankException) if e.type]
     known = {(e.file, e.line) for e in case.statements.all(Message)}  # which say more
     faults = [e for e in raised if not e.symptom and e.type != CTRL_C][:1]
@@ -82,10 +82,15 @@ def exceptions(case: Case) -> Observation | None:
         if (reported := main(case)) is not None and reported.next is not None and cause(case, ()) is not None:
             return replace(reported, proves=True)  # what another line reports may be why
         return Observation(_raised(case, waits), Collect((), "log", text), (), True, False, (*waits,))
+    return None
+
+
+def interrupts(case: Case) -> Observation | None:
+    """Read where Ctrl-C ended a process."""
+    pressed = [e for e in case.statements.all(RankException) if e.type == CTRL_C and not e.message]
     text = "how long nothing was printed; next time a stack of every worker (py-spy dump --pid PID) before the interrupt"
-    interrupts = [e for e in raised if e.type == CTRL_C and not e.message]
-    shows = f"{_raised(case, interrupts)} (Ctrl-C)" if interrupts else ""
-    return Observation(shows, Collect((), "stack", text), events=(*interrupts,)) if interrupts else None
+    shows = f"{_raised(case, pressed)} (Ctrl-C)" if pressed else ""
+    return Observation(shows, Collect((), "stack", text), events=(*pressed,)) if pressed else None
 
 
 def _raised(case: Case, raised: Sequence[RankException]) -> str:

@@ -72,7 +72,9 @@ def gpus(case: Case) -> Observation | None:
         return Observation(f"by nvidia-smi {'; '.join(parts)}: no kernel runs there", events=tuple(uses))
     if idle:
         text += f": what the process on {_cards(idle)} does, and which collective the process on {_cards(busy)} is in"
-    return Observation(f"by nvidia-smi {'; '.join(parts)}", Collect((), "stack", text), events=tuple(uses))
+    spin = "" if idle else ": NCCL's kernels spin while they wait, so that is no sign of work"
+    shows = f"by nvidia-smi {'; '.join(parts)}{spin}"
+    return Observation(shows, Collect((), "stack", text), events=tuple(uses))
 
 
 def _cards(uses: Sequence[GpuUse]) -> str:

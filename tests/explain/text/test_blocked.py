@@ -178,3 +178,23 @@ def test_all_others_in_main_process_first_wait_for_rank_0(tmp_path: Path) -> Non
     verdict = judged(told(tmp_path, {"paste.txt": text}))
     assert (verdict.culprit_ranks, verdict.confidence) == ((0,), "low")
     assert "Rank 0 goes first in TrainingArguments.main_process_first" in verdict.explanation
+
+
+def test_who_works_while_the_other_processes_wait_for_its_next_message_is_stuck(tmp_path: Path) -> None:
+    """Of an engine's workers only process ids are known."""
+    lines = [
+        "vLLM stops answering. py-spy of the driver (rank 0) and of a worker:",
+        "=== rank 0 ===",
+        "Process 1021: python -m server",
+        'Thread 1133 (active): "Executor-0"',
+        "    create_index (outlines/fsm/regex.py:874)",
+        "    execute_model (vllm/worker/worker_base.py:272)",
+        "=== a worker ===",
+        "Process 1146: python -m server",
+        'Thread 1146 (active): "MainThread"',
+        "    acquire_read (vllm/distributed/device_communicators/shm_broadcast.py:372)",
+        "    start_worker_execution_loop (vllm/executor/multiproc_worker_utils.py:223)",
+    ]
+    assert short(told(tmp_path / "a", lines)) == ("stuck_rank", (0,), "low")
+    lines[-2:] = ["    forward (model.py:10)", "    main (train.py:3)"]
+    assert short(told(tmp_path / "b", lines))[1] == ()

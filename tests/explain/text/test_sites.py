@@ -211,3 +211,27 @@ def test_a_stack_that_a_person_shortened_is_at_the_place_of_a_whole_one(tmp_path
     )
     report = told(tmp_path, {"paste.txt": text})
     assert blame(report) == ("hang", "rank_conditional_collective", (1,))
+
+
+ABORTED = "RuntimeError: NCCL communicator was aborted on rank {rank}.  Original reason for failure was: [Rank {rank}] Watchdog caught collective operation timeout"
+
+
+def _aborted(rank: int, call: str, line: int) -> list[str]:
+    return [
+        "Traceback (most recent call last):",
+        f'  File "{SCRIPT}", line {line}, in train',
+        f'  File "{TORCH}/{call.rpartition(" ")[0]}", line 200, in {call.rpartition(" ")[2]}',
+        ABORTED.format(rank=rank),
+    ]
+
+
+def test_the_watchdogs_one_number_is_of_two_calls_where_tracebacks_show_two(tmp_path: Path) -> None:
+    """NCCL's barrier is an all_reduce; the tracebacks without prefixes name their ranks in their messages."""
+    waits = [timeout(rank) for rank in range(4)]
+    barrier = _aborted(3, "distributed/distributed_c10d.py barrier", 77)
+    steps = [f"21:4{n}:12 TRAIN batch 0/{n}00 loss 2.0{rank} rank {rank}" for n in (1, 2) for rank in range(4)]
+    left = "21:44:20 left train loop after 2287 batches, rank 3"
+    backward = _aborted(1, "autograd/__init__.py backward", 58)
+    assert short(told(tmp_path / "a", [*waits, *barrier, *backward]))[0] != "network_stall"
+    lines = [*steps, left, *waits, *barrier, *backward]
+    assert short(told(tmp_path / "b", lines)) == ("rank_conditional_collective", (3,), "low")

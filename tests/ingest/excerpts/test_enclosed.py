@@ -30,3 +30,28 @@ def test_a_traceback_between_two_lines_of_a_rank_is_its_own(
 ) -> None:
     verdict = judged(told(tmp_path, [timeout(0), above, *TRACEBACK, below]))
     assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", culprits)
+
+
+@pytest.mark.parametrize(
+    ("above", "culprits"),
+    [
+        ("2026-12-08 15:01:42 | rank 5 | ERROR | worker failed in step 313", (5,)),
+        ("2026-12-08 15:01:42 | rank 5 | INFO | step 313", ()),
+    ],
+)
+def test_a_traceback_below_a_loggers_error_is_of_its_rank(
+    tmp_path: Path, above: str, culprits: tuple[int, ...]
+) -> None:
+    verdict = judged(told(tmp_path, ["2026-12-08 15:01:40 | rank 0 | INFO | step 312", above, *TRACEBACK]))
+    assert verdict.culprit_ranks == culprits
+
+
+def test_an_interrupt_of_the_parent_is_none_of_the_ranks_before_it(tmp_path: Path) -> None:
+    error = "2026-12-08 15:01:42 | rank 5 | ERROR | worker failed"
+    parent = [
+        "^CTraceback (most recent call last):",
+        '  File "spawn.py", line 1, in <module>',
+        "KeyboardInterrupt",
+    ]
+    verdict = judged(told(tmp_path, [error, *TRACEBACK, *parent]))
+    assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", (5,))

@@ -49,3 +49,16 @@ def test_a_run_of_their_lines_is_theirs_as_a_whole() -> None:
 )
 def test_the_devices_that_people_count(text: str, count: int | None) -> None:
     assert devices(text) == count
+
+
+def test_what_is_around_fences_is_theirs_and_nothing_between_them() -> None:
+    lines = [
+        "Rank 1 always crashes first here, I see",
+        "```",
+        "rank 2 epoch 1 finished, steps=611, computing val loss",
+        "It hangs after this line, please help.",
+        "```",
+        "NCCL_DEBUG=WARN shows nothing more than that",
+        "[rank1]: step 3",
+    ]
+    assert list(written_by_people([*enumerate(lines, 1)])) == [1, 6]

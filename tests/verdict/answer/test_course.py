@@ -141,7 +141,12 @@ def test_steps_that_go_on_are_told_beside_what_else_a_text_has(tmp_path: Path) -
     "lines",
     [
         ["is it normal that it hangs here?", "step 10/10 loss 1.0", "Training finished in 3:12:44"],
-        ["Is it a deadlock? It falls to 0 % and goes on after a minute.", "step 10/10 loss 1.0", "$ echo $?", "0"],
+        [
+            "Is it a deadlock? It falls to 0 % and goes on after a minute.",
+            "step 10/10 loss 1.0",
+            "$ echo $?",
+            "0",
+        ],
     ],
 )
 def test_a_job_that_ended_well_while_somebody_asks_is_no_hang(tmp_path: Path, lines: list[str]) -> None:

@@ -143,3 +143,18 @@ def test_work_that_lasted_as_long_as_the_wait_is_quoted(tmp_path: Path) -> None:
     long = "root INFO checkpoint written in 693.4 s"
     assert long in judged(told(tmp_path / "long", [*lines, long])).explanation
     assert "lasted about as long" not in judged(told(tmp_path / "short", lines)).explanation
+
+
+def test_stages_of_several_pipelines_that_wait_alike_are_one_wait(tmp_path: Path) -> None:
+    """A batch of sends and receives has no size: it is printed as 2^64 - 1."""
+    lines = ["using world size: 16, pipeline-model-parallel size: 2"]
+    for rank in (8, 9, 10):
+        group = f"PG ID 6 PG GUID {80 + rank}(PIPELINE_MODEL_PARALLEL_GROUP) "
+        lines.append(timeout(rank, group=group, local=1, seq=1, op="COALESCED", n=2**64 - 1))
+        lines.append(status(rank, 1, 1, -1, group=group, local=1))
+    report = told(tmp_path, lines)
+    said = judged(report).explanation
+    assert "Ranks 8-10 timed out after 600 s" in said
+    assert "each in its own group PIPELINE_MODEL_PARALLEL_GROUP; each is group-local rank 1 there" in said
+    assert "ranks 8-10 enqueued work up to 1 and completed nothing" in said
+    assert "elements" not in said and "text of 3 of 16 ranks" in report.document.partial.text

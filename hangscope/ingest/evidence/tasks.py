@@ -1,0 +1,31 @@
+"""Whether the numbers of srun's or mpirun's tasks are ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
+from hangscope.model.events import Event
+
+
+def tasks_are_ranks(events: Sequence[Event]) -> bool:
+    """Return whether srun's or mpirun's task numbers are ranks: not where a line shows both and they differ, nor under an agent.
+
+    What srun reports of one task per host does not show it: the task may be an agent with eight workers. Who is started by mpirun is
+    a rank of MPI, and so of the job where nothing shows an agent.
+    """
+    with_task = [e for e in events if e.task is not None]
+    tasks = {(e.host, e.task) for e in with_task}
+    one_per_host = len({host for host, _ in tasks}) == len(tasks)
+    by_mpirun = all(isinstance(e, Exit) and e.via == "mpirun" for e in with_task)
+    if with_task and one_per_host and all(e.by_launcher for e in with_task) and not by_mpirun:
+        return False
+    return not any(
+        e.rank not in (None, e.task) or e.local_rank is not None or _of_an_agent(e) for e in with_task
+    )
+
+
+def _of_an_agent(event: Event) -> bool:
+    """Return whether torchrun's agent printed this."""
+    by_agent = isinstance(event, Exit) and event.via in {"agent", "table"}
+    return by_agent or (isinstance(event, (Exit, CleanupSignal)) and event.agent is not None)
