@@ -13,7 +13,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import compress, counted, ranks_phrase
 from hangscope.report import quotes
 from hangscope.report.masking.secrets import presentable
-from hangscope.report.reasons import read_words, who
+from hangscope.report.reasons import read_words, size_words, who
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.schema.page import DetailData
 from hangscope.report.schema.pictures import CallDiff, DiffCell
@@ -102,7 +102,7 @@ def _shares(sizes: list[int], total: int) -> list[int]:
 def _head(document: Document) -> str:
     verdict = document.verdict
     sure = f", confidence {verdict.confidence}" if verdict is not None else ""
-    return f"{document.status}{sure}; {counted(document.world_size, 'rank')}; read: {read_words(document) or 'nothing'}; {document.partial.text}"
+    return f"{document.status}{sure}; {size_words(document) or 'no rank'}; read: {read_words(document) or 'nothing'}; {document.partial.text}"
 
 
 def _sections(document: Document, analysis: Analysis | None) -> Iterator[tuple[str, Iterable[str]]]:

@@ -89,7 +89,10 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class CallRef:
-    """One call as a verdict quotes it. Frames are innermost first; `group` is set where it is another than the verdict's, `completed` where it is not pending."""
+    """One call as a verdict quotes it. Frames are innermost first; `group` is set where it is another than the verdict's, `completed` where it is not pending.
+
+    `ranks` (global) are those whose frames these are, where the others in the collective are elsewhere or not shown.
+    """
 
     op: str
     seq: int | None
@@ -98,6 +101,7 @@ class CallRef:
     frames: Stack = ()
     group: str | None = field(default=None, metadata=OMITTED)
     completed: bool | None = field(default=None, metadata=OMITTED)
+    ranks: tuple[int, ...] | None = field(default=None, metadata=OMITTED)
 
 
 @dataclass(frozen=True, slots=True)

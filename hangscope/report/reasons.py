@@ -125,6 +125,13 @@ def read_words(document: Document) -> str:
     return ", ".join(counted(number, kind) for kind, number in document.sources.items() if number)
 
 
+def size_words(document: Document) -> str:
+    """Return the number of ranks: `8 ranks`, `at least 8 ranks` where no input states it; empty of a job without ranks."""
+    if not document.world_size:
+        return ""
+    return f"{'' if document.world_size_known else 'at least '}{counted(document.world_size, 'rank')}"
+
+
 def standstill(verdict: VerdictPart) -> str:
     """Return since when nothing moves, and for how long: `2026-11-20 15:13:24 UTC, for 3 min`; empty where no time is known."""
     if verdict.since is None:

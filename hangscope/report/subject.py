@@ -16,8 +16,8 @@ from hangscope.align.waitgraph import Instance, Node, OpenCall, Unnamed, WaitGra
 from hangscope.analysis import Analysis
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Verdict
-from hangscope.model.incident import CallKind, Incident, Stack
-from hangscope.report.words import sizes_words
+from hangscope.model.incident import CallKind, Incident, Stack, State
+from hangscope.report.words import ROLE_WORDS, sizes_words
 
 
 class Subject:
@@ -78,6 +78,16 @@ class Subject:
             return "waiting"
         record = self.incident.ranks.get(rank)
         return "idle" if record is not None and record.seen and record.calls_file else "unseen"
+
+    @cached_property
+    def idle_words(self) -> str:
+        """Return what is known of the ranks that no file shows to wait: where no end of a collective is recorded, it may be pending."""
+        records = [r for rank, r in self.incident.ranks.items() if self.role(rank) == "idle"]
+        queues = [q for r in records for q in (*r.queues.values(), *r.p2p.values())]
+        ends = not queues or any(
+            q.tells_completion or (len(q.state) and q.state[-1] == State.DONE) for q in queues
+        )
+        return ROLE_WORDS["idle"] if ends else "no end of a collective is recorded"
 
     def stack(self, rank: int) -> Stack:
         """Return the stack of a rank's first thread, innermost frame first; empty where none was taken."""

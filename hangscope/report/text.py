@@ -20,6 +20,7 @@ from hangscope.report.reasons import (
     outlier_lines,
     read_words,
     rivals,
+    size_words,
     standstill,
 )
 from hangscope.report.schema.document import Document, VerdictPart
@@ -75,7 +76,7 @@ def labelled(document: Document, *, verbose: bool) -> Iterator[Label]:
     """Yield what the report states, each with its label, in the order of the screen."""
     verdict = document.verdict
     if verdict is None:
-        of = f", of {counted(document.world_size, 'rank')}" if document.world_size else ""
+        of = f", of {size}" if (size := size_words(document)) else ""
         yield "read", f"{read_words(document) or 'nothing'}{of}"
         yield from (("why", text) for text in document.confidence_why)
         yield from (("missing", text) for text in document.missing)
@@ -110,7 +111,9 @@ def _places(verdict: VerdictPart) -> Iterator[Label]:
         yield PLACE, f"{at.file}:{at.line} in {at.function}  ({f'{who} {did}' if did else who})"
     waiting = verdict.waiting_call
     if waiting is not None and verdict.in_call and (frame := user_frame(waiting.frames)) is not None:
-        blocked = f"{ranks_phrase(verdict.in_call)}, blocked in {waiting.op or 'a collective'}"
+        blocked = (
+            f"{ranks_phrase(waiting.ranks or verdict.in_call)}, blocked in {waiting.op or 'a collective'}"
+        )
         yield PLACE, f"{frame.file}:{frame.line} in {frame.name}  ({blocked})"
     if verdict.api:
         yield "inside", f"{verdict.api}, the library call that makes this collective"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
 from hangscope.model.dataclass import dataclass
-from hangscope.model.rankset import counted, ranks_phrase
+from hangscope.model.rankset import ranks_phrase
 from hangscope.report.reasons import (
     accounts,
     commands,
@@ -16,6 +16,7 @@ from hangscope.report.reasons import (
     other_facts,
     read_words,
     rivals,
+    size_words,
     standstill,
     who,
 )
@@ -55,7 +56,7 @@ def ticket(document: Document) -> list[Block]:
     if verdict is not None:
         blocks += _of_verdict(document, verdict)
     else:
-        read = f"Read: {read_words(document) or 'nothing'}, of {counted(document.world_size, 'rank')}."
+        read = f"Read: {read_words(document) or 'nothing'}, of {size_words(document) or 'no rank'}."
         blocks.append(_texts("", "text", [read]))
         blocks.append(_texts("Collect next time", "items", document.missing))
         blocks.append(_pairs(_incident(document)))
@@ -114,9 +115,15 @@ def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:
     ]
     if (at := verdict.location) is not None:
         rows.append(("Where", _place(at.file, at.line, at.function)))
-    frame = user_frame(verdict.waiting_call.frames) if verdict.waiting_call is not None else None
-    if frame is not None:
-        rows.append(("The others at", _place(frame.file, frame.line, frame.name)))
+    waiting = verdict.waiting_call
+    frame = user_frame(waiting.frames) if waiting is not None else None
+    if waiting is not None and frame is not None:
+        others = (
+            f"{ranks_phrase(waiting.ranks)[:1].upper()}{ranks_phrase(waiting.ranks)[1:]}"
+            if waiting.ranks
+            else "The others"
+        )
+        rows.append((f"{others} at", _place(frame.file, frame.line, frame.name)))
     if verdict.op:
         seq = f" seq {verdict.seq}" if verdict.seq is not None else ""
         group = f" on group {verdict.group.label}" if verdict.group is not None else ""

@@ -18,9 +18,10 @@ from hangscope.model.conclusion import Hypothesis, RuledOut, Verdict
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import ranks_phrase
 from hangscope.verdict import substantiation, verdicts
-from hangscope.verdict.answer.compose import answered, pasted
+from hangscope.verdict.answer.compose import answered
 from hangscope.verdict.answer.course import over
-from hangscope.verdict.answer.no_hang import why_no_hang
+from hangscope.verdict.answer.no_hang import to_collect, why_no_hang
+from hangscope.verdict.answer.observation import pasted
 from hangscope.verdict.answer.reporter import reports_a_stop
 from hangscope.verdict.confidence import confidence
 from hangscope.verdict.damage import damage
@@ -54,7 +55,8 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     judgement = _judged(case, views)
     dumped = any(record.dump_file for record in case.incident.ranks.values())
     if judgement.status == "no_hang" and judgement.verdict is None and pasted(case) and not dumped:
-        return replace(judgement, reasons=why_no_hang(case, verdicts.unknown(case, ())))
+        reasons = why_no_hang(case, verdicts.unknown(case, ()))
+        return replace(judgement, reasons=reasons, missing=to_collect(case))
     if judgement.verdict is None or dumped:
         return judgement
     verdict = in_the_imperative(retitled(answered(case, judgement.verdict)))

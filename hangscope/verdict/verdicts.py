@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hangscope.align.frontier import GroupFrontier
 from hangscope.align.waitgraph import Instance
 from hangscope.causes.case import Case, Match, at, of_outlier, quote
 from hangscope.explain.finding import StuckCall
@@ -86,7 +87,7 @@ def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
         seq=seq,
         waiting_ranks=waiting,
         in_call=waiting if stop.call is not None else (),
-        waiting_call=_call(kind, seq),
+        waiting_call=_whose(case, _call(kind, seq), waiting),
         evidence=substantiation.unique((*map(quote, stop.events), *outliers, *base.evidence)),
         advice=[_OTHERS, *(item.text for item in wanted)][complete:][:3],
         fingerprint=_fingerprint(case, "unknown", kind),
@@ -119,7 +120,7 @@ def named(case: Case, match: Match, sure: Confidence, wanted: Sequence[Collect])
         unknown(case, wanted),
         op=(stuck.kind.op or None) if stuck.kind is not None else None,
         seq=stuck.seq,
-        waiting_call=_call(stuck.kind, stuck.seq),
+        waiting_call=_whose(case, _call(stuck.kind, stuck.seq), in_call, stuck.view),
         cause=match.cause,
         confidence=LEVELS[sure.level],
         rank_confidence=LEVELS[sure.rank],
@@ -200,6 +201,24 @@ def _call(kind: CallKind | None, seq: int | None, group: str | None = None) -> C
         return None
     sizes, types = kind.input_sizes or kind.output_sizes, kind.input_dtypes or kind.output_dtypes
     return CallRef(kind.op, seq, sizes, types, kind.stack, group)
+
+
+def _whose(
+    case: Case, call: CallRef | None, ranks: Sequence[int], view: GroupFrontier | None = None
+) -> CallRef | None:
+    """Return a call with the ranks whose frames it has, where those are not all that are in it."""
+    frame = user_frame(call.frames) if call is not None else None
+    if call is None or frame is None:
+        return call
+    if view is not None and call.seq is not None:
+        indexes = {rank: view.kind_index(rank, call.seq) for rank in ranks}
+        known = {index for index in indexes.values() if index is not None}
+        there = {index for index in known if user_frame(view.kinds[index].stack) == frame}
+        own = tuple(rank for rank, index in indexes.items() if index in there)
+    else:
+        places = case.statements.whereabouts
+        own = tuple(r for r in ranks if r in places and user_frame(places[r].stack) == frame)
+    return replace(call, ranks=own) if 0 < len(own) < len(ranks) else call
 
 
 def _fingerprint(case: Case, cause: str, kind: CallKind | None, location: Location | None = None) -> str:

@@ -31,7 +31,7 @@ DIFFERING = {
 }  # fmt: skip
 _QUOTED = re.compile(r"(?<= is )'[^'\n]{20,}'")  # what a job printed is not ours
 _EMPTY_SLOT = re.compile(
-    r"\bNone\b|\bnan\b|(?<!\w)\(\s*\)|\{\}|\bon group\s*(?:[,;)]|$)|\b(?:of|waits for|and|or) ranks?\s*(?:[,;)]|$)|(?<!same )\bseq\s*(?:[,;)]|$)|\bat\s*[,;)]|\s,|\s\.(?:\s|$)|;\s*\."
+    r"(?<!returns )\bNone\b|\bnan\b|(?<!\w)\(\s*\)|\{\}|\bon group\s*(?:[,;)]|$)|\b(?:of|waits for|and|or) ranks?\s*(?:[,;)]|$)|(?<!same )\bseq\s*(?:[,;)]|$)|\bat\s*[,;)]|\s,|\s\.(?:\s|$)|;\s*\."
 )
 
 
@@ -124,6 +124,8 @@ def rows_differ_where_they_part(document: Document) -> Iterator[str]:
     verdict = document.verdict
     if verdict is None or verdict.cause not in DIFFERING:
         return
+    if verdict.waiting_call is not None and not verdict.waiting_call.op:
+        return  # that the others are in a call shows no op
     if verdict.cause == "collective_mismatch" and verdict.op in ROOTED_OPS:
         return  # no recorder keeps the root
     named = [

@@ -98,7 +98,7 @@ def _left_by_the_text(case: Case, culprits: tuple[int, ...]) -> Match | None:
     dumped = any(record.dump_file for record in case.incident.ranks.values())
     if dumped or len(culprits) != 1 or not said or not case.statements.all(WatchdogTimeout, GlooTimeout):
         return None
-    why = f"{who(culprits)} left the loop early, as '{said[-1].text.strip()[:80]}' says, which the others did not: they wait for it"
+    why = f"{who(culprits)} left its loop early, as '{said[-1].text.strip()[:80]}' says, which the others did not: they wait for it"
     look = "Let all ranks decide together when to stop: reduce what they decide by (all_reduce), or broadcast the decision of one of them."
     return answer("early_exit", culprits, why, look, strength=0, evidence=said[-1:])
 

@@ -41,6 +41,7 @@ _ASKS = b"echo $?"  # what a shell prints then is an exit code
 _SHORT = 400  # lines of a text around which people may have written
 #: somebody writes about a rank
 _ABOUT = regex(r"(?i)rank \d{1,6} [a-z].{0,300}(?:\?|\b(?:I|we|my|our|guess|seems|always|why)\b)")
+_FIGURES = regex(r"\d\.\d{3}")  # as programs print them
 #: what does not depend on the line's words: quoted names, paths, addresses, and numbers with their signs and units
 _MASKS = (
     (regex(r"'[^']{0,200}'|\"[^\"]{0,200}\""), "<s>"),
@@ -121,7 +122,8 @@ def last_lines(kept: KeptText) -> list[Event]:
         if places[-1] >= kept.end and (end := good_end_of(line, asked=asked)) is not None:
             ends.setdefault(end.kind, end)
         whole, line = line, kept.own_line(places[-1])
-        about = _ABOUT.match(whole.text) or (whole.number in people and not whole.origin)
+        said = whole.number in people and not whole.origin and not _FIGURES.search(whole.text)
+        about = _ABOUT.match(whole.text) or said
         if line is not whole and about and of_people(whole.text):
             continue
         step = progress_of(line)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from hangscope.model.rankset import counted, ranks_phrase
 from hangscope.report.html.drawings import draw_timeline
-from hangscope.report.reasons import commands, culprit_call, deciding_facts, read_words
+from hangscope.report.reasons import commands, culprit_call, deciding_facts, read_words, size_words
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.schema.page import PageData
 from hangscope.report.schema.pictures import StripData
@@ -43,6 +43,7 @@ class FirstScreen:
         if verdict is not None:
             self.title = f"{STATUS_WORDS[document.status]}: {document.title}"
             self.explanation = below_title(document.title, verdict.explanation)
+        self.size = size_words(document)
         self.partial = cut(document.partial.text, _FACT) if document.partial.is_partial else ""
         self.who = _who(document)
         self.waiting = _waiting(document)
@@ -64,7 +65,7 @@ class FirstScreen:
 def next_steps(document: Document) -> list[str]:
     """Return what to do next; for an inconclusive report, what to collect comes first."""
     advice = list(document.verdict.advice) if document.verdict is not None else []
-    if document.status != "inconclusive":
+    if document.status == "hang":
         return advice
     return [*document.missing, *(a for a in advice if a not in document.missing)]
 

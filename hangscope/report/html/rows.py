@@ -10,7 +10,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.frames import Frame
 from hangscope.model.rankset import spans
 from hangscope.report.schema.document import BranchPart, Document
-from hangscope.report.schema.pictures import CallDiff, DiffGroup, DiffRow, FoldRow
+from hangscope.report.schema.pictures import CallDiff, DiffGroup, DiffRow, FoldRow, StateRow
 from hangscope.report.words import ROLE_WORDS, ROLES, duration
 
 BRANCHES = 60
@@ -78,9 +78,9 @@ def bar(row: FoldRow) -> list[tuple[str, float, float]]:
     return parts
 
 
-def states(row: FoldRow) -> str:
-    """Return how many ranks are in each state."""
-    words = {**ROLE_WORDS, "waiting": "waiting"}
+def states(row: FoldRow, legend: Sequence[StateRow]) -> str:
+    """Return how many ranks are in each state, in the words of the map's legend."""
+    words = {**ROLE_WORDS, **{state.role: state.label for state in legend}, "waiting": "waiting"}
     return ", ".join(f"{n:,} {words[role]}" for role, n in zip(ROLES, row.states, strict=False) if n)
 
 

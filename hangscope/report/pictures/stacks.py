@@ -4,22 +4,37 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangscope.knowledge.callsite import is_user
+from hangscope.knowledge.callsite import is_user, user_frame
 from hangscope.model.conclusion import CallRef
 from hangscope.model.incident import Stack
 from hangscope.model.rankset import ranks_phrase
 from hangscope.report import quotes
 from hangscope.report.schema.stories import PageFrame, SidePart
 from hangscope.report.subject import Subject
-from hangscope.report.words import call_words, sizes_words
+from hangscope.report.words import call_words, grouped, sizes_words
 
 _NAMED = 4  # waiting ranks that a title lists
+_PLACES = 2  # that are shown without a verdict's own line
 
 
 def sides(subject: Subject) -> tuple[SidePart, ...]:
     """Return the culprit's side and the waiting side, without a side of which nothing is known."""
     left, right = _culprit(subject), _waiting(subject)
+    if left is None and right is None and (subject.verdict is None or subject.verdict.location is None):
+        return () if subject.over else _shown(subject)
     return tuple(_marked(side, other) for side, other in ((left, right), (right, left)) if side is not None)
+
+
+def _shown(subject: Subject) -> tuple[SidePart, ...]:
+    """Return where ranks are by their stacks and tracebacks, those at one line together, where the verdict has no line."""
+    places = quotes.places(subject)
+    alike = grouped(((stack[0], user_frame(stack)), (rank, how, stack)) for rank, how, stack in places)
+    found = []
+    for those in sorted(alike.values(), key=len, reverse=True)[:_PLACES]:
+        ranks, (rank, how, stack) = [r for r, _, _ in those if r is not None], those[0]
+        who = ranks_phrase(ranks) if ranks else "a process of no known rank"
+        found.append(SidePart("idle", f"{who[:1].upper()}{who[1:]}, {how}", "", rank, page_frames(stack)))
+    return tuple(found)
 
 
 def _culprit(subject: Subject) -> SidePart | None:
@@ -47,7 +62,7 @@ def _waiting(subject: Subject) -> SidePart | None:
     call = verdict.waiting_call if verdict is not None else None
     if verdict is None or call is None or not (call.frames or call.op):
         return None
-    ranks = verdict.in_call
+    ranks = call.ranks or verdict.in_call
     rank = ranks[0] if ranks else None
     who = ranks_phrase(ranks if len(ranks) <= _NAMED else ranks[:1]) if ranks else "waiting"
     how = "" if subject.inside(ranks) else " indirectly"

@@ -112,7 +112,7 @@ def _through(subject: Subject, node: Node, kept: dict[Node, bool]) -> dict[Drawn
 def _logged_edges(subject: Subject) -> Edges:
     """Return the verdict as a graph if only logs show who waits."""
     verdict = subject.verdict
-    if verdict is None or not verdict.waiting_ranks:
+    if verdict is None or not verdict.waiting_ranks or not (verdict.op or verdict.culprit_ranks):
         return {}
     call = VerdictCall()
     edges: Edges = {Host(rank): {call: False} for rank in verdict.waiting_ranks}

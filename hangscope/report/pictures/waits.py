@@ -115,7 +115,7 @@ def _node(
 def _hosts(subject: Subject, name: str, members: list[Drawn], root: bool, bold: bool) -> WaitNode:
     ranks = sorted(n.rank for n in members if isinstance(n, Host))
     culprit = bool(subject.culprits.intersection(ranks))
-    states = {"waiting": "", "idle": "no collective pending", "unseen": "not seen"}
+    states = {"waiting": "", "idle": subject.idle_words, "unseen": "not seen"}
     label = f"{'Rank' if len(ranks) == 1 else 'Ranks'} {some_ranks(ranks)}"
     role = "" if culprit else states[subject.role(ranks[0])]
     return WaitNode(name, "host", label, role, compress(ranks), len(ranks), root, bold, culprit)

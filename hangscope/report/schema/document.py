@@ -255,6 +255,7 @@ class Document:
     world_size: int
     partial: Partial
     verdict: VerdictPart | None
+    world_size_known: bool = True
     confidence_why: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     sources: dict[str, int] = field(default_factory=dict)

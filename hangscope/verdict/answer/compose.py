@@ -15,7 +15,8 @@ from hangscope.model.regex import regex
 from hangscope.verdict.answer import comparisons, course, ends, places, stacks, text, waits
 from hangscope.verdict.answer.lines import lines
 from hangscope.verdict.answer.messages import messages
-from hangscope.verdict.answer.observation import Observation, bare
+from hangscope.verdict.answer.observation import Observation, bare, pasted
+from hangscope.verdict.answer.only_suspect import DEFAULT, naming, only_suspect
 from hangscope.verdict.answer.remarks import remarks
 from hangscope.verdict.phrasing import (
     EXPLANATION,
@@ -50,9 +51,7 @@ LATER: tuple[Reader, ...] = (
     places.gpus,
     ends.interrupts,
 )
-_DEFAULT = " of group 0 (default_pg)"  # is meant where a title names no group
 _UNTOLD = regex(r"(?:does|do) not (?:show|name|tell)|shows neither|which of them was first")
-_OPEN = ("unknown", "init_hang")  # causes that leave open who is to blame
 _MOST = 3  # observations of one answer
 _LEAST_ROOM = 60
 _KNOWN_BY = 30  # characters at the end of a line
@@ -98,8 +97,8 @@ def answered(case: Case, verdict: Verdict) -> Verdict:
     """Return a verdict on a text without dumps with its explanation, its suspects and what to collect."""
     ended = course.over(case)
     seen = observations(case, ended)
-    if (only := _only_suspect(case, verdict, seen)) is not None:
-        verdict = _naming(verdict, only)
+    if (only := only_suspect(case, verdict, seen)) is not None:
+        verdict = naming(verdict, only)
     proved = any(s.proves for s in seen)
     unread = find_stop(case.statements) is not None and not (proved or ended is not None)
     if unread or not (verdict.cause == "unknown" or (proved and _by_silence(case, verdict, seen))):
@@ -111,33 +110,6 @@ def answered(case: Case, verdict: Verdict) -> Verdict:
         seen = [s for s in (errors or last,) if s is not None]
     # Where ranks are adds to an answer, and is none by itself.
     return (_of_lines if any(s.next for s in seen) else _with_facts)(case, verdict, seen)
-
-
-def _only_suspect(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Observation | None:
-    """Return what names the one rank that lines point at, where a job stopped and the verdict names nobody.
-
-    What a rank prints of itself does not tell that the others wait for it.
-    """
-    if verdict.culprit_ranks or verdict.cause not in _OPEN or find_stop(case.statements) is None:
-        return None
-    named = [s for s in seen if s.suspects and (s.proves or pasted(case))]
-    ranks = {rank for s in named for rank in s.suspects}
-    if len(ranks) != 1 or not ranks <= case.incident.ranks.keys():
-        return None
-    return next((s for s in named if any(e.rank not in ranks for e in s.events)), None)
-
-
-def _naming(verdict: Verdict, only: Observation) -> Verdict:
-    """Return a verdict that names the only suspect."""
-    return replace(
-        verdict,
-        culprit_ranks=only.suspects,
-        suspect_ranks=only.suspects,
-        waiting_ranks=tuple(rank for rank in verdict.waiting_ranks if rank not in only.suspects),
-        confidence="low",
-        rank_confidence="low",
-        title=sentence_case(fitting([only.shows.replace(_DEFAULT, "")], TITLE)),
-    )
 
 
 def _by_silence(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> bool:
@@ -155,7 +127,7 @@ def _of_lines(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verd
     if not main.suspects and (roll := text.roll(case, main.shows)):
         facts.append(roll)
     nexts = _nexts(case, seen if any(s.proves for s in seen) else [main])
-    title = sentence_case(fitting([main.shows.replace(_DEFAULT, "")], TITLE))
+    title = sentence_case(fitting([main.shows.replace(DEFAULT, "")], TITLE))
     return replace(
         _completed(case, verdict, facts, nexts, _lines_of(seen, facts)),
         title=title,
@@ -250,11 +222,6 @@ def _is_of(seen: Observation, verdict: Verdict) -> bool:
     if not verdict.culprit_ranks:
         return bool(seen.cause) and seen.cause == verdict.cause
     return seen.suspects == verdict.culprit_ranks and (seen.blamed or verdict.confidence == "low")
-
-
-def pasted(case: Case) -> bool:
-    """Return whether the text is one excerpt, and not what a job left in files of its own."""
-    return len({e.file for events in case.statements.kinds.values() for e in events}) < 2
 
 
 def _course(case: Case, facts: Sequence[str]) -> str:

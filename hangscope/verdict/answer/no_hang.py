@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangscope.causes.case import Case
+from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.model.conclusion import Verdict
 from hangscope.verdict.answer import course
 from hangscope.verdict.answer.compose import new, observations
@@ -19,3 +20,10 @@ def why_no_hang(case: Case, verdict: Verdict) -> list[str]:
     facts += [quiet] if (quiet := course.silence(case)) else []
     facts += [far] if (far := course.went_on(case)) else []
     return [sentence_case(fact) for fact in (*facts, *remarks(case, verdict))]
+
+
+def to_collect(case: Case) -> list[str]:
+    """Return what would show why a job is slow that does not hang."""
+    slow = any(e.slow or e.pace for e in case.statements.all(Excerpt))
+    ended = course.over(case)
+    return [sentence_case(f"collect {ended.next.text}")] if slow and ended is not None and ended.next else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from time import gmtime, strftime
 
+from hangscope.causes.case import Case
 from hangscope.ingest.excerpts.line_groups import plain
 from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.model.conclusion import Collect, Evidence
@@ -111,3 +112,8 @@ def quoted(events: Sequence[Event]) -> str:
         quotes.append(f"{whose}'{short(message_of(same[0]))}'{times}")
     more = len(alike) - len(quotes)
     return "; ".join(quotes) + (f"; and {more} more such lines" if more else "")
+
+
+def pasted(case: Case) -> bool:
+    """Return whether the text is one excerpt, and not what a job left in files of its own."""
+    return len({e.file for events in case.statements.kinds.values() for e in events}) < 2

@@ -229,7 +229,9 @@ def test_the_watchdogs_one_number_is_of_two_calls_where_tracebacks_show_two(tmp_
     """NCCL's barrier is an all_reduce; the tracebacks without prefixes name their ranks in their messages."""
     waits = [timeout(rank) for rank in range(4)]
     barrier = _aborted(3, "distributed/distributed_c10d.py barrier", 77)
-    steps = [f"21:4{n}:12 TRAIN batch 0/{n}00 loss 2.0{rank} rank {rank}" for n in (1, 2) for rank in range(4)]
+    steps = [
+        f"21:4{n}:12 TRAIN batch 0/{n}00 loss 2.0{rank} rank {rank}" for n in (1, 2) for rank in range(4)
+    ]
     left = "21:44:20 left train loop after 2287 batches, rank 3"
     backward = _aborted(1, "autograd/__init__.py backward", 58)
     assert short(told(tmp_path / "a", [*waits, *barrier, *backward]))[0] != "network_stall"

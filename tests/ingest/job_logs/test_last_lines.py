@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 
+from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.workers.reading import LogReading, read_log
 from hangscope.model.codec import from_row, to_fields
+from tests.text_lines import settled
 
 
 def read(text: str, name: str) -> LogReading:
@@ -30,3 +32,12 @@ def test_long_and_hostile_lines_are_cut_and_clean() -> None:
 
 def test_of_a_log_whose_rank_its_name_does_not_tell_nothing_is_kept() -> None:
     assert read("step 1\nstep 2\n", "slurm-1234.out").tail == ()
+
+
+def test_a_process_that_says_its_rank_once_is_that_rank_from_then_on() -> None:
+    lines = [f"(train pid={700 + r}) rank {r} starts" for r in range(3)]
+    lines += [f"(train pid={700 + r}) epoch {n} of 9 done" for n in range(2) for r in range(3)]
+    lines.append("(train pid=702) reading the cache again")
+    printed = {e.rank: e.texts for e in settled("\n".join(lines)).events if isinstance(e, Printed)}
+    assert printed.keys() == {0, 1, 2}
+    assert printed[2] == (*printed[1], "reading the cache again")

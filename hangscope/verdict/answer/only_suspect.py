@@ -1,0 +1,45 @@
+"""The only rank that the lines of a text point at, where nothing establishes a cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hangscope.causes.case import Case
+from hangscope.explain.text.stop import find_stop
+from hangscope.model.conclusion import Verdict
+from hangscope.verdict.answer.observation import Observation, pasted
+from hangscope.verdict.phrasing import TITLE, fitting, sentence_case
+
+DEFAULT = " of group 0 (default_pg)"  # is meant where a title names no group
+_OPEN = ("unknown", "init_hang")  # causes that leave open who is to blame
+
+
+def only_suspect(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Observation | None:
+    """Return what names the one rank that lines point at, where a job stopped and the verdict names nobody.
+
+    What a rank prints of itself does not tell that the others wait for it, and no line that others print as well may set it apart.
+    """
+    if verdict.culprit_ranks or verdict.cause not in _OPEN or find_stop(case.statements) is None:
+        return None
+    named = [s for s in seen if s.suspects and (s.proves or pasted(case))]
+    ranks = {rank for s in named for rank in s.suspects}
+    if len(ranks) != 1 or not ranks <= case.incident.ranks.keys():
+        return None
+    if any(line.telling and ranks < {*line.ranks} for line in case.statements.outlier_lines):
+        return None
+    return next((s for s in named if any(e.rank not in ranks for e in s.events)), None)
+
+
+def naming(verdict: Verdict, only: Observation) -> Verdict:
+    """Return a verdict that names the only suspect."""
+    return replace(
+        verdict,
+        culprit_ranks=only.suspects,
+        suspect_ranks=only.suspects,
+        waiting_ranks=tuple(rank for rank in verdict.waiting_ranks if rank not in only.suspects),
+        in_call=tuple(rank for rank in verdict.in_call if rank not in only.suspects),
+        confidence="low",
+        rank_confidence="low",
+        title=sentence_case(fitting([only.shows.replace(DEFAULT, "")], TITLE)),
+    )
