@@ -201,4 +201,5 @@ def quote(event: Event, text: str | None = None, *, kind: str = "log", stance: s
 
 def of_outlier(line: OutlierLine) -> Evidence:
     """Return a line that a minority of the ranks printed, as evidence."""
-    return Evidence("log", line.says(), line.ranks[0], Source(line.file, line.line))
+    own = line.ranks[0] if line.how in ("only", "value") else None  # else it may be another rank's
+    return Evidence("log", line.says(), own, Source(line.file, line.line))

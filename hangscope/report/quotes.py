@@ -116,16 +116,16 @@ def places(subject: Subject) -> list[tuple[int | None, str, Stack]]:
     """Return where processes stood by what files show of them: a rank (None where not told), by what, and its stack."""
     statements = subject.analysis.case.statements
     found: list[tuple[int | None, str, Stack]] = [
-        (rank, "its stack" if where.kind == "stack" else "its traceback", where.stack)
+        (rank, "stack" if where.kind == "stack" else "traceback", where.stack)
         for rank, where in sorted(statements.whereabouts.items())
         if where.stack
     ]
     known = {rank for rank, _, _ in found}
-    found += [(None, "its stack", own.stack) for own in subject.incident.unplaced if own.stack]
+    found += [(None, "stack", own.stack) for own in subject.incident.unplaced if own.stack]
     raised = [
         e for e in statements.all(RankException) if e.frames and (e.rank is None or e.rank not in known)
     ]
-    return found + [(e.rank, "its traceback", e.frames) for e in raised]
+    return found + [(e.rank, "traceback", e.frames) for e in raised]
 
 
 def _frames(frames: Stack, code: str) -> tuple[PageFrame, ...]:

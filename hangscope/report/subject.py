@@ -136,7 +136,11 @@ class Subject:
     def call_name(self, node: Node, rank: int | None = None) -> str:
         """Return an instance as `rank` called it, or with every op that its members made of it."""
         if isinstance(node, PairInstance):
-            return f"send {node.source} -> {node.destination} number {node.index + 1}"
+            pair = self.graph.pairs[node]
+            takes = rank is not None and pair.recv is not None and pair.recv.rank == rank
+            return (
+                f"{'recv' if takes else 'send'} {node.source} -> {node.destination} number {node.index + 1}"
+            )
         if not isinstance(node, Instance):
             return "members that no line names" if isinstance(node, Unnamed) else "a call that no line names"
         view, seq = self.views[node.gid], node.seq

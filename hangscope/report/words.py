@@ -17,7 +17,7 @@ V = TypeVar("V")
 #: What a rank is in an incident, in the order of the rank map's states.
 ROLES = ("waiting", "culprit", "idle", "unseen")
 ROLE_WORDS = {
-    "waiting": "blocked in a collective",
+    "waiting": "blocked",
     "culprit": "culprit",
     "idle": "no collective pending",
     "unseen": "no usable dump",

@@ -94,7 +94,7 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
         return Judgement("hang", verdicts.stopped(case, stop, wanted), [why], missing, set_aside)
     best = _with_the_others(case, in_library_terms(case, matches[0]))
     sure = confidence(case, best)
-    verdict = verdicts.named(case, best, sure, wanted)
+    verdict = verdicts.named(case, best, sure, wanted, views)
     others = rivals(case, best, matches[1:], verdict)
     verdict = replace(verdict, alternatives=[a for a in others.alternatives if a.cause != verdict.cause])
     status, weighed = "hang", [substantiation.hypothesis(case, best, verdict), *others.possible]

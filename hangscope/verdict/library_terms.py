@@ -14,6 +14,7 @@ from hangscope.knowledge.rule import Rule, Situation
 from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import Frame, Stack
 from hangscope.model.rankset import ranks_phrase
+from hangscope.verdict.phrasing import sentence_case
 
 _OF_ALL = frozenset({"model_mismatch"})  # causes whose line is that of every rank
 _ALONE = frozenset({"rank_conditional_collective", "collective_mismatch"})
@@ -109,7 +110,7 @@ def _lines(rules: Iterable[Rule], words: dict[str, str]) -> list[str]:
             for key, word in words.items():
                 line = line.replace(key, word)
             link = f" See {rule.docs}" if rule.docs and not place else ""
-            lines.append(line[:1].upper() + line[1:] + link)
+            lines.append(sentence_case(line) + link)
     return lines
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -99,9 +99,15 @@ def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
     return worded(verdict, Act((), why), "")
 
 
-def named(case: Case, match: Match, sure: Confidence, wanted: Sequence[Collect]) -> Verdict:
-    """Return the verdict on a match."""
-    finding, stuck = case.finding, _still_open(case)
+def named(
+    case: Case,
+    match: Match,
+    sure: Confidence,
+    wanted: Sequence[Collect],
+    views: Sequence[GroupFrontier] = (),
+) -> Verdict:
+    """Return the verdict on a match; `views` are the frontiers of each group."""
+    finding, stuck = case.finding, _still_open(case, views)
     culprits = tuple(sorted(set(match.culprits)))
     waiting = _waiting(case, culprits)
     inside = {r for r, _ in case.graph.calls_of(stuck.node)} if stuck.node is not None else set()
@@ -120,7 +126,7 @@ def named(case: Case, match: Match, sure: Confidence, wanted: Sequence[Collect])
         unknown(case, wanted),
         op=(stuck.kind.op or None) if stuck.kind is not None else None,
         seq=stuck.seq,
-        waiting_call=_whose(case, _call(stuck.kind, stuck.seq), in_call, stuck.view),
+        waiting_call=_waiting_call(case, stuck, in_call, views),
         cause=match.cause,
         confidence=LEVELS[sure.level],
         rank_confidence=LEVELS[sure.rank],
@@ -131,7 +137,7 @@ def named(case: Case, match: Match, sure: Confidence, wanted: Sequence[Collect])
         waiting_ranks=waiting,
         in_call=in_call,
         explained=_explained(case, match, waiting),
-        culprit_call=_culprit_call(case, culprits, label, earlier=stuck.seq != case.finding.stuck.seq),
+        culprit_call=_culprit_call(case, culprits, label, earlier=stuck.node != case.finding.stuck.node),
         location=location,
         api=match.api,
         evidence=evidence,
@@ -145,8 +151,8 @@ def named(case: Case, match: Match, sure: Confidence, wanted: Sequence[Collect])
     return worded(verdict, act(case, match), blocked(case, stuck, waiting, in_call, after))
 
 
-def _still_open(case: Case) -> StuckCall:
-    """Return the call at which the programs part; where all of its group have left that one, the first that is open on the group."""
+def _still_open(case: Case, views: Sequence[GroupFrontier]) -> StuckCall:
+    """Return the call at which the programs part; where all of its group have left that one, the first that is open on the group, or else in which most wait."""
     stuck, graph = case.finding.stuck, case.graph
     if stuck.view is None or stuck.pair is not None or stuck.node in graph.edges:
         return stuck
@@ -154,9 +160,16 @@ def _still_open(case: Case) -> StuckCall:
     opened = sorted(node.seq for node in graph.edges if isinstance(node, Instance) and node.gid == gid)
     inside = [r for r, _ in graph.calls_of(Instance(gid, opened[0]))] if opened else []
     rank = next((r for r in inside if r not in case.finding.culprits), None)
-    if rank is None:
+    if rank is not None:
+        return replace(stuck, seq=opened[0], rank=rank, kind=stuck.view.kind_of(rank, opened[0]))
+    firsts = [(calls[0].node, r) for r, calls in graph.open_calls.items() if r not in case.finding.culprits]
+    numbers = Counter(node for node, _ in firsts if isinstance(node, Instance))
+    if opened or not numbers:
         return stuck
-    return replace(stuck, seq=opened[0], rank=rank, kind=stuck.view.kind_of(rank, opened[0]))
+    node = numbers.most_common(1)[0][0]
+    view = next(v for v in views if v.group.gid == node.gid)
+    rank = next(r for one, r in firsts if one == node)
+    return replace(stuck, view=view, seq=node.seq, rank=rank, kind=view.kind_of(rank, node.seq))
 
 
 def _waiting(case: Case, culprits: Sequence[int]) -> tuple[int, ...]:
@@ -201,6 +214,21 @@ def _call(kind: CallKind | None, seq: int | None, group: str | None = None) -> C
         return None
     sizes, types = kind.input_sizes or kind.output_sizes, kind.input_dtypes or kind.output_dtypes
     return CallRef(kind.op, seq, sizes, types, kind.stack, group)
+
+
+def _waiting_call(
+    case: Case, stuck: StuckCall, in_call: Sequence[int], views: Sequence[GroupFrontier]
+) -> CallRef | None:
+    """Return the call in which the ranks of `in_call` are: where all of them have left the stuck one, the next that is open."""
+    inside = {r for r, _ in case.graph.calls_of(stuck.node)} if stuck.node is not None else set()
+    left = bool(in_call and inside) and inside.isdisjoint(in_call)
+    opened = case.graph.open_calls.get(in_call[0]) if left else None
+    node = opened[0].node if opened else None
+    if not isinstance(node, Instance):
+        return _whose(case, _call(stuck.kind, stuck.seq), in_call, stuck.view)
+    view = next(v for v in views if v.group.gid == node.gid)
+    label = view.group.label if view.group != stuck.group else None
+    return _whose(case, _call(view.kind_of(in_call[0], node.seq), node.seq, label), in_call, view)
 
 
 def _whose(

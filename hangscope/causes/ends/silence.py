@@ -133,7 +133,7 @@ def _alive(case: Case, culprits: tuple[int, ...]) -> Match | None:
     if not (locked or timed_out or swept or (one and calls_stay_open(case))):
         return None
     whose, are = who(culprits), agree(culprits, "is", "are")
-    why = f"{whose} {are} alive but left no record of collectives, and the others are waiting for {agree(culprits, 'it', 'them')}"
+    why = f"{whose} {agree(culprits, 'has', 'have')} no collective in the collected files, and the others are waiting for {agree(culprits, 'it', 'them')}"
     look = f"Check whether {whose} {are} still running, and what {agree(culprits, 'it does', 'they do')} (py-spy dump --native --pid PID; `ps -o stat`: T is stopped, D is waiting for a disk), for example a thread that holds the GIL."
     host = "A host that lost power or network leaves its connections open as well: check that it answers."
     strength = 1 if timeouts or locked else 0

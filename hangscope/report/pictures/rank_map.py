@@ -33,11 +33,16 @@ def steps_from_root(subject: Subject, after: Mapping[Drawn, Drawn]) -> dict[int,
         for passed in reversed(path):
             calls += not isinstance(passed, Host)
             depth[passed] = calls
-    return {
+    found = {
         node.rank: calls
         for node, calls in depth.items()
         if isinstance(node, Host) and calls and node.rank not in subject.culprits
     }
+    inside = frozenset(subject.verdict.in_call) if subject.verdict is not None else frozenset()
+    if not inside:
+        return found
+    # Who is in the verdict's collective waits directly, and nobody else, as the summary counts them.
+    return {rank: 1 if rank in inside else max(calls, 2) for rank, calls in found.items()}
 
 
 def folds(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> tuple[MapFold, ...]:

@@ -15,6 +15,7 @@ from hangscope.report.words import call_words, grouped, sizes_words
 
 _NAMED = 4  # waiting ranks that a title lists
 _PLACES = 2  # that are shown without a verdict's own line
+_ASKED = 1024  # ranks whose pending collectives are looked at
 
 
 def sides(subject: Subject) -> tuple[SidePart, ...]:
@@ -26,15 +27,31 @@ def sides(subject: Subject) -> tuple[SidePart, ...]:
 
 
 def _shown(subject: Subject) -> tuple[SidePart, ...]:
-    """Return where ranks are by their stacks and tracebacks, those at one line together, where the verdict has no line."""
+    """Return where ranks are by their stacks, tracebacks or pending collectives, those at one line together, where the verdict has no line."""
     places = quotes.places(subject)
-    alike = grouped(((stack[0], user_frame(stack)), (rank, how, stack)) for rank, how, stack in places)
+    calls = [] if places else _pending(subject)
+    alike = grouped(
+        ((stack[0], user_frame(stack), what if calls else ""), (rank, what, stack))
+        for rank, what, stack in places or calls
+    )
     found = []
     for those in sorted(alike.values(), key=len, reverse=True)[:_PLACES]:
-        ranks, (rank, how, stack) = [r for r, _, _ in those if r is not None], those[0]
+        ranks, (rank, what, stack) = [r for r, _, _ in those if r is not None], those[0]
         who = ranks_phrase(ranks) if ranks else "a process of no known rank"
-        found.append(SidePart("idle", f"{who[:1].upper()}{who[1:]}, {how}", "", rank, page_frames(stack)))
+        title = f"{who[:1].upper()}{who[1:]}, {'pending' if calls else what}"
+        found.append(SidePart("idle", title, what if calls else "", rank, page_frames(stack)))
     return tuple(found)
+
+
+def _pending(subject: Subject) -> list[tuple[int | None, str, Stack]]:
+    """Return where ranks enqueued the collectives that their dumps show as pending."""
+    found: list[tuple[int | None, str, Stack]] = []
+    for rank in subject.graph.waiting[:_ASKED]:
+        call = subject.first_open(rank)
+        kind = subject.kind_of(call.node, rank) if call is not None else None
+        if call is not None and kind is not None and kind.stack:
+            found.append((rank, subject.call_name(call.node, rank), kind.stack))
+    return found
 
 
 def _culprit(subject: Subject) -> SidePart | None:
@@ -64,7 +81,7 @@ def _waiting(subject: Subject) -> SidePart | None:
         return None
     ranks = call.ranks or verdict.in_call
     rank = ranks[0] if ranks else None
-    who = ranks_phrase(ranks if len(ranks) <= _NAMED else ranks[:1]) if ranks else "waiting"
+    who = ranks_phrase(ranks if len(ranks) <= _NAMED else ranks[:1]) if ranks else "the others"
     how = "" if subject.inside(ranks) else " indirectly"
     title = f"{who}, waiting{how}".capitalize()
     return SidePart("waiting", title, _call(call), rank, page_frames(call.frames))

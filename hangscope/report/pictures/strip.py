@@ -18,7 +18,6 @@ _SECOND = 10**9  # logs count whole ones
 _YEAR = 31_557_600 * _SECOND
 _ORDER = ("progress", "stall", "watchdog", "dump", "end", "termination", "until")
 _PREFIX = regex(r"^(?:\[[^\]]{1,90}\]:?\s*)+")  # who prints a line, and where in torch
-_ASKED = 64  # ranks whose collectives are looked through
 _EARLIEST = 30 * _YEAR  # 2000: what lies before is no wall clock
 
 
@@ -57,7 +56,9 @@ def _stall(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
     if since is not None and _EARLIEST < since < min(stalls, default=since + 1):
         yield Moment("progress", str(since), "last progress")
     elif stalls and (last := _last_completed(subject, stalls[0])):
-        yield Moment("progress", str(last), "last progress: the last completed collective was enqueued")
+        yield Moment(
+            "progress", str(last), "last progress before that: a collective was enqueued that completed"
+        )
     if len(stalls) == 1:
         yield Moment("stall", str(stalls[0]), "the rank is blocked")
     elif stalls:
@@ -103,10 +104,10 @@ def _latest(at: int) -> int:
 
 
 def _last_completed(subject: Subject, before: int) -> int:
-    """Return when (ns) the last collective was enqueued that completed before a moment, 0 where none is known."""
+    """Return when (ns) the last collective was enqueued before a moment that completed, 0 where none is known."""
     found = 0
-    for rank in subject.graph.waiting[:_ASKED]:
-        for queue in subject.incident.ranks[rank].queues.values():
+    for record in subject.incident.ranks.values():
+        for queue in record.queues.values():
             done = queue.created[(queue.state == State.DONE) & (queue.created < before)]
             found = max(found, int(done.max()) if len(done) else 0)
     return found if found > _EARLIEST else 0

@@ -9,7 +9,7 @@ from hangscope.align.p2p import PairInstance
 from hangscope.align.roots import components
 from hangscope.align.waitgraph import Called, Host, Instance, Unnamed, Untold
 from hangscope.model.conclusion import CallRef
-from hangscope.model.rankset import compress, counted, ranks_phrase
+from hangscope.model.rankset import agree, compress, counted, ranks_phrase
 from hangscope.report.pictures.wait_edges import Drawn, Edges, VerdictCall
 from hangscope.report.schema.pictures import WaitEdge, WaitNode, WaitPicture
 from hangscope.report.subject import Subject
@@ -175,5 +175,7 @@ def sentences(
     verdict = subject.verdict
     if verdict is not None and verdict.culprit_ranks and verdict.explained:
         explained = accounts_for(verdict.explained, len(verdict.waiting_ranks))
-        lines.append(f"Root cause: {ranks_phrase(verdict.culprit_ranks)}, which accounts for {explained}.")
+        lines.append(
+            f"Root cause: {ranks_phrase(verdict.culprit_ranks)}, which {agree(verdict.culprit_ranks, 'accounts', 'account')} for {explained}."
+        )
     return tuple(lines)

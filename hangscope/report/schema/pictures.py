@@ -67,7 +67,7 @@ class DiffGroup:
 class CallDiff:
     """The programs of the classes, aligned; the first class is what the others are compared with.
 
-    `earlier` calls before the first row are alike and not listed. `left_out` are classes without a column.
+    `earlier` calls before the first row are alike and not listed; so many `older` ones are recorded and not compared. `left_out` are classes without a column.
     """
 
     classes: tuple[DiffClass, ...]
@@ -78,6 +78,7 @@ class CallDiff:
     left_out: tuple[DiffClass, ...] = ()
     classes_left_out: int = 0
     ranks_left_out: int = 0
+    older: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,10 @@ def last_lines(case: Case) -> Observation | None:
         sides[event.templates[-1]].append(rank)
     if len(last) < _LEAST or len(sides) != 2:
         return None
-    shown = {f"printed '{short(last[ranks[0]].texts[-1])}'": ranks for ranks in sides.values()}
+    shown = {
+        f"printed{' lines like' if len({last[r].texts[-1] for r in ranks}) > 1 else ''} '{short(last[ranks[0]].texts[-1])}'": ranks
+        for ranks in sides.values()
+    }
     wanted = "what {who} did between the last line that all of them printed and these"
     seen = compared("the last lines of the ranks differ", shown, wanted, [*last.values()])
     return replace(seen, proves=False, blamed=False)

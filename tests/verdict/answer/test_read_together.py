@@ -58,7 +58,7 @@ def test_what_a_rank_waits_for_on_its_host_gives_the_advice(tmp_path: Path) -> N
     stack = "\n".join(["Process 814: python train.py", *_spied("", 814, *WAITS, "fit (train.py:29)")])
     verdict = judged(told(tmp_path, {**logs, "rank2.pyspy.txt": stack}, world_size=4))
     assert verdict.culprit_ranks == (2,)
-    assert "data loader's workers" in verdict.advice[0]
+    assert "workers of that data loader" in verdict.advice[0]
 
 
 def test_all_ranks_that_came_equally_far_leave_the_path_between_them(tmp_path: Path) -> None:

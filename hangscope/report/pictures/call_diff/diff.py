@@ -33,11 +33,19 @@ def call_diff(subject: Subject, classes: list[Behaviour]) -> CallDiff | None:
         groups=_groups(subject, chosen, rows),
         rows=tuple(rows[earlier:]),
         earlier=earlier,
+        older=max(_older(subject, behaviour) for behaviour in chosen),
         differences=max((row.differs or 0 for row in rows), default=0),
         left_out=tuple(_class(subject, behaviour) for behaviour in others[:OTHERS_LISTED]),
         classes_left_out=max(0, len(others) - OTHERS_LISTED),
         ranks_left_out=sum(len(b.ranks) for b in others[OTHERS_LISTED:]),
     )
+
+
+def _older(subject: Subject, behaviour: Behaviour) -> int:
+    """Return how many recorded calls of a class are older than its program."""
+    record = subject.incident.ranks[behaviour.ranks[0]]
+    recorded = sum(len(queue.seq) for queue in (*record.queues.values(), *record.p2p.values()))
+    return max(0, recorded - len(behaviour.program))
 
 
 def _groups(subject: Subject, chosen: list[Behaviour], rows: list[DiffRow]) -> tuple[DiffGroup, ...]:
