@@ -202,7 +202,7 @@ def test_masking_is_linear() -> None:
         for before, after in (("", " x"), ("password='", "'")):
             text = before + part * (4_000 // len(part)) + after
             # Other processes slow a core down: of three attempts, the fastest counts.
-            assert any(_seconds(text) < 0.2 for _ in range(3)), (before, part)
+            assert any(_seconds(text) < 0.3 for _ in range(3)), (before, part)
 
 
 def _seconds(text: str) -> float:
