@@ -90,7 +90,8 @@ class QueueBuilder:
         for gid, frontier in self._frontiers(record.rank, recording).items():
             _set_frontier(record, gid, frontier)
         if not len(recording):
-            record.absence = Absence.EMPTY_DUMP if not recording.status else None
+            empty = Absence.EMPTY_LOG if recording.source == "nccl_log" else Absence.EMPTY_DUMP
+            record.absence = empty if not recording.status else None
         elif split.pending_only:
             record.absence = Absence.PENDING_ONLY
 

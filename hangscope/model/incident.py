@@ -46,6 +46,7 @@ class Absence(str, Enum):
 
     NO_DUMP = "no dump"
     EMPTY_DUMP = "empty dump"
+    EMPTY_LOG = "no dump; its log shows no calls"
     PENDING_ONLY = "dump of pending calls only"
     UNREADABLE = "file unreadable"
     STALE = "stale dump"

@@ -12,7 +12,7 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.analysis import Analysis
 from hangscope.errors import Note
 from hangscope.explain.statements.statements import Statements
-from hangscope.explain.text.group_size import world_size
+from hangscope.explain.text.group_size import stated_size
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs.endings import ExitOk
 from hangscope.ingest.job_logs.progress import JobCompleted, WorkersEnded
@@ -76,7 +76,7 @@ def build_document(
         headline=_headline(analysis),
         world_size=incident.world_size,
         partial=_partial(incident, analysis.case.statements),
-        world_size_known=_stated_size(incident, analysis.case.statements) == incident.world_size,
+        world_size_known=stated_size(incident, analysis.case.statements) == incident.world_size,
         verdict=verdict_part(verdict, incident) if verdict is not None else None,
         confidence_why=tuple(judgement.reasons)
         if verdict is not None or judgement.status == "no_hang"
@@ -150,20 +150,12 @@ def _headline(analysis: Analysis) -> str:
     return "No hang: nothing is pending, and all ranks have completed the same collectives."
 
 
-def _stated_size(incident: Incident, statements: Statements) -> int | None:
-    """Return the number of ranks where an input states it."""
-    if incident.size_stated:
-        return incident.world_size
-    size = world_size(statements)
-    return size if size is not None and size >= incident.world_size else None
-
-
 def _partial(incident: Incident, statements: Statements) -> Partial:
     """Return of which ranks something was collected, and of how many, where an input states it."""
     records = sorted(incident.ranks.items())
     missing = [rank for rank, record in records if record.dump_file is None]
     dumped = tuple(rank for rank, record in records if record.dump_file is not None)
-    size = _stated_size(incident, statements)
+    size = stated_size(incident, statements)
     if not missing:
         return Partial(False, f"dumps of all {size} ranks" if size else seen_of("dumps", dumped, None))
     if not dumped:

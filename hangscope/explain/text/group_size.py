@@ -11,6 +11,7 @@ from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.analyzer import NoAnswer
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.store import StoreBarrier, StoreTimeout
+from hangscope.model.incident import Incident
 
 _MOST_LISTED = 64  # ranks
 
@@ -23,6 +24,14 @@ def world_size(statements: Statements) -> int | None:
     sizes += [e.world_size for e in statements.all(StoreBarrier)]
     sizes += [e.world for e in statements.all(NoAnswer)]
     return max(filter(None, sizes), default=None)
+
+
+def stated_size(incident: Incident, statements: Statements) -> int | None:
+    """Return the number of ranks of a job where an input states it, and shows no higher rank."""
+    if incident.size_stated:
+        return incident.world_size
+    size = world_size(statements)
+    return size if size is not None and size >= incident.world_size else None
 
 
 def others_of(size: int | None, seen: Iterable[int]) -> tuple[int, ...]:

@@ -95,7 +95,7 @@ def _node(
     if isinstance(first, VerdictCall):
         verdict = subject.verdict
         assert verdict is not None
-        label = call_words(CallRef(verdict.op or "", verdict.seq))
+        label = call_words(CallRef(verdict.op, verdict.seq)) if verdict.op else "a collective that no line names"
         group = f"group {verdict.group.label}" if verdict.group is not None else ""
         inside = sorted(verdict.waiting_ranks)
         return WaitNode(name, "call", label, group, compress(inside), len(inside), root, bold)
@@ -166,10 +166,8 @@ def sentences(
         where = f" on {node.group}" if node.group else ""
         call = f"{node.label}{where}"
         if node.ranks:
-            call = are_in(cut(node.ranks, 80), node.count, node.label, where)
-        lines.append(
-            f"{call}, which {tail}." if tail else f"{call}; no member is known that has not issued it."
-        )
+            call = f"{are_in(cut(node.ranks, 80), node.count, node.label, where)}{', which' if tail else ''}"
+        lines.append(f"{call} {tail}." if tail else f"{call}; every member that is known has issued it.")
     left_out = len(lines) - _LINES
     lines = lines[:_LINES] + ([f"{counted(left_out, 'more collective')}."] if left_out > 0 else [])
     verdict = subject.verdict
