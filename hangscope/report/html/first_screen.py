@@ -48,7 +48,7 @@ class FirstScreen:
         self.who = _who(document)
         self.waiting = _waiting(document)
         self.places = _places(data.sides, verdict)
-        self.what = _what(verdict) or [side.call for side in data.sides if side.role == "idle" and side.call]
+        self.what = _what(verdict) or [side.call for side in data.sides if side.call]
         self.why = _why(document, data)
         self.read = read_words(document)
         self.reasons = _reasons(document)

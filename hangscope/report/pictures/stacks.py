@@ -39,7 +39,9 @@ def _shown(subject: Subject) -> tuple[SidePart, ...]:
         ranks, (rank, what, stack) = [r for r, _, _ in those if r is not None], those[0]
         who = ranks_phrase(ranks) if ranks else "a process of no known rank"
         title = f"{who[:1].upper()}{who[1:]}, {'pending' if calls else what}"
-        found.append(SidePart("idle", title, what if calls else "", rank, page_frames(stack)))
+        found.append(
+            SidePart("waiting" if calls else "idle", title, what if calls else "", rank, page_frames(stack))
+        )
     return tuple(found)
 
 

@@ -57,7 +57,7 @@ def _stall(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
         yield Moment("progress", str(since), "last progress")
     elif stalls and (last := _last_completed(subject, stalls[0])):
         yield Moment(
-            "progress", str(last), "last progress before that: a collective was enqueued that completed"
+            "progress", str(last), "last progress before the stall: a collective was enqueued that completed"
         )
     if len(stalls) == 1:
         yield Moment("stall", str(stalls[0]), "the rank is blocked")

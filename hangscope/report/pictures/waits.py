@@ -95,7 +95,9 @@ def _node(
     if isinstance(first, VerdictCall):
         verdict = subject.verdict
         assert verdict is not None
-        label = call_words(CallRef(verdict.op, verdict.seq)) if verdict.op else "a collective that no line names"
+        label = (
+            call_words(CallRef(verdict.op, verdict.seq)) if verdict.op else "a collective that no line names"
+        )
         group = f"group {verdict.group.label}" if verdict.group is not None else ""
         inside = sorted(verdict.waiting_ranks)
         return WaitNode(name, "call", label, group, compress(inside), len(inside), root, bold)
