@@ -169,7 +169,7 @@ def sentences(
         call = f"{node.label}{where}"
         if node.ranks:
             call = f"{are_in(cut(node.ranks, 80), node.count, node.label, where)}{', which' if tail else ''}"
-        lines.append(f"{call} {tail}." if tail else f"{call}; every member that is known has issued it.")
+        lines.append(f"{call} {tail}." if tail else f"{call}; nobody is known to be missing from it.")
     left_out = len(lines) - _LINES
     lines = lines[:_LINES] + ([f"{counted(left_out, 'more collective')}."] if left_out > 0 else [])
     verdict = subject.verdict
