@@ -110,3 +110,8 @@ def known_fields(event: Event) -> dict[str, Any]:
     base = {field.name for field in fields(Event)}
     own = {field.name: getattr(event, field.name) for field in fields(event) if field.name not in base}
     return {name: value for name, value in own.items() if value not in (None, ())}
+
+
+def spy(title: str, pid: int, *frames: str) -> list[str]:
+    """Return a stack as py-spy prints it, below a title."""
+    return [title, f'Thread {pid} (idle): "MainThread"', *(f"    {frame}" for frame in frames), ""]

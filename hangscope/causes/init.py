@@ -202,7 +202,7 @@ def _at_the_start(case: Case) -> Match | None:
 
 
 def _announced(case: Case) -> Match | None:
-    """Return the answer where some of all ranks announced that they came, nothing followed, and somebody says that the job stands."""
+    """Return the answer where some of all ranks announced that they came, nothing followed, and somebody says that the job hangs."""
     statements, events = case.statements, case.statements.all(Announced)
     came = {e.rank for e in events if e.rank is not None}
     world = max((e.world_size for e in events if e.world_size), default=0)

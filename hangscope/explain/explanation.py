@@ -76,9 +76,9 @@ def explain(aligned: Aligned) -> Explanation:
     from_text = source is not Source.CALLS or not recorded
     if source is Source.CALLS:
         best = _with_its_lines(aligned, best, from_text)
-    accused = suspects(aligned, best)
+    suspected = suspects(aligned, best)
     return Explanation(
-        best, from_text, rivals, tuple(set_aside), tuple(weighed), accused, aligned.contradictions
+        best, from_text, rivals, tuple(set_aside), tuple(weighed), suspected, aligned.contradictions
     )
 
 

@@ -113,7 +113,7 @@ def traceback_of(subject: Subject, rank: int) -> tuple[PageFrame, ...]:
 
 
 def places(subject: Subject) -> list[tuple[int | None, str, Stack]]:
-    """Return where processes stood by what files show of them: a rank (None where not told), by what, and its stack."""
+    """Return where processes were, by their stacks and tracebacks: a rank (None if unknown), which of the two, and its frames."""
     statements = subject.analysis.case.statements
     found: list[tuple[int | None, str, Stack]] = [
         (rank, "stack" if where.kind == "stack" else "traceback", where.stack)

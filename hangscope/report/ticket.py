@@ -22,6 +22,7 @@ from hangscope.report.reasons import (
 )
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.words import below_title, duration
+from hangscope.verdict.phrasing import sentence_case
 
 _FACTS, _WARNINGS, _RIVALS, _HOSTS = 6, 6, 3, 4
 
@@ -118,11 +119,7 @@ def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:
     waiting = verdict.waiting_call
     frame = user_frame(waiting.frames) if waiting is not None else None
     if waiting is not None and frame is not None:
-        others = (
-            f"{ranks_phrase(waiting.ranks)[:1].upper()}{ranks_phrase(waiting.ranks)[1:]}"
-            if waiting.ranks
-            else "The others"
-        )
+        others = sentence_case(ranks_phrase(waiting.ranks)) if waiting.ranks else "The others"
         rows.append((f"{others} at", _place(frame.file, frame.line, frame.name)))
     if verdict.op:
         seq = f" seq {verdict.seq}" if verdict.seq is not None else ""

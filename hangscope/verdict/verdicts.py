@@ -87,7 +87,7 @@ def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
         seq=seq,
         waiting_ranks=waiting,
         in_call=waiting if stop.call is not None else (),
-        waiting_call=_whose(case, _call(kind, seq), waiting),
+        waiting_call=_whose(case, StuckCall(seq=seq, kind=kind), waiting, None),
         evidence=substantiation.unique((*map(quote, stop.events), *outliers, *base.evidence)),
         advice=[_OTHERS, *(item.text for item in wanted)][complete:][:3],
         fingerprint=_fingerprint(case, "unknown", kind),
@@ -104,7 +104,7 @@ def named(
     match: Match,
     sure: Confidence,
     wanted: Sequence[Collect],
-    views: Sequence[GroupFrontier] = (),
+    views: Sequence[GroupFrontier],
 ) -> Verdict:
     """Return the verdict on a match; `views` are the frontiers of each group."""
     finding, stuck = case.finding, _still_open(case, views)
@@ -114,6 +114,8 @@ def named(
     # If all have left the collective (a device did not finish it), its members are blocked after it.
     members = stuck.view.members if stuck.view is not None and case.graph.open_calls else waiting
     in_call = tuple(r for r in waiting if r in inside) or tuple(r for r in waiting if r in members)
+    after = bool(inside) and inside.isdisjoint(in_call)
+    now = _next_open(case, stuck, in_call, views) if after else stuck
     frame = match.frame or case.frame_of(finding.own.kind)
     whose = match.frame_rank if match.frame_rank is not None else next(iter(culprits), None)
     location = Location(frame.file, frame.line, frame.name, whose) if frame is not None else None
@@ -121,12 +123,17 @@ def named(
     ends = (*case.statements.all(Exit), *case.statements.all(ExternalEnd))
     evidence = substantiation.collect(case, match, [item.text for item in wanted])
     label = case.incident.groups[finding.own.gid].label if finding.own.gid is not None else None
+    if label is None and finding.stuck.group not in (None, stuck.group):
+        label = (
+            finding.stuck.group.label
+        )  # of the group on which the programs part, not of the one in which ranks wait
     others = () if culprits and sure.rank else match.suspects or case.explanation.suspects
     verdict = replace(
         unknown(case, wanted),
+        group=stuck.group,
         op=(stuck.kind.op or None) if stuck.kind is not None else None,
         seq=stuck.seq,
-        waiting_call=_waiting_call(case, stuck, in_call, views),
+        waiting_call=_whose(case, now, in_call, stuck.group),
         cause=match.cause,
         confidence=LEVELS[sure.level],
         rank_confidence=LEVELS[sure.rank],
@@ -147,7 +154,6 @@ def named(
         advice=match.advice[:3],
         fingerprint=_fingerprint(case, match.cause, stuck.kind, location),
     )
-    after = bool(inside) and inside.isdisjoint(in_call)
     return worded(verdict, act(case, match), blocked(case, stuck, waiting, in_call, after))
 
 
@@ -167,9 +173,7 @@ def _still_open(case: Case, views: Sequence[GroupFrontier]) -> StuckCall:
     if opened or not numbers:
         return stuck
     node = numbers.most_common(1)[0][0]
-    view = next(v for v in views if v.group.gid == node.gid)
-    rank = next(r for one, r in firsts if one == node)
-    return replace(stuck, view=view, seq=node.seq, rank=rank, kind=view.kind_of(rank, node.seq))
+    return _at(node, next(r for one, r in firsts if one == node), views)
 
 
 def _waiting(case: Case, culprits: Sequence[int]) -> tuple[int, ...]:
@@ -198,13 +202,13 @@ def _explained(case: Case, match: Match, waiting: Sequence[int]) -> int:
 
 
 def _culprit_call(case: Case, culprits: Sequence[int], group: str | None, earlier: bool) -> CallRef | None:
-    """Return what the culprits issued, marked as completed if that was `earlier`, or the first of them has other collectives pending."""
+    """Return what the culprits issued, marked as completed if that was `earlier` than what is stuck, or others are pending, and it is not."""
     own, stuck = case.finding.own, case.finding.stuck.group
     call, pending = _call(own.kind, own.seq, group), case.graph.open_calls.get(next(iter(culprits), -1))
     gid = own.gid if own.gid is not None or stuck is None else stuck.gid
     if call is None or (not pending and not earlier) or gid is None or own.seq is None:
         return call
-    is_over = earlier or all(one.node != Instance(gid, own.seq) for one in pending or ())
+    is_over = all(one.node != Instance(gid, own.seq) for one in pending or ())
     return replace(call, completed=True) if is_over else call
 
 
@@ -216,35 +220,35 @@ def _call(kind: CallKind | None, seq: int | None, group: str | None = None) -> C
     return CallRef(kind.op, seq, sizes, types, kind.stack, group)
 
 
-def _waiting_call(
-    case: Case, stuck: StuckCall, in_call: Sequence[int], views: Sequence[GroupFrontier]
-) -> CallRef | None:
-    """Return the call in which the ranks of `in_call` are: where all of them have left the stuck one, the next that is open."""
-    inside = {r for r, _ in case.graph.calls_of(stuck.node)} if stuck.node is not None else set()
-    left = bool(in_call and inside) and inside.isdisjoint(in_call)
-    opened = case.graph.open_calls.get(in_call[0]) if left else None
+def _next_open(
+    case: Case, stuck: StuckCall, ranks: Sequence[int], views: Sequence[GroupFrontier]
+) -> StuckCall:
+    """Return the collective in which ranks are that have left the stuck one."""
+    opened = case.graph.open_calls.get(ranks[0]) if ranks else None
     node = opened[0].node if opened else None
-    if not isinstance(node, Instance):
-        return _whose(case, _call(stuck.kind, stuck.seq), in_call, stuck.view)
+    return _at(node, ranks[0], views) if isinstance(node, Instance) else stuck
+
+
+def _at(node: Instance, rank: int, views: Sequence[GroupFrontier]) -> StuckCall:
+    """Return a collective as one that a rank is in."""
     view = next(v for v in views if v.group.gid == node.gid)
-    label = view.group.label if view.group != stuck.group else None
-    return _whose(case, _call(view.kind_of(in_call[0], node.seq), node.seq, label), in_call, view)
+    return StuckCall(view, node.seq, rank, view.kind_of(rank, node.seq))
 
 
-def _whose(
-    case: Case, call: CallRef | None, ranks: Sequence[int], view: GroupFrontier | None = None
-) -> CallRef | None:
-    """Return a call with the ranks whose frames it has, where those are not all that are in it."""
+def _whose(case: Case, stuck: StuckCall, ranks: Sequence[int], shown: Group | None) -> CallRef | None:
+    """Return a collective as a verdict on the group `shown` quotes it, with those of its ranks whose frames it has where they are not all."""
+    group = stuck.group
+    call = _call(stuck.kind, stuck.seq, group.label if group is not None and group != shown else None)
     frame = user_frame(call.frames) if call is not None else None
     if call is None or frame is None:
         return call
+    view, places = stuck.view, case.statements.whereabouts
     if view is not None and call.seq is not None:
         indexes = {rank: view.kind_index(rank, call.seq) for rank in ranks}
         known = {index for index in indexes.values() if index is not None}
         there = {index for index in known if user_frame(view.kinds[index].stack) == frame}
         own = tuple(rank for rank, index in indexes.items() if index in there)
     else:
-        places = case.statements.whereabouts
         own = tuple(r for r in ranks if r in places and user_frame(places[r].stack) == frame)
     return replace(call, ranks=own) if 0 < len(own) < len(ranks) else call
 

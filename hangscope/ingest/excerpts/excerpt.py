@@ -27,7 +27,7 @@ from hangscope.ingest.excerpts.pace import (
     steady,
     went_on,
 )
-from hangscope.ingest.excerpts.prose import devices, prose, written_by_people
+from hangscope.ingest.excerpts.prose import devices, has_fences, prose, written_by_people
 from hangscope.ingest.excerpts.sections import Side, sides
 from hangscope.ingest.job_logs.vocabulary import Stage, complains, stage_of_line, words
 from hangscope.ingest.lines.kept_text import KeptText
@@ -118,7 +118,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     written = [(line, shape) for line, shape in zip(lines, shapes, strict=True) if not shape.noise]
     ours = [line for line, shape in written if not shape.reported]
     printed = [line for line in ours if line[0] not in people]
-    fenced = any(text.lstrip().startswith("```") for text in texts)
+    fenced = has_fences(texts)
     telling = [
         line
         for line, shape in written
@@ -134,14 +134,14 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     moving, odd = moves(counts, printed), uneven(printed)
     alone = guarded_call(lines)
     lasted, lasted_line = longest(printed)
-    launched = _launched(texts)
-    sizes = tuple(sorted({n for n in launched[0] if 1 < n <= MAX_RANKS})) or _counted_by_people(said, named)
+    stated, one_node = _launched(texts)
+    sizes = tuple(sorted({n for n in stated if 1 < n <= MAX_RANKS})) or _counted_by_people(said, named)
     return Line(kept.file, number, text, text).event(
         Excerpt,
         stage=stage,
         stage_line=stage_line,
         sizes=sizes,
-        one_node=launched[1],
+        one_node=one_node,
         complaint=quote(
             " ".join(t for t, shape in zip(texts, shapes, strict=True) if shape.reported), _SHOWN
         ),

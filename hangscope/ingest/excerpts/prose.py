@@ -7,7 +7,7 @@ What people suppose is no evidence. A report may answer it, and their count of d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from hangscope.ingest.job_logs.vocabulary import complains, of_people, words
 from hangscope.model.regex import regex
@@ -51,9 +51,18 @@ def written_by_people(lines: Sequence[tuple[int, str]]) -> Mapping[int, str]:
     return found
 
 
+def has_fences(texts: Iterable[str]) -> bool:
+    """Return whether somebody fenced the logs in a text."""
+    return any(map(_is_fence, texts))
+
+
+def _is_fence(text: str) -> bool:
+    return text.lstrip().startswith(_FENCE)
+
+
 def _around_fences(lines: Sequence[tuple[int, str]]) -> list[tuple[int, str]] | None:
     """Return the lines that are in no pair of fences; None where there are no pairs."""
-    fences = [number for number, text in lines if text.lstrip().startswith(_FENCE)]
+    fences = [number for number, text in lines if _is_fence(text)]
     if not fences or len(fences) % 2:
         return None
     return [(n, text) for n, text in lines if n not in fences and sum(f < n for f in fences) % 2 == 0]

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from hangscope.ingest.excerpts.prose import written_by_people
+from hangscope.ingest.excerpts.prose import has_fences, written_by_people
 from hangscope.ingest.files.numbering import may_count
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs.progress import (
@@ -113,7 +113,7 @@ def last_lines(kept: KeptText) -> list[Event]:
     groups = kept.by_writer()
     short = not kept.own and len(kept.raw) <= _SHORT
     people = written_by_people(kept.texts) if short else {}
-    fenced = any(text.lstrip().startswith("```") for _, text in kept.texts) if short else False
+    fenced = short and has_fences(text for _, text in kept.texts)
     for number, places in enumerate(groups):
         line = kept.line(places[-1])
         if fenced and line.number in people:

@@ -12,6 +12,7 @@ from hangscope.report import quotes
 from hangscope.report.schema.stories import PageFrame, SidePart
 from hangscope.report.subject import Subject
 from hangscope.report.words import call_words, grouped, sizes_words
+from hangscope.verdict.phrasing import sentence_case
 
 _NAMED = 4  # waiting ranks that a title lists
 _PLACES = 2  # that are shown without a verdict's own line
@@ -38,7 +39,7 @@ def _shown(subject: Subject) -> tuple[SidePart, ...]:
     for those in sorted(alike.values(), key=len, reverse=True)[:_PLACES]:
         ranks, (rank, what, stack) = [r for r, _, _ in those if r is not None], those[0]
         who = ranks_phrase(ranks) if ranks else "a process of no known rank"
-        title = f"{who[:1].upper()}{who[1:]}, {'pending' if calls else what}"
+        title = f"{sentence_case(who)}, {'pending' if calls else what}"
         found.append(
             SidePart("waiting" if calls else "idle", title, what if calls else "", rank, page_frames(stack))
         )

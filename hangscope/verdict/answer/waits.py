@@ -50,7 +50,12 @@ class Wait:
         return not any(self.group) or is_default_group(names)
 
     def size(self, world: int | None) -> int | None:
-        """Return how many ranks take part, by the sizes of what goes in and out, or in the group of all by the size of the job."""
+        """Return how many ranks take part, by the sizes of what goes in and out, or in the group of all by the size of the job.
+
+        Groups of one purpose whose ranks are the whole job are complete together.
+        """
+        if self.group[1] and not self.group[0] and len(self.ranks) == world:
+            return world
         by_elements = size_by_elements(self.events[0])
         return by_elements if by_elements is not None else world if self.default else None
 
@@ -158,11 +163,6 @@ def timeouts(case: Case) -> Observation | None:
     if not found:
         return None
     wait, size = found[0], found[0].size(world_size(case.statements))
-    size = (
-        size
-        if wait.group[0] or not wait.group[1] or len(wait.ranks) != world_size(case.statements)
-        else len(wait.ranks)
-    )
     complete = size is not None and len(wait.ranks) == size
     missing = others_of(size, wait.ranks) if wait.default and not wait.repeats else ()
     shows = f"{who(wait.ranks)} timed out after {wait.span()} in {wait.sized_call()}"

@@ -6,15 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.text_lines import judged, raised, short, status, timeout, told
+from tests.text_lines import judged, raised, short, spy, status, timeout, told
 
 HANGS = "It hangs at the start for more than an hour, nothing is printed any more."
 STORE = "I0114 05:02:11.417845 1398 distributed_c10d.py:337] Waiting in store based barrier to initialize process group for rank: {0}, key: store_based_barrier_key:1 (world_size=4, worker_count=3, timeout=0:30:00)"
 GAVE_UP = "RuntimeError: Timed out initializing process group in store based barrier on rank: {0}, for key: store_based_barrier_key:1 (world_size=4, worker_count=3, timeout=0:30:00)"
-
-
-def _spied(title: str, pid: int, *frames: str) -> list[str]:
-    return [title, f'Thread {pid} (active): "MainThread"', *(f"    {frame}" for frame in frames), ""]
 
 
 LOOP = "_worker_loop (torch/utils/data/_utils/worker.py:309)"
@@ -34,7 +30,7 @@ def test_stacks_in_the_order_of_ranks_are_of_those_ranks(tmp_path: Path) -> None
     said = "py-spy of the processes, in order of the ranks, it hangs in the first epoch:"
     barrier = ("barrier (torch/distributed/distributed_c10d.py:4159)", "fit (train.py:31)")
     stacks = [
-        _spied("", 812 + r, *(barrier if r != 2 else ("resize (data.py:12)", "fit (train.py:29)")))
+        spy("", 812 + r, *(barrier if r != 2 else ("resize (data.py:12)", "fit (train.py:29)")))
         for r in range(4)
     ]
     lines = [line for stack in stacks for line in (f"Process {stack[1].split()[1]}: python train.py", *stack)]
@@ -45,9 +41,9 @@ def test_a_worker_of_a_loader_is_why_its_rank_does_not_come(tmp_path: Path) -> N
     lines = [
         HANGS,
         "Process 812: rank 0 python train.py",
-        *_spied("", 812, *WAITS, "fit (train.py:29)"),
+        *spy("", 812, *WAITS, "fit (train.py:29)"),
         "Process 977: python train.py",
-        *_spied("", 977, "read (decoder.py:71)", "__getitem__ (data.py:12)", LOOP),
+        *spy("", 977, "read (decoder.py:71)", "__getitem__ (data.py:12)", LOOP),
     ]
     said = judged(told(tmp_path, lines)).explanation
     assert "worker process of" in said and "decoder.py:71" in said
@@ -55,7 +51,7 @@ def test_a_worker_of_a_loader_is_why_its_rank_does_not_come(tmp_path: Path) -> N
 
 def test_what_a_rank_waits_for_on_its_host_gives_the_advice(tmp_path: Path) -> None:
     logs = {f"rank{r}.log": [timeout(r)] for r in (0, 1, 3)}
-    stack = "\n".join(["Process 814: python train.py", *_spied("", 814, *WAITS, "fit (train.py:29)")])
+    stack = "\n".join(["Process 814: python train.py", *spy("", 814, *WAITS, "fit (train.py:29)")])
     verdict = judged(told(tmp_path, {**logs, "rank2.pyspy.txt": stack}, world_size=4))
     assert verdict.culprit_ranks == (2,)
     assert "workers of that data loader" in verdict.advice[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.text_lines import judged, told
+from tests.text_lines import judged, spy, told
 
 LIBRARY = "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
 
@@ -84,10 +84,6 @@ def test_what_a_rank_does_in_a_library_outside_of_collectives_is_told(tmp_path: 
     lines += [f"step {n} loss 2.6 {'213.40' if n == 1000 else '0.91'}s" for n in range(998, 1003)]
     told_of = judged(told(tmp_path, lines)).explanation
     assert "rank 0 in log_tensor_stats (wandb_torch.py:240), called at fit.py:1 (step)" in told_of
-
-
-def spy(title: str, pid: int, *frames: str) -> list[str]:
-    return [title, f'Thread {pid} (idle): "MainThread"', *(f"    {frame}" for frame in frames), ""]
 
 
 def test_what_processes_wait_for_is_said_by_frames_that_are_known(tmp_path: Path) -> None:

@@ -46,16 +46,16 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
     members = inside | frozenset(subject.view.members if subject.view is not None else ())
     if subject.verdict is None:
         members = frozenset(subject.incident.ranks)
-    accused = frozenset(subject.verdict.suspect_ranks if subject.verdict is not None else ())
+    suspects = frozenset(subject.verdict.suspect_ranks if subject.verdict is not None else ())
     first, *rest = (
-        sorted(others, key=lambda b: not accused.issuperset(b.ranks))
-        if 0 < len(accused) <= COLUMNS
+        sorted(others, key=lambda b: not suspects.issuperset(b.ranks))
+        if 0 < len(suspects) <= COLUMNS
         else others
     )
     alike = [
         b for b in rest if members.intersection(b.ranks) and likeness(b, first) >= LIKE and meet(b, first)
     ]
-    beside = [b for b in rest if b in alike or (len(accused) <= COLUMNS and accused.issuperset(b.ranks))]
+    beside = [b for b in rest if b in alike or (len(suspects) <= COLUMNS and suspects.issuperset(b.ranks))]
     return [first, *beside[:room]]
 
 
