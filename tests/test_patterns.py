@@ -24,7 +24,7 @@ import hangscope
 from hangscope.ingest.job_logs.vocabulary import expressions, words
 from hangscope.ingest.lines.layers import layers
 from hangscope.ingest.nccl import warn
-from hangscope.ingest.torch_logs import traceback
+from hangscope.ingest.torch_logs import symptoms
 from hangscope.model.regex import LazyPattern
 
 try:
@@ -79,7 +79,7 @@ def patterns() -> dict[str, re.Pattern[Any]]:
                 found.setdefault(f"{info.name}.{name}[{number}]", pattern)
     found |= dict(_inline()) | {f"words.toml: {name}": words(name) for name in expressions()}
     found[PREFIXES] = layers()[0]
-    found["faults/symptoms.toml"] = traceback.symptoms()[0]
+    found["faults/symptoms.toml"] = symptoms.symptoms()[0]
     found |= {f"faults/nccl.toml[{n}]": rule.pattern.compiled for n, rule in enumerate(warn.rules())}
     seen: set[Any] = set()
     return {
