@@ -149,6 +149,8 @@ def network_fault(case: Case) -> Match | None:
         return None
     tier = min((e.tier for e in warnings), default=3)
     first = [e for e in warnings if e.tier == tier]
+    if first and not (complete and case.whole_group) and all(e.fault == "closed_by_peer" for e in first):
+        return _peer_ended(first)
     local = tuple(sorted({e.rank for e in first if tier == 1 and e.rank is not None}))
     culprits = local or (_both_ends(first) if tier == 2 else ())
     minor = all(e.retrying or e.fault == "size_mismatch" for e in first)  # sizes are the program's own
@@ -181,6 +183,23 @@ def network_fault(case: Case) -> Match | None:
         frame=case.frame_of(stuck.kind),
         frame_rank=stuck.rank,
         rivals=[_SPLITS] if stuck.kind is not None and stuck.kind.op.startswith("all_to_all") else (),
+    )
+
+
+def _peer_ended(closed: list[NcclWarn]) -> Match:
+    """Return that a process which no line names ended: a connection is closed at once by an end, and never by a stall."""
+    printers = {e.rank for e in closed} - {None}
+    hosts = sorted({h for e in closed if (h := e.peer_node or e.peer_host)})
+    on = f" on {hosts[0]}" if len(hosts) == 1 else ""
+    lost = f"{who(printers)} report" + ("s" if len(printers) == 1 else "") if printers else "NCCL reports"
+    return answer(
+        "crashed_rank",
+        (),
+        f"a process{on} ended: {lost} that the peer closed the connection",
+        f"Find out which process{on or ' of the group'} ended first, and how: its last lines, its exit code or signal in the launcher's output, and the kernel log of the host.",
+        strength=1,
+        evidence=closed[:4],
+        rivals=[("network_stall", "a network that drops connections looks the same")],
     )
 
 

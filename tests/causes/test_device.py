@@ -157,3 +157,16 @@ def test_a_rank_that_alone_gets_no_memory_for_the_buffers_of_nccl_has_failed(tmp
     ]
     (tmp_path / "rank1.log").write_text("\n".join([f"{head.format(1)} START", *warned]) + "\n")
     assert short(analyze(tmp_path)) == ("crashed_rank", (1,), "high")
+
+
+def test_a_connection_that_the_peer_closed_is_the_end_of_a_process_that_no_line_names(
+    tmp_path: Path,
+) -> None:
+    line = "node3:22140:22391 [2] misc/socket.cc:58 NCCL WARN socketProgress: Connection closed by remote peer node7<44321>"
+    verdict = judged(told(tmp_path, [line]))
+    assert (verdict.cause, verdict.culprit_ranks, verdict.title) == (
+        "crashed_rank",
+        (),
+        "A process on node7 ended: NCCL reports that the peer closed the connection",
+    )
+    assert [other.cause for other in verdict.alternatives] == ["network_stall"]

@@ -38,8 +38,9 @@ def _ends_by_agents(events: list[Event]) -> list[int]:
     """Return the index of the last line of each attempt that is known to be over by what agents print.
 
     An agent prints `failed (exitcode …` once per attempt, after its workers' last output; so an agent that prints it again is one
-    attempt further, and what is between belongs to the later one. After the last such line only a line of a rank, or a table after the
-    agent's line that it restarts its workers, shows that one more attempt began; what precedes that line is of the attempt that failed.
+    attempt further, and what is between belongs to the later one. After the last such line only a line of a rank that printed before, or
+    of any rank long after, or a table or line after the agent's line that it restarts its workers, shows that one more attempt began; what
+    precedes that line is of the attempt that failed.
     """
     ends, seen, last = list[int](), set[Any](), -1
     restarted = begun = False  # `begun`: a table is of the attempt that began then
@@ -57,16 +58,22 @@ def _ends_by_agents(events: list[Event]) -> list[int]:
             begun |= restarted
             last = last if restarted else index  # an agent's table closes what it printed before
     of_ranks = [e for e in events[last + 1 :] if not e.by_launcher and (e.rank, e.local_rank) != (None, None)]
-    later = [e for e in of_ranks if not _came_before(e, events[last])]
+    known = {rank for e in events[: last + 1] for rank in (e.rank, e.local_rank)} - {None}
+    later = [
+        e
+        for e in of_ranks
+        if _after(e, events[last]) >= (0 if restarted or known & {e.rank, e.local_rank} else _JOINED)
+    ]
     return [*ends, last] if last >= 0 and (begun or later) else ends
 
 
-def _came_before(event: Event, other: Event) -> bool:
-    """Return whether the clock of a line is a little behind that of a line above it, as where the logs of two nodes were joined."""
+def _after(event: Event, other: Event) -> float:
+    """Return how many seconds a line came after one above it; negative where its clock is a little behind, as where the logs of two nodes were joined."""
     own, last = _CLOCK.search(event.text[:_HEAD]), _CLOCK.search(other.text[:_HEAD])
     if own is None or last is None:
-        return False
-    return 0 < (seconds_of_day(last) - seconds_of_day(own)) % _DAY <= _JOINED
+        return 1.0
+    seconds = (seconds_of_day(own) - seconds_of_day(last)) % _DAY
+    return seconds if seconds < _DAY - _JOINED else seconds - _DAY
 
 
 def _ends_by_watchdogs(events: list[Event]) -> list[int]:

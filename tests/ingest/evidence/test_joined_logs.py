@@ -22,3 +22,13 @@ def test_lines_below_an_agents_end_are_of_another_attempt_only_if_they_are_later
     lines = [TIMEOUT.format(rank=0, clock="10:30:14"), FAILED.format(clock="10:30:22")]
     lines.append(TIMEOUT.format(rank=13, clock=clock))
     assert ranks in judged(told(tmp_path, lines)).explanation
+
+
+def test_a_rank_of_another_node_below_an_agents_end_is_of_the_same_attempt(tmp_path: Path) -> None:
+    lines = [
+        "[rank11]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.12 GiB.",
+        FAILED.format(clock="10:30:22"),
+        "[rank2]: socketProgress: Connection closed by remote peer node7<39512>",
+    ]
+    verdict = judged(told(tmp_path, lines))
+    assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", (11,))
