@@ -188,7 +188,7 @@ def network_fault(case: Case) -> Match | None:
 
 def _peer_ended(closed: list[NcclWarn]) -> Match:
     """Return that a process which no line names ended: a connection is closed at once by an end, and never by a stall."""
-    printers = {e.rank for e in closed} - {None}
+    printers = {e.rank for e in closed if e.rank is not None}
     hosts = sorted({h for e in closed if (h := e.peer_node or e.peer_host)})
     on = f" on {hosts[0]}" if len(hosts) == 1 else ""
     lost = f"{who(printers)} report" + ("s" if len(printers) == 1 else "") if printers else "NCCL reports"

@@ -155,6 +155,18 @@ def busy(case: Case, culprits: Sequence[int]) -> Match:
     )
 
 
+def each_alone(case: Case) -> Match | None:
+    """Every rank that is known waits for something of its own host, and none for another rank: all their data loaders, for instance."""
+    waits = {rank: doing(where.stack) for rank, where in case.stacks.items() if not where.inside}
+    own = [wait for wait in waits.values() if wait is not None and wait.host]
+    if len(own) < 2 or len(own) < len(case.incident.ranks):
+        return None
+    why = f"{who(waits)} wait for something of their own host, and none for another rank"
+    evidence = [item for rank in [*waits][:4] for item in (case.seen_at(rank), *_workers(case, rank))]
+    look = [own[0].remedy] if own[0].remedy else []
+    return answer("stuck_rank", (), why, *look, strength=0, evidence=evidence, suspects=waits)
+
+
 def _workers(case: Case, rank: int) -> list[Evidence]:
     """Return where the workers of a rank are, which may be what it waits for, if they are in the user's code."""
     record = case.incident.ranks[rank]

@@ -56,6 +56,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Absent, silence.may_have_died),
     (finding.Stalled | finding.Nothing, order.two_threads),
     (finding.Stalled | finding.Nothing, agreement.other_roots),
+    (finding.Nothing, participation.each_alone),
     (finding.Finding, unnamed.known_message),
     (finding.Finding, unnamed.fault_without_rank),
     (finding.Stalled | finding.Lagging | finding.Nothing | finding.Circular, device.network_fault),

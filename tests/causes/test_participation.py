@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from tests.conftest import analyze
 from tests.dump_writer import EPOCH_NS, Recorder, job, write_all
 from tests.small_jobs import ODD_ONES, due, frozen, loop
-from tests.text_lines import short, timeout, told
+from tests.text_lines import judged, short, timeout, told
 from tests.verdicts import blame, level, said
 
 STEPS = 12
@@ -200,3 +200,14 @@ def test_what_a_worker_of_a_stuck_rank_does_is_shown(tmp_path: Path) -> None:
     assert blame(report) == ("hang", "stuck_rank", (2,))
     assert "a worker of rank 2: data.py:16 in __getitem__" in said(report)
     assert "printed this" not in said(report)
+
+
+def test_ranks_that_all_wait_for_their_own_data_loaders_wait_for_no_other_rank(tmp_path: Path) -> None:
+    spy = [
+        'Thread 310 (idle): "MainThread"',
+        "    _try_get_data (torch/utils/data/dataloader.py:1011)",
+        "    __next__ (torch/utils/data/dataloader.py:530)",
+        "    train (train.py:142)",
+    ]
+    verdict = judged(told(tmp_path, {f"stack_rank_{rank}.txt": spy for rank in (0, 1)}))
+    assert (verdict.cause, verdict.culprit_ranks, verdict.suspect_ranks) == ("stuck_rank", (), (0, 1))

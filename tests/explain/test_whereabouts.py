@@ -143,3 +143,19 @@ def test_who_stands_in_the_line_in_which_its_wait_timed_out_then_is_in_a_call(
     ]
     files["rank0.log"] = [f"[rank0]: {line}" for line in raised]
     assert short(told(tmp_path, files))[:2] == (cause, (0,))
+
+
+def test_who_spins_in_a_call_of_nccl_is_in_that_collective(tmp_path: Path) -> None:
+    spy = [
+        'Thread 310 (active+gil): "MainThread"',
+        "    sched_yield (libc.so.6)",
+        "    ncclProxySaveOp (libnccl.so.2)",
+    ]
+    spy += ["    ncclAllGather (libnccl.so.2)", "    gather_logits (model.py:672)", "    step (serve.py:20)"]
+    waiting = [
+        'Thread 310 (idle): "MainThread"',
+        "    broadcast (torch/distributed/distributed_c10d.py:2810)",
+        "    step (serve.py:9)",
+    ]
+    cause, ranks, _ = short(told(tmp_path, {"stack_rank_0.txt": spy, "stack_rank_1.txt": waiting}))
+    assert (cause, ranks) == ("rank_conditional_collective", ())

@@ -179,7 +179,8 @@ def _outlier(
         most = max(counts[rank] for rank in few)
         last = most < usual and len(ranks) > 2 and not reporters & {*few} and _lacks_the_last(few, lines)
         if most:
-            note = f"{who} printed such lines {most} times, the others {usual} times"
+            more, fewer = ("once" if n == 1 else f"{n} times" for n in (most, usual))
+            note = f"{who} printed such lines {more}, the others {fewer}"
             return line.sets_apart(few, "count", score / 2, note, last=last)
         note = f"all ranks but {who[5:] if len(few) == 1 else who} printed this"
         return line.sets_apart(few, "missing", score / 2, note, last=last)

@@ -27,8 +27,11 @@ _MAKERS = regex(
 _MAKES = regex(
     r"(?:^|_)(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|barrier|(?:send|recv)_object|gather_all|gpu_gather|ncclCommWindowRegister)(?:_|$)"
 )
-#: waits for gathers of DeepSpeed's ZeRO-3 (deepspeed/runtime/zero/partition_parameters.py)
-_GATHERS = "deepspeed/runtime/zero/partition_parameters.py"
+#: waits for gathers of DeepSpeed's ZeRO-3 (deepspeed/runtime/zero), the last two in stage3.py up to 0.5
+_GATHERS = regex(
+    r"/zero/(?:partition_parameters\.py:(?:_?wait|trigger_wait|wait_tensor)|partitioned_param_coordinator\.py:fetch_sub_module"
+    r"|stage3\.py:(?:_synchronize_communication|fetch_sub_module))$"
+)
 #: waits for sends and receives: of torch's pipelines (torch 2.13) and of Megatron-LM's (megatron/core)
 _PAIRED_WAITS = (
     ("torch/distributed/pipelining/schedules.py", regex(r"^_wait_batch_p2p$")),
@@ -39,6 +42,16 @@ _PAIRED_WAITS = (
 )
 #: native frames of a wait for peers (py-spy dump --native)
 _NATIVE_WAITS = regex(r"^(?:c10d::.{0,80}[Ww]ait|gloo::transport::.{0,80}wait)")
+#: NCCL's own functions (nccl.h), which a thread that spins while it enqueues has not left
+_OF_NCCL = {
+    "ncclAllReduce": "all_reduce",
+    "ncclAllGather": "all_gather",
+    "ncclReduceScatter": "reduce_scatter",
+    "ncclBroadcast": "broadcast",
+    "ncclReduce": "reduce",
+    "ncclSend": "send",
+    "ncclRecv": "recv",
+}
 #: older names, and those of libraries, below which the frames of the user's own call are
 _BASES = {
     "_all_gather_base": "all_gather_into_tensor",
@@ -109,10 +122,12 @@ def located(stack: Stack, source: str, kind: str) -> Whereabouts:
             op, inside = name, True  # the outermost one is what the user called
         elif (known and frame.name in _WAITS) or frame.name == "_engine_run_backward":
             inside = True
+        elif frame.name in _OF_NCCL:
+            op, inside = _OF_NCCL[frame.name], True
     if stack and not inside:
         first = stack[0]
         named = bool(_MAKES.search(first.name) and _MAKERS.search(first.file))
-        inside = named or any(f.name in _WAITS and f.file.endswith(_GATHERS) for f in stack[:_NEAR])
+        inside = named or any(_GATHERS.search(f"{f.file}:{f.name}") for f in stack[:_NEAR])
         name = _BASES.get(first.name, first.name)
         op = name if named and not name.startswith("_") else None
     if any(

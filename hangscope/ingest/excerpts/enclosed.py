@@ -60,8 +60,13 @@ def _speaker(kept: KeptText, places: Mapping[int, int], number: int, step: int) 
         number += step
         place = places.get(number)
         line = kept.own_line(place) if place is not None else None
-        if line is None or not line.text.strip() or (line.rank is None and line.origin):
-            return None
+        if (
+            line is None
+            or not line.text.strip()
+            or line.pid is not None
+            or (line.rank is None and line.origin)
+        ):
+            return None  # a line without the prefix that its writer's lines have is another writer's
         if line.rank is not None:
             return line.rank
         if step > 0 and offset:

@@ -24,6 +24,7 @@ _OTHERS = regex(
 )
 
 
+_COUNTED = regex(r"([A-Za-z]{0,20})[ _.#:-]{0,2}(\d{1,7})(?!\d)")  # in a title, with the word before it
 _NODE = regex(r"(?i)(?<![a-z])(?:node|host|pod)[ _.#:-]{0,2}$")
 
 
@@ -74,14 +75,10 @@ def _number(file: str, single: bool = False) -> re.Match[str] | None:
 
 
 def of_titles(titles: Mapping[int, str]) -> dict[int, int]:
-    """Return the rank of each process (by its id) where the lines above their stacks are alike but for numbers, of which one counts from 0."""
-    columns = [[(m.start(), int(m.group())) for m in _NUMBER.finditer(text)] for text in titles.values()]
-    shapes = {_NUMBER.sub("#", text) for text in titles.values()}
-    if len(titles) < 2 or len(shapes) != 1:
-        return {}
-    first = next(iter(titles.values()))
-    for column in zip(*columns, strict=True):
-        numbers = [number for _, number in column]
-        if sorted(numbers) == [*range(len(numbers))] and not _OTHERS.search(first[: column[0][0]]):
-            return dict(zip(titles, numbers, strict=True))
+    """Return the rank of each process (by its id) where the lines above their stacks have a word in common whose numbers count from 0."""
+    found = {pid: dict(_COUNTED.findall(text)) for pid, text in titles.items()}
+    for word in next(iter(found.values()), {}) if len(found) > 1 else ():
+        numbers = {pid: int(words[word]) for pid, words in found.items() if word in words}
+        if sorted(numbers.values()) == [*range(len(found))] and not _OTHERS.search(word):
+            return numbers
     return {}

@@ -49,6 +49,10 @@ _HEADER = regex(
     r"^(?:\s*(?:\^C)?(?:Original )?|Exception in thread .{0,100})Traceback \(most recent call last\):(?: \(RANK (\d{1,7})\))?\s*$"
 )
 _FRAME = regex(r'^( {2,6})File "(.{1,1000}?)", line (\d{1,9})(?:, in (.{1,300}))?\s*$')
+#: What `ray.get` raises: the frames below are those of the actor or task with that process id (python/ray/exceptions.py).
+_OF_AN_ACTOR = regex(
+    r"^(?:ray\.exceptions\.)?\w{1,60}(?:\(\w{1,60}\))?: (?:\x1b\[\d{1,3}m)?ray::.{1,300}?\(pid=(\d{1,9})\b"
+)
 _MARKS = regex(r"^\s*(?:[~^][~^\s]*$|\[Previous line repeated \d+ more times?\])")
 _EXCEPTION = regex(r"^ ?((?:[A-Za-z_]\w{0,100}\.){0,12}([A-Za-z_]\w{0,100}))(?:: ?(.*))?$")
 _TYPE = regex(
@@ -110,6 +114,7 @@ class _Traceback:
     chained: bool = False
     original: bool = False
     rank: int | None = None  # as the header names it
+    pid: int | None = None  # of the actor whose traceback this one quotes
     rows: list[tuple[Frame, str]] = field(default_factory=list)  # outermost first, each with its source text
     interleaved: int = 1  # tracebacks of writers without prefixes, line by line
     left: int = _OPEN_LINES
@@ -136,6 +141,7 @@ class _Traceback:
         yield self.where.event(
             RankException,
             rank=self.rank,
+            pid=self.pid,
             group_rank=int(own[own.lastindex or 1]) if own is not None else None,
             type=self.kind,
             message=quote(self.message, _MESSAGE_LIMIT),
@@ -227,6 +233,9 @@ class TracebackParser(LineParser):
             opened.add(frame)
         elif not text.strip() or _MARKS.match(text):
             return
+        elif actor := _OF_AN_ACTOR.match(text):
+            opened.pid = int(actor[1])
+            opened.rows.clear()
         elif text.startswith("    ") and opened.rows:
             last, code = opened.rows[-1]
             opened.rows[-1] = (last, code or text.strip())

@@ -13,7 +13,7 @@ from hangscope.ingest.evidence.stack_owners import library_call, offered_call, p
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import in_backward, is_user, user_frame, user_frames
-from hangscope.knowledge.doing import Doing, doing
+from hangscope.knowledge.doing import doing
 from hangscope.model.conclusion import Collect
 from hangscope.model.frames import Frame, Stack, UnplacedStack
 from hangscope.model.rankset import agree, ranks_phrase
@@ -160,13 +160,11 @@ def _beside(threads: Sequence[Stack]) -> list[str]:
 
 def doings(case: Case) -> Observation | None:
     """Read what ranks do or wait for, where their stacks hold a frame that is known."""
-    found: dict[Doing, list[int]] = defaultdict(list)
+    found: dict[str, list[int]] = defaultdict(list)
     for rank, where in sorted(case.stacks.items()):
         if (known := doing(where.stack)) is not None:
-            found[known].append(rank)
-    parts = [
-        f"{ranks_phrase(some)} {agree(some, 'is', 'are')} {known.doing}" for known, some in found.items()
-    ]
+            found[known.doing].append(rank)
+    parts = [f"{ranks_phrase(some)} {agree(some, 'is', 'are')} {what}" for what, some in found.items()]
     return Observation("; ".join(parts[:_SHOWN])) if parts else None
 
 

@@ -23,6 +23,11 @@ TRACEBACK = [
         ("[rank5] caught exception, cleaning up", "[rank2] destroying process group", ()),
         ("caught exception, cleaning up", "[rank5] destroying process group", ()),
         ("[rank5] caught exception, cleaning up", "", ()),
+        (
+            "(Actor pid=812) [actor 5] shard 3 of 16",
+            "(Actor pid=812) [actor 5] shard 4 of 16",
+            (),
+        ),  # the driver's
     ],
 )
 def test_a_traceback_between_two_lines_of_a_rank_is_its_own(

@@ -69,7 +69,8 @@ def test_titles_that_count_from_0_are_the_ranks_of_the_processes_below() -> None
     assert of_titles(titles) == {900: 0, 901: 1, 902: 2}
     assert of_titles({900: "== worker 0", 901: "== worker 2"}) == {}
     assert of_titles({900: "== node 0", 901: "== node 1"}) == {}
-    assert of_titles({900: "== worker 0", 901: "-- worker 1"}) == {}
+    assert of_titles({310: "node A / TP0 (pid 310)", 287: "node B / TP1 (pid 287)"}) == {310: 0, 287: 1}
+    assert of_titles({900: "== worker 0", 901: "== trainer 1"}) == {}
 
 
 def test_logs_that_count_from_0_are_of_the_ranks_and_their_numbers_are_compared(tmp_path: Path) -> None:

@@ -231,3 +231,11 @@ def test_a_traceback_that_never_ends_is_given_up() -> None:
             assert parser.wants_more and not events
     assert not parser.wants_more
     assert [(e.kind, e.rank, e.truncated) for e in events] == [("exception", 3, True)]
+
+
+def test_below_a_task_error_of_ray_are_the_frames_of_the_actor_with_that_process_id() -> None:
+    error = "ray.exceptions.RayTaskError(ValueError): ray::Actor.load() (pid=812, ip=10.3.0.21, actor_id=c1d2, repr=<x>)"
+    of_the_driver = traceback(error, "get", prefix="")
+    of_the_actor = traceback("ValueError: bad shard", "load", line=48, lib=False, head=False)
+    (event,) = exceptions(of_the_driver + of_the_actor)
+    assert (event.pid, event.type, event.frames[0].line, len(event.frames)) == (812, "ValueError", 48, 2)
