@@ -152,13 +152,13 @@ def test_calls_cost_no_lines_in_the_parent(tmp_path: Path) -> None:
 
 
 def test_the_report_of_a_large_job_is_small(tmp_path: Path) -> None:
-    job = Job(576, entries=40, layout="mesh")  # groups of more than the 64 ranks that are listed
+    job = Job(1032, entries=40, layout="mesh")  # more than those whose groups are written out
     generate(tmp_path, job)
     report = analyze(tmp_path)
     assert report.verdict is not None and report.verdict.culprit_ranks == (job.culprit,)
     assert len(report.to_html().encode()) < 200_000
     assert {row["ranks"] for row in report.to_dict()["groups"] if row["desc"] == "mesh_dp"} == {
-        f"{place}-{568 + place}:8" for place in range(8)
+        f"{place}-{1024 + place}:8" for place in range(8)
     }
 
 
