@@ -15,6 +15,8 @@ from tests.command import quiet
 from tests.conftest import FIXTURES, Run
 from tests.json_contract import check_json
 
+pytestmark = pytest.mark.slow
+
 # -- what is written -----------------------------------------------------------------------------------------------
 
 

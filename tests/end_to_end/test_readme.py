@@ -157,6 +157,7 @@ def test_modules_that_the_architecture_names_exist() -> None:
     assert not [name for name in named if not (ROOT / "hangscope" / name).exists() and name not in everywhere]
 
 
+@pytest.mark.slow
 def test_the_library_example_runs(environment: dict[str, str], tmp_path: Path) -> None:
     shutil.copytree(INCIDENT, tmp_path / "dumps")
     code = block(ROOT / "docs" / "library.md", 'report.write_html("hang.html")')
@@ -173,6 +174,7 @@ def test_the_library_example_runs(environment: dict[str, str], tmp_path: Path) -
     assert "hangscope" in (tmp_path / "hang.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "said"), [(INCIDENT, "rank_conditional_collective"), (ROOT / "no-such-folder", "there is no")]
 )
