@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from hypothesis import HealthCheck, Phase, settings
 
 import hangscope
 from hangscope.api import Report
+from hangscope.cli import main
+from hangscope.ingest.workers import pool
 from tests.dump_writer import job, stuck, write_all
 from tests.in_thread import InThisThread
 
@@ -91,6 +94,38 @@ def run(environment: dict[str, str], tmp_path: Path) -> Run:
         )
 
     return hangscope_command
+
+
+@pytest.fixture
+def inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Run]:
+    """Return a function that runs the command as `run` does, in this process, which reads the files as well."""
+    here = tmp_path / "here"
+    here.mkdir(exist_ok=True)
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("COLUMNS", "100")
+    for name in ("NO_COLOR", "FORCE_COLOR", "HANGSCOPE_DEBUG"):
+        monkeypatch.delenv(name, raising=False)
+    plain = pool.read_files
+
+    def in_this_thread(*words: Any, **options: Any) -> Any:
+        return plain(*words, **{**options, "executor": options.get("executor") or InThisThread()})
+
+    monkeypatch.setattr(pool, "read_files", in_this_thread)
+
+    def hangscope_command(*words: Any, **settings: str) -> subprocess.CompletedProcess[str]:
+        with monkeypatch.context() as patch:
+            for name, value in settings.items():
+                patch.setenv(name, value)
+            with pytest.raises(SystemExit) as ended:
+                main([str(word) for word in words], prog_name="hangscope")
+        printed = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return subprocess.CompletedProcess(words, ended.value.code, printed.out, printed.err)
+
+    yield hangscope_command
+    gc.enable()  # `analyze` switches it off
 
 
 @pytest.fixture(scope="session")

@@ -29,11 +29,11 @@ def moved(text: str) -> str:
     return json.dumps(data)
 
 
-def test_another_run_of_one_bug_is_the_same_bug(tmp_path: Path, run: Run) -> None:
+def test_another_run_of_one_bug_is_the_same_bug(tmp_path: Path, inside: Run) -> None:
     one, other = tmp_path / "a.json", tmp_path / "b.html"
     one.write_text(moved(render_json(document("hang_8"))))
     other.write_text(render_html(document("hang_8")))
-    done = run("diff", one, other)
+    done = inside("diff", one, other)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("same bug: both have the fingerprint")
     assert "! ranks:" in done.stdout and "A 5" in done.stdout and "B 3" in done.stdout
@@ -46,21 +46,21 @@ def test_a_large_page_is_read_from_its_packed_data(tmp_path: Path) -> None:
     assert load(str(page)) == replace(document("hang_512"), page=None)
 
 
-def test_two_bugs_are_told_apart(tmp_path: Path, run: Run) -> None:
+def test_two_bugs_are_told_apart(tmp_path: Path, inside: Run) -> None:
     report = tmp_path / "a.json"
     report.write_text(render_json(document("hang_8")))
-    done = run("diff", report, FIXTURES / "stuck_loader" / "dumps")
+    done = inside("diff", report, FIXTURES / "stuck_loader" / "dumps")
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("not the same bug: they differ in cause")
 
 
-def test_without_a_usable_report_it_exits_with_3(tmp_path: Path, run: Run) -> None:
+def test_without_a_usable_report_it_exits_with_3(tmp_path: Path, inside: Run) -> None:
     broken = tmp_path / "a.json"
     broken.write_text('{"schema": "hangscope.report/1", "status": 7}')
-    done = run("diff", broken, broken)
+    done = inside("diff", broken, broken)
     assert done.returncode == 3 and "no report that can be read" in done.stderr
-    assert run("diff", tmp_path / "gone", tmp_path / "gone").returncode in (2, 3)
-    assert run("diff", broken).returncode == 2
+    assert inside("diff", tmp_path / "gone", tmp_path / "gone").returncode in (2, 3)
+    assert inside("diff", broken).returncode == 2
 
 
 def test_unknown_causes_are_never_the_same_bug() -> None:

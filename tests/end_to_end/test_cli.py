@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -25,21 +22,6 @@ from tests.json_contract import CATEGORIES, CONTRACT_CAUSES
 # -- exit codes ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def inside(capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """Return a function that runs the command as `run` does, in this process: for what neither reads nor writes files."""
-
-    def hangscope_command(*words: Any) -> subprocess.CompletedProcess[str]:
-        with pytest.raises(SystemExit) as ended:
-            main([str(word) for word in words], prog_name="hangscope")
-        printed = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return subprocess.CompletedProcess(words, ended.value.code, printed.out, printed.err)
-
-    yield hangscope_command
-    gc.enable()  # `analyze` switches it off
-
-
 def test_a_verdict_is_no_failure(run: Run, hang: Path, tmp_path: Path) -> None:
     """A hook under `set -e`, or a Slurm epilog, must not be hurt by what the report says."""
     result = quiet(run("analyze", hang))
@@ -50,11 +32,10 @@ def test_a_verdict_is_no_failure(run: Run, hang: Path, tmp_path: Path) -> None:
     assert page.startswith("<!doctype html>") or page.startswith("<!DOCTYPE html>")
 
 
-@pytest.mark.slow
-def test_exit_code_tells_the_status_when_asked(run: Run, hang: Path, healthy: Path, unclear: Path) -> None:
-    assert quiet(run("analyze", hang, "--exit-code", "-q")).returncode == 10
-    assert quiet(run("analyze", unclear, "--exit-code", "-q", "--world-size", 3)).returncode == 11
-    assert quiet(run("analyze", healthy, "--exit-code", "-q")).returncode == 0
+def test_exit_code_tells_the_status_when_asked(inside: Run, hang: Path, healthy: Path, unclear: Path) -> None:
+    assert quiet(inside("analyze", hang, "--exit-code", "-q")).returncode == 10
+    assert quiet(inside("analyze", unclear, "--exit-code", "-q", "--world-size", 3)).returncode == 11
+    assert quiet(inside("analyze", healthy, "--exit-code", "-q")).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -89,27 +70,27 @@ def test_a_wrong_value(inside: Run, hang: Path, option: str, value: str) -> None
 # -- no usable input -----------------------------------------------------------------------------------------------
 
 
-def test_a_path_that_does_not_exist(run: Run) -> None:
-    result = quiet(run("analyze", "no/such/folder"))
+def test_a_path_that_does_not_exist(inside: Run) -> None:
+    result = quiet(inside("analyze", "no/such/folder"))
     assert (result.returncode, result.stdout) == (3, "")
     assert "no/such/folder" in result.stderr and "hint:" in result.stderr
 
 
-def test_an_empty_folder(run: Run, tmp_path: Path) -> None:
+def test_an_empty_folder(inside: Run, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    result = quiet(run("analyze", tmp_path / "empty"))
+    result = quiet(inside("analyze", tmp_path / "empty"))
     assert (result.returncode, result.stdout) == (3, "")
     assert "empty" in result.stderr and "no files" in result.stderr and "hint:" in result.stderr
 
 
-def test_a_folder_without_dumps(run: Run, tmp_path: Path) -> None:
+def test_a_folder_without_dumps(inside: Run, tmp_path: Path) -> None:
     """One message: what was looked for, and what was found instead."""
     folder = tmp_path / "photos"
     folder.mkdir()
     (folder / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(32)) * 4)
     (folder / "settings.json").write_text('{"lr": 0.1}')
     (folder / "nothing").write_bytes(b"")
-    result = quiet(run("analyze", folder))
+    result = quiet(inside("analyze", folder))
     assert (result.returncode, result.stdout) == (3, "")
     assert "Flight Recorder dumps" in result.stderr
     for name in ("a.png", "settings.json", "nothing"):
@@ -118,14 +99,14 @@ def test_a_folder_without_dumps(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "here" / "hangscope-report.html").exists()
 
 
-def test_a_file_that_cannot_be_read(run: Run, hang: Path, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read(inside: Run, hang: Path, tmp_path: Path) -> None:
     """It is named, and the rest is analysed."""
     folder = tmp_path / "some"
     shutil.copytree(hang, folder)
     (folder / "nccl_trace_rank_1").unlink()
     (folder / "nccl_trace_rank_1").symlink_to("/nowhere/at/all")
     (folder / "nccl_trace_rank_0").write_bytes(b"\x80\x02}q")
-    result = quiet(run("analyze", folder, "-v"))
+    result = quiet(inside("analyze", folder, "-v"))
     assert result.returncode == 0
     assert "hang[stuck_rank]: Rank 2" in result.stdout
     warnings = [line for line in result.stdout.splitlines() if "warning:" in line]
@@ -134,11 +115,11 @@ def test_a_file_that_cannot_be_read(run: Run, hang: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_without_permission(run: Run, hang: Path, tmp_path: Path) -> None:
+def test_a_file_without_permission(inside: Run, hang: Path, tmp_path: Path) -> None:
     folder = tmp_path / "some"
     shutil.copytree(hang, folder)
     (folder / "nccl_trace_rank_1").chmod(0)
-    result = quiet(run("analyze", folder))
+    result = quiet(inside("analyze", folder))
     assert result.returncode == 0 and "nccl_trace_rank_1" in result.stdout
 
 
@@ -154,8 +135,8 @@ def test_names_that_are_no_text(run: Run, hang: Path, tmp_path: Path) -> None:
 # -- help and explanations -----------------------------------------------------------------------------------------
 
 
-def test_no_summary_of_a_command_is_cut(run: Run) -> None:
-    listed = quiet(run("--help")).stdout.partition("Commands:")[2].partition("Examples:")[0]
+def test_no_summary_of_a_command_is_cut(inside: Run) -> None:
+    listed = quiet(inside("--help")).stdout.partition("Commands:")[2].partition("Examples:")[0]
     assert len(listed.split("\n")) > len(main.commands) and "..." not in listed
 
 

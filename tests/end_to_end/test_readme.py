@@ -103,10 +103,10 @@ def test_documented_options_exist() -> None:
 
 
 def test_every_key_of_the_json_report_is_documented(
-    run: Callable[..., subprocess.CompletedProcess[str]],
+    inside: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     section = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
-    report: dict[str, Any] = json.loads(run("analyze", INCIDENT, "--format", "json").stdout)
+    report: dict[str, Any] = json.loads(inside("analyze", INCIDENT, "--format", "json").stdout)
     words = set(re.findall(r"`(\w+)`", section))
     assert not (set(report) | set(report["verdict"])) - words
     nested = {key for group in report["groups"] for key in group} | {
@@ -118,11 +118,11 @@ def test_every_key_of_the_json_report_is_documented(
 
 
 def test_every_cause_is_in_the_table_and_can_be_explained(
-    run: Callable[..., subprocess.CompletedProcess[str]],
+    inside: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:
     table = (ROOT / "docs" / "causes.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(CATALOG)
-    assert set(re.findall(r"^(\w+) ", run("explain").stdout, re.MULTILINE)) == set(CATALOG)
+    assert set(re.findall(r"^(\w+) ", inside("explain").stdout, re.MULTILINE)) == set(CATALOG)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -157,6 +157,7 @@ def test_modules_that_the_architecture_names_exist() -> None:
     assert not [name for name in named if not (ROOT / "hangscope" / name).exists() and name not in everywhere]
 
 
+@pytest.mark.slow
 def test_the_library_example_runs(environment: dict[str, str], tmp_path: Path) -> None:
     shutil.copytree(INCIDENT, tmp_path / "dumps")
     code = block(ROOT / "docs" / "library.md", 'report.write_html("hang.html")')
@@ -173,17 +174,7 @@ def test_the_library_example_runs(environment: dict[str, str], tmp_path: Path) -
     assert "hangscope" in (tmp_path / "hang.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_shell_completion_that_the_docs_name_is_there(shell: str, environment: dict[str, str]) -> None:
-    assert f"{shell}_source" in USAGE and "_HANGSCOPE_COMPLETE" in USAGE
-    code = "from hangscope.cli import main; main(prog_name='hangscope')"
-    settings = {**environment, "_HANGSCOPE_COMPLETE": f"{shell}_source"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=settings, capture_output=True, text=True, check=False
-    )
-    assert "_hangscope_completion" in done.stdout, done.stderr
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("folder", "said"), [(INCIDENT, "rank_conditional_collective"), (ROOT / "no-such-folder", "there is no")]
 )

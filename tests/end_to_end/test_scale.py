@@ -57,13 +57,8 @@ def readings(folder: Path) -> list[Reading]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(
-    "more", [{}, {"timing": True, "ragged": True, "own_stacks": True}], ids=["plain", "odd"]
-)
-def test_generated_dumps_are_whole_and_their_culprit_is_found(
-    tmp_path: Path, layout: str, more: dict[str, bool]
-) -> None:
-    job = Job(32, entries=120, frames=20, layout=layout, **more)
+def test_generated_dumps_are_whole_and_their_culprit_is_found(tmp_path: Path, layout: str) -> None:
+    job = Job(32, entries=120, frames=20, layout=layout, timing=True, ragged=True, own_stacks=True)
     size = generate(tmp_path, job)
     files = sorted(tmp_path.iterdir())
     assert len(files) == 32 and sum(path.stat().st_size for path in files) == size
@@ -81,7 +76,7 @@ def test_generated_dumps_are_whole_and_their_culprit_is_found(
 
 
 def test_the_verdict_is_the_same_however_the_files_are_read(mesh: Path) -> None:
-    reports = [hangscope.analyze(mesh, jobs=1), hangscope.analyze(mesh, jobs=2), analyze(mesh)]
+    reports = [hangscope.analyze(mesh, jobs=2), analyze(mesh)]
     with ThreadPoolExecutor(3) as threads:
         reports.append(hangscope.analyze(mesh, executor=threads))
     texts = {report.to_json() for report in reports}
@@ -135,35 +130,35 @@ def python_lines(function: Any) -> tuple[Any, int]:
         sys.settrace(before)
 
 
-@pytest.mark.parametrize("layout", ["world", "mesh"])
-def test_work_in_the_parent_grows_with_the_ranks_and_not_faster(tmp_path: Path, layout: str) -> None:
+def test_work_in_the_parent_grows_with_the_ranks_and_not_faster(tmp_path: Path) -> None:
     lines: Counter[int] = Counter()
-    for ranks in (8, 64, 128, 256):  # the first one fills caches
+    for ranks in (8, 32, 64, 128):  # the first one fills caches
         folder = tmp_path / str(ranks)
-        generate(folder, Job(ranks, entries=60, layout=layout))
+        generate(folder, Job(ranks, entries=60, layout="mesh"))
         read = readings(folder)
         report, lines[ranks] = python_lines(lambda read=read: build_document(analyse(assemble(read)), "test"))
         assert report.verdict is not None and report.verdict.explains.ranks == ranks - 1
-    assert lines[256] - lines[128] < 2.1 * (lines[128] - lines[64])
+    assert lines[128] - lines[64] < 2.1 * (lines[64] - lines[32])
 
 
 def test_calls_cost_no_lines_in_the_parent(tmp_path: Path) -> None:
     lines = []
     for entries in (60, 600):
         folder = tmp_path / str(entries)
-        generate(folder, Job(64, entries=entries, layout="mesh"))
+        generate(folder, Job(32, entries=entries, layout="mesh"))
         read = readings(folder)
         lines.append(python_lines(lambda read=read: analyse(assemble(read)))[1])
     assert lines[1] < 1.5 * lines[0]
 
 
 def test_the_report_of_a_large_job_is_small(tmp_path: Path) -> None:
-    generate(tmp_path, Job(2048, entries=40, layout="mesh"))
+    job = Job(1032, entries=40, layout="mesh")  # more than those whose groups are written out
+    generate(tmp_path, job)
     report = analyze(tmp_path)
-    assert report.verdict is not None and report.verdict.culprit_ranks == (1351,)
+    assert report.verdict is not None and report.verdict.culprit_ranks == (job.culprit,)
     assert len(report.to_html().encode()) < 200_000
     assert {row["ranks"] for row in report.to_dict()["groups"] if row["desc"] == "mesh_dp"} == {
-        f"{place}-{2040 + place}:8" for place in range(8)
+        f"{place}-{1024 + place}:8" for place in range(8)
     }
 
 
@@ -260,4 +255,4 @@ def test_cost_follows_the_size_of_hostile_input(kind: str) -> None:
     """Four times the input costs at most eight times as much; in proportion to its square it would be sixteen."""
     make, size = growth.KINDS[kind]
     growth.cost(make, 8)  # imports and caches
-    assert growth.cost(make, 2 * size) < 8 * growth.cost(make, size // 2) + 1
+    assert growth.cost(make, size) < 8 * growth.cost(make, size // 4) + 0.5

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import hangscope
+from hangscope.api import Report
 from hangscope.model.conclusion import Verdict
 from tests.conftest import analyze
-
-pytestmark = pytest.mark.slow
 
 WATCHDOG = (
     "[rank{rank}]:[E1014 08:41:55.070415220 ProcessGroupNCCL.cpp:616] [Rank {local}] Watchdog caught collective operation timeout: "
@@ -22,11 +20,11 @@ STATUS = (
 )
 
 
-def told(folder: Path, *lines: str) -> hangscope.Report:
+def told(folder: Path, *lines: str) -> Report:
     """Return the report on a paste of these lines."""
     path = folder / "paste.txt"
     path.write_text("\n".join(lines) + "\n")
-    return hangscope.analyze(str(path), jobs=1)
+    return analyze(str(path))
 
 
 def verdict_on(folder: Path, *lines: str) -> Verdict:

@@ -48,7 +48,7 @@ def test_truths_are_well_formed(text_score: ModuleType) -> None:
 
 def test_answers_are_useful_and_name_nobody_wrongly(text_score: ModuleType) -> None:
     answers = [
-        text_score.ask(excerpt) for excerpt in text_score.excerpts()[::4]
+        text_score.ask(excerpt) for excerpt in text_score.excerpts()[::8]
     ]  # the corpus has the others' like
     assert not [answer.told() for answer in answers if answer.wrong]
     missed = [answer.told() for answer in answers if not answer.useful]

@@ -16,7 +16,7 @@ from tests.simulator import FAULTS, WAYS, least_size, write_incident
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", list(FAULTS)[1::3])
 def test_full_data_names_the_faulty_ranks(fault: str, tmp_path: Path) -> None:
     truth = write_incident(tmp_path, fault, 100, world_size=16)
     report = analyze(tmp_path / "dumps")
@@ -25,7 +25,7 @@ def test_full_data_names_the_faulty_ranks(fault: str, tmp_path: Path) -> None:
     assert truth.allows(report.status) and (truth.status or report.status == "hang"), report.to_text()
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=8, deadline=None, derandomize=True)
 @given(fault=st.sampled_from(sorted(FAULTS)), seed=st.integers(1000, 2000), way=st.sampled_from(list(WAYS)))
 def test_whatever_is_lost_the_report_is_whole_and_names_only_ranks_of_the_job(
     fault: str, seed: int, way: str

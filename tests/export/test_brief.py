@@ -85,8 +85,8 @@ def test_room_is_shared(sizes: list[int], total: int, shares: list[int]) -> None
     assert _shares(sizes, total) == shares
 
 
-def test_the_command_prints_it(run: Run, hang: Path) -> None:
-    done = run("brief", hang, "--max-bytes", 2000)
+def test_the_command_prints_it(inside: Run, hang: Path) -> None:
+    done = inside("brief", hang, "--max-bytes", 2000)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("# Rank 2 ") and len(done.stdout.encode()) <= 2000
-    assert run("brief", hang, "--max-bytes", 10).returncode == 2
+    assert inside("brief", hang, "--max-bytes", 10).returncode == 2

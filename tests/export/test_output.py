@@ -55,24 +55,24 @@ def test_a_device_is_written_into_and_stays_one(null: Path, tmp_path: Path) -> N
     assert {p.name for p in tmp_path.iterdir()} == {"null", "link"}
 
 
-def test_the_command_and_the_pack_leave_a_device_as_it_is(run: Run, hang: Path, null: Path) -> None:
-    assert run("analyze", hang, "-o", null, "--json", null).returncode == 0
-    assert run("analyze", hang, "-o", null, "--force").returncode == 0
-    assert run("pack", hang, "-o", null).returncode == 0
+def test_the_command_and_the_pack_leave_a_device_as_it_is(inside: Run, hang: Path, null: Path) -> None:
+    assert inside("analyze", hang, "-o", null, "--json", null).returncode == 0
+    assert inside("analyze", hang, "-o", null, "--force").returncode == 0
+    assert inside("pack", hang, "-o", null).returncode == 0
     assert stat.S_ISCHR(os.lstat(null).st_mode)
 
 
-def test_a_device_that_is_full_says_so(run: Run, hang: Path, tmp_path: Path) -> None:
+def test_a_device_that_is_full_says_so(inside: Run, hang: Path, tmp_path: Path) -> None:
     full = device(tmp_path / "full", stat.S_IFCHR, 1, 7)
-    result = run("analyze", hang, "-o", full)
+    result = inside("analyze", hang, "-o", full)
     assert result.returncode == 1 and "No space left on device" in result.stderr
     assert result.stdout.startswith("hang[") and stat.S_ISCHR(os.lstat(full).st_mode)
 
 
-def test_a_pipe_without_a_reader_is_refused_at_once(run: Run, hang: Path, fifo: Path) -> None:
+def test_a_pipe_without_a_reader_is_refused_at_once(inside: Run, hang: Path, fifo: Path) -> None:
     with pytest.raises(UsageError, match="nobody reads"):
         write_report(fifo, REPORT, force=True)
-    result = run("analyze", hang, "-o", fifo, "--json", fifo)
+    result = inside("analyze", hang, "-o", fifo, "--json", fifo)
     assert result.returncode == 1 and result.stderr.count("nobody reads") == 2
     assert result.stdout.startswith("hang[") and stat.S_ISFIFO(os.lstat(fifo).st_mode)
 
@@ -192,7 +192,7 @@ def test_the_names_of_open_files_stay_what_they_are(
     assert os.lstat("/dev/stdout").st_mode == before and [p.name for p in tmp_path.iterdir()] == ["all"]
 
 
-def test_no_folder_is_made_for_a_report(run: Run, hang: Path, tmp_path: Path) -> None:
-    done = run("analyze", hang, "-o", tmp_path / "absent" / "x.html")
+def test_no_folder_is_made_for_a_report(inside: Run, hang: Path, tmp_path: Path) -> None:
+    done = inside("analyze", hang, "-o", tmp_path / "absent" / "x.html")
     assert done.returncode == 1 and "No such file or directory" in done.stderr
     assert not (tmp_path / "absent").exists()

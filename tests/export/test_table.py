@@ -100,16 +100,15 @@ def test_wrong_words_are_refused_with_what_is_possible(report: Report) -> None:
     assert ".parquet" in raised.value.hint
 
 
-@pytest.mark.slow
-def test_the_command_replaces_only_its_own_files(run: Run, hang: Path, tmp_path: Path) -> None:
+def test_the_command_replaces_only_its_own_files(inside: Run, hang: Path, tmp_path: Path) -> None:
     file = tmp_path / "here" / "calls.jsonl"
     for _ in range(2):
-        done = run("table", hang, "-o", file)
+        done = inside("table", hang, "-o", file)
         assert (done.returncode, done.stdout) == (0, "") and done.stderr.startswith(f"Wrote {file}: ")
     assert is_table(file) and json.loads(file.read_text().splitlines()[0])["rank"] == 0
     other = tmp_path / "here" / "mine.csv"
     other.write_text("a,b\n")
-    done = run("table", hang, "-o", other)
+    done = inside("table", hang, "-o", other)
     assert done.returncode == 2 and other.read_text() == "a,b\n"
 
 

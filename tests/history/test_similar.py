@@ -105,35 +105,34 @@ def test_no_store_is_opened_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert analyze(hang).to_dict()["seen_before"]["times"] == 0 and place.exists()
 
 
-@pytest.mark.slow
-def test_the_command_lists_shows_and_notes(run: Run, tmp_path: Path) -> None:
+def test_the_command_lists_shows_and_notes(inside: Run, tmp_path: Path) -> None:
     where = {"HANGSCOPE_STORE": str(tmp_path / "store.db")}
     incident = FIXTURES / "rank_conditional_barrier"
-    assert run("analyze", incident, "-q", "--json", "r.json", **where).returncode == 0
-    listed = run("history", "list", **where).stdout.splitlines()
+    assert inside("analyze", incident, "-q", "--json", "r.json", **where).returncode == 0
+    listed = inside("history", "list", **where).stdout.splitlines()
     assert len(listed) == 2 and "Rank 0 called barrier" in listed[1]
     name = listed[1].split()[0]
-    assert run("history", "note", name[:6], "fixed by #12", **where).returncode == 0
-    shown = run("history", "show", name, **where).stdout
+    assert inside("history", "note", name[:6], "fixed by #12", **where).returncode == 0
+    shown = inside("history", "show", name, **where).stdout
     assert "fixed by #12" in shown and "hangscope-report.html" in shown and "save_checkpoint" in shown
-    assert run("history", "similar", "r.json", **where).stdout.splitlines()[-1] == "Not seen before."
-    found = run("history", "similar", FIXTURES / "rank_conditional_detail", **where).stdout
+    assert inside("history", "similar", "r.json", **where).stdout.splitlines()[-1] == "Not seen before."
+    found = inside("history", "similar", FIXTURES / "rank_conditional_detail", **where).stdout
     assert name in found and found.endswith("Note: fixed by #12.\n")
-    assert run("history", "list", "--json", "--cause", "uneven_loader", **where).stdout == "[]\n"
+    assert inside("history", "list", "--json", "--cause", "uneven_loader", **where).stdout == "[]\n"
 
 
 @pytest.mark.slow
-def test_ten_thousand_incidents_take_less_than_a_second(tmp_path: Path) -> None:
+def test_two_thousand_incidents_take_a_fifth_of_a_second(tmp_path: Path) -> None:
     from hangscope.history.entry import Use
     from hangscope.history.hosts import ranked
 
     place = str(tmp_path / "store.db")
     uses = [
         [Use(f"gpu{n * 7 % 512 + i:04}", "0-7", int(i == 0 and n % 9 == 0), "3", "") for i in range(16)]
-        for n in range(10_000)
+        for n in range(2_000)
     ]
     with open_store(place) as store:
-        for number in range(10_000):
+        for number in range(2_000):
             store.add(entry(f"{number:05}", note=str(number)), uses[number])
     began = time.process_time()
     with open_store(place, writing=False) as store:
@@ -143,4 +142,4 @@ def test_ten_thousand_incidents_take_less_than_a_second(tmp_path: Path) -> None:
         counts = store.use_counts()
     found = ranked(counts), ranked(counts, gpus=True)
     assert matches and all(found)
-    assert middle - began < 1.0 and time.process_time() - middle < 1.0
+    assert middle - began < 0.2 and time.process_time() - middle < 0.2

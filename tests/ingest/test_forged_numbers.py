@@ -68,10 +68,11 @@ def _dump(**changes: Any) -> dict[str, Any]:
 @pytest.mark.slow
 def test_lists_that_a_dump_shares_are_not_multiplied(tmp_path: Path) -> None:
     dump = _dump(input_sizes=[list(range(300, 1300))] * 1000, input_dtypes=["Float"] * 300_000)
+    dump["entries"] = dump["entries"][:8]
     path = tmp_path / "nccl_trace_rank_0"
     path.write_bytes(pickle.dumps(dump, protocol=2))
     wire = reader.read_file(str(path), path.name)
-    assert wire["status"] == "used" and len(pickle.dumps(wire)) < 30 * 2**20
+    assert wire["status"] == "used" and len(pickle.dumps(wire)) < 8 * 2**20
     assert "sizes_cut" in {note[0] for note in wire["recordings"][0]["notes"]}
 
 

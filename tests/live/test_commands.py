@@ -28,19 +28,19 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
         ("2.3", "TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE"),
     ],
 )
-def test_env_names_what_that_torch_reads(run: Run, version: str, has: str, has_not: str) -> None:
-    printed = run("env", "--torch", version).stdout
+def test_env_names_what_that_torch_reads(inside: Run, version: str, has: str, has_not: str) -> None:
+    printed = inside("env", "--torch", version).stdout
     assert f"export {has}=" in printed and has_not not in printed
     assert subprocess.run(["bash", "-n"], input=printed, text=True, check=False).returncode == 0
 
 
-def test_env_for_other_launchers(run: Run) -> None:
-    container = yaml.safe_load(run("env", "--k8s", "--torch", "2.13").stdout)
+def test_env_for_other_launchers(inside: Run) -> None:
+    container = yaml.safe_load(inside("env", "--k8s", "--torch", "2.13").stdout)
     assert {row["name"]: row["value"] for row in container["env"]}["TORCH_FR_BUFFER_SIZE"] == "10000"
     assert "mkdir -p /job/dumps || true" in container["lifecycle"]["postStart"]["exec"]["command"]
-    compile(run("env", "--ray", "--torch", "2.13").stdout, "runtime_env", "exec")
-    assert "SLURM_JOB_ID" in run("env", "--slurm").stdout
-    assert run("env", "--torch", "new").returncode == 2
+    compile(inside("env", "--ray", "--torch", "2.13").stdout, "runtime_env", "exec")
+    assert "SLURM_JOB_ID" in inside("env", "--slurm").stdout
+    assert inside("env", "--torch", "new").returncode == 2
 
 
 def test_every_setting_says_what_it_gives_and_costs() -> None:
@@ -55,16 +55,16 @@ def test_what_is_set_under_another_name_is_not_set_again() -> None:
     assert added["TORCH_FR_BUFFER_SIZE"] == added["TORCH_NCCL_TRACE_BUFFER_SIZE"] == "10000"
 
 
-def test_doctor_says_what_is_missing_and_how_to_get_it(run: Run, tmp_path: Path) -> None:
-    whole = run("doctor", FIXTURE).stdout
+def test_doctor_says_what_is_missing_and_how_to_get_it(inside: Run, tmp_path: Path) -> None:
+    whole = inside("doctor", FIXTURE).stdout
     assert (
         "ok      recorder dumps: 4 of 4 ranks" in whole
         and "ok      a log of each rank: 4 of 4 ranks" in whole
     )
-    logs = run("doctor", FIXTURE / "logs").stdout
+    logs = inside("doctor", FIXTURE / "logs").stdout
     assert re.search(r"MISSING recorder dumps: 0 of .*\n +next time: `hangscope run`", logs)
     assert "MISSING stacks" in logs
-    assert run("doctor", tmp_path / "nothing").returncode == 3
+    assert inside("doctor", tmp_path / "nothing").returncode == 3
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_doctor_says_what_is_missing_and_how_to_get_it(run: Run, tmp_path: Path)
     ],
 )
 def test_a_wrong_call_is_a_sentence_and_leaves_nothing(
-    words: tuple[str, ...], said: str, run: Run, tmp_path: Path
+    words: tuple[str, ...], said: str, inside: Run, tmp_path: Path
 ) -> None:
-    done = run(*words)
+    done = inside(*words)
     assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith(f"hangscope: {said}")
     assert not list((tmp_path / "here").iterdir())
 
@@ -101,12 +101,12 @@ def test_a_rank_that_tells_nothing_is_no_input(run: Run) -> None:
     assert done.returncode == 3 and "pip install 'hangscope[capture]'" in done.stderr
 
 
-def test_hook_lists_and_prints_the_files(run: Run) -> None:
-    listed = run("hook").stdout
+def test_hook_lists_and_prints_the_files(inside: Run) -> None:
+    listed = inside("hook").stdout
     assert re.findall(r"^(\w+) ", listed, re.MULTILINE) == list(hooks.HOOKS)
     assert "needs requests and tabulate" in listed
     for kind in hooks.HOOKS:
-        assert run("hook", kind).stdout == hooks.text(kind)
+        assert inside("hook", kind).stdout == hooks.text(kind)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in hooks.HOOKS if kind != "agent"])

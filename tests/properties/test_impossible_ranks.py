@@ -132,7 +132,7 @@ def check(folder: Path) -> None:
         assert "internal error" not in text and "could not be drawn" not in text
 
 
-@settings(max_examples=12)
+@settings(max_examples=5)
 @given(data=st.data())
 def test_lines_that_name_odd_ranks(data: st.DataObject) -> None:
     """Every form of line that is known here, of other ranks, beside the dumps of a job or alone."""
@@ -151,7 +151,7 @@ def test_lines_that_name_odd_ranks(data: st.DataObject) -> None:
         check(folder)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_dumps_that_name_odd_ranks(data: st.DataObject) -> None:
     """Members, peers, groups and names that contradict each other."""

@@ -25,7 +25,7 @@ from hangscope.report.schema.document import Document, InputPart, Partial
 from hangscope.report.schema.pictures import RankMapData, WaitEdge, WaitNode, WaitPicture
 from tests.report.samples import HOSTILE, MARKDOWN, SAMPLES, SIZES, document
 
-LARGEST = {"hang_8": 135_000, "hang_512": 250_000, "hang_2048": 250_000, "hang_16384": 250_000}
+LARGEST = {"hang_8": 135_000, "hang_512": 250_000, "hang_2048": 250_000}
 
 
 class Outline(HTMLParser):
@@ -125,7 +125,7 @@ def test_embedded_json_is_the_report(name: str) -> None:
     assert data_of(page_of(name)) == json.loads(json.dumps(report_data(document(name))))
 
 
-@pytest.mark.parametrize("name", [*SIZES, pytest.param("hang_16384", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", SIZES)
 def test_a_page_keeps_to_its_size(name: str) -> None:
     assert len(page_of(name).encode()) < LARGEST[name]
 

@@ -148,7 +148,7 @@ def test_moments_of_one_second_are_told_apart() -> None:
     assert next(at for _, at, _, _ in Page(document("hang_8")).first.moments).endswith("20:00.162 UTC")
 
 
-@pytest.mark.parametrize("name", [*SIZES, pytest.param("hang_16384", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", SIZES)
 def test_the_map_folds_to_few_rows_that_add_up_and_show_the_culprits(name: str) -> None:
     sample = document(name)
     verdict, page, data = sample.verdict, page_of(sample), map_of(sample)

@@ -88,6 +88,7 @@ def test_a_dump_under_the_name_of_a_log_may_be_anybodys(tmp_path: Path) -> None:
     assert report.verdict is not None and report.verdict.confidence != "high"
 
 
+@pytest.mark.slow
 def test_many_open_calls_and_many_unseen_ranks_take_seconds(tmp_path: Path) -> None:
     """One rank with 1,000 open calls, in a world whose size is a single number: 32 million pairs, if each were an edge."""
     recorder = stuck(2, culprit=1)[0]

@@ -10,8 +10,10 @@ from tests.conftest import analyze
 from tests.simulator import write_incident
 
 
-@pytest.mark.parametrize("fault", ["gpu_stall", "skipped_call", "other_order", "stuck_rank"])
-@pytest.mark.parametrize("seed", [7100, 7101, 7102])
+@pytest.mark.parametrize(
+    ("fault", "seed"),
+    [("gpu_stall", 7101), ("skipped_call", 7100), ("other_order", 7102), ("stuck_rank", 7101)],
+)
 def test_ranks_are_blocked_in_a_collective_that_their_dumps_show_as_open(
     tmp_path: Path, fault: str, seed: int
 ) -> None:

@@ -83,9 +83,14 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Templates
     return data, taught(others)
 
 
-@pytest.mark.parametrize("layout", ["mesh", "experts", "pipeline"])
 @pytest.mark.parametrize(
-    "more", [{}, {"timing": True}, {"ragged": True}, {"own_stacks": True, "timing": True}], ids=str
+    ("layout", "more"),
+    [
+        ("mesh", {}),
+        ("mesh", {"ragged": True}),
+        ("experts", {"own_stacks": True, "timing": True}),
+        ("pipeline", {"timing": True}),
+    ],
 )
 def test_a_dump_is_read_as_if_it_were_loaded(layout: str, more: dict[str, bool], tmp_path: Path) -> None:
     """Dumps as torch writes them are never loaded, whatever the job."""
@@ -191,7 +196,7 @@ def test_a_head_that_is_not_plain_is_left_to_loading(model: tuple[bytes, Templat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["model", "own", "compiled"])
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draws=st.data())
 def test_whatever_changes_in_a_dump_it_is_read_like_a_load(
     request: pytest.FixtureRequest, which: str, draws: st.DataObject
