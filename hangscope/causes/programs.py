@@ -261,7 +261,8 @@ def guarded_code(case: Case) -> Excerpt | None:
 def called_behind_a_guard(case: Case) -> Match | None:
     """The program's code, as far as it was pasted, calls a collective on rank 0 alone, and nothing names another rank."""
     excerpt = guarded_code(case)
-    if excerpt is None or not set(case.finding.culprits) <= {0}:
+    culprits = set(case.finding.culprits)
+    if excerpt is None or culprits - {0} or (culprits and isinstance(case.finding, Different)):
         return None
     why = f"only rank 0 calls {excerpt.guarded} (`{excerpt.guard}`), by the code in this text; every rank must call it"
     fix = f"Call {excerpt.guarded} on every rank, and guard only what rank 0 alone may do: the write, the print."

@@ -154,7 +154,7 @@ def cited(fact: Evidence) -> str:
     """Return a fact as short as an explanation quotes it, on one line; a line of a file with who printed it."""
     line = " ".join(fact.text.split())
     line = without_prefix(line) if fact.quoted else line
-    line = line if len(line) <= _SHOWN else line[: _SHOWN - 1].rsplit(" ", 1)[0] + "…"
+    line = short(line, _SHOWN)
     whose = f"rank {fact.rank}" if fact.rank is not None else "the log"
     return f'{whose} reports: "{line}"' if fact.quoted else line
 

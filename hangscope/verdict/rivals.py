@@ -46,7 +46,7 @@ def rivals(case: Case, match: Match, others: Sequence[Match], verdict: Verdict) 
     candidates += [(other.cause, other.culprits, other.why) for other in others]
     for cause, named, why in candidates:
         ranks = tuple(sorted(set(named)))
-        if (cause, ranks) in seen or (cause == verdict.cause and not ranks):
+        if (cause, ranks) in seen or (not ranks and cause in {known for known, _ in seen}):
             continue
         seen.add((cause, ranks))
         left = blocked_without(case, ranks)

@@ -30,6 +30,11 @@ GUARD = "    if accelerator.is_main_process:"
             True,
             id="a stack in it",
         ),
+        pytest.param(
+            ["93  if gpu == 0:", "96      pred = net(x)", '  File "main.py", line 96 in <module>'],
+            True,
+            id="a faulthandler's stack in it",
+        ),
         pytest.param(["93  if gpu == 0:", "96      pred = net(x)"], False, id="any call"),
         pytest.param(
             [GUARD, "        torch.save(sd, out)", "    dist.barrier()"], False, id="below the branch"

@@ -15,6 +15,7 @@ from math import log2
 
 from hangscope.explain.statements.torn_lines import Originals, is_garbled
 from hangscope.ingest.job_logs.last_lines import Printed
+from hangscope.ingest.lines.prefixes import quote
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.rankset import ranks_phrase
@@ -61,7 +62,7 @@ class OutlierLine:
 
     def says(self) -> str:
         """Return it as evidence: `only rank 2 printed this: epoch 1 auc nan`."""
-        return f"{self.note}: {self.text[:160]}"
+        return f"{self.note}: {quote(self.text, 160)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +240,7 @@ def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None
             same = changed and len(set(before[place])) == 1
             note += "; the time before, all printed the same" if same else ""
             if _NUMBER.sub("", usual.text) != _NUMBER.sub("", its.text):
-                note += f" ({usual.text[:160]})"  # the two differ in words as well
+                note += f" ({quote(usual.text, 160)})"  # the two differ in words as well
             line = its.sets_apart(few, "value", TELLING / 2, note, telling=again or times >= _SURE)
             found.append((far, few, line))
     if not found:

@@ -17,7 +17,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 
 _NUMBER = regex(r"^ {0,6}(\d{1,5})[:)|]? ")
-_AT = regex(r"\.py:(\d{1,5})\)")  # of a frame
+_AT = regex(r"\.py(?::|\", line )(\d{1,5})\b")  # of a frame
 _GUARD = regex(
     r"^if\b(?!.{0,80}\b(?:not|or)\b).{0,80}(?:\bis_(?:main|local_main|world)_process(?:_zero)?\b|\bis_global_zero\b|\bis_(?:master|rank_?0|rank_zero)\b"
     r"|\b(?:(?:get_|global_|local_|world_){0,2}rank(?:\(\))?|gpu(?:_id)?) ?== ?0\b)"
