@@ -21,6 +21,7 @@ from hangscope.verdict.claims import Act
 
 TITLE, SUMMARY, EXPLANATION = 80, 240, 900
 _SHOWN = 190  # of a quoted fact
+_BUILT_AT = regex(r"\[/\S{1,200}\.(?:cc|cpp|h):\d{1,6}\] ")  # where torch's sources were when it was built
 _NO_TITLE = 12  # characters that say nothing yet
 _BREAKS = ("; ", ": ", " while ", ", ", " in the ")
 #: What a text that is too long leaves out first: sizes of tensors, then remarks in parentheses, at last lines of code.
@@ -141,12 +142,15 @@ def without_prefix(line: str) -> str:
     return _PREFIX.sub("", line) or line
 
 
-def short(text: str, limit: int = 170) -> str:
-    """Return a text on one line, without the middle of one that is too long."""
+def short(text: str, limit: int = 170, end: int = 2) -> str:
+    """Return a text on one line, without the middle of one that is too long; its end has one part in `end` of what remains."""
     text = " ".join(text.split())
     if len(text) <= limit:
         return text
-    head, tail = text[: limit // 2].rsplit(" ", 1)[0], text[-limit // 2 :].partition(" ")[2]
+    tail = text[-(limit // end) :].partition(" ")[2]
+    head = text[: limit - limit // end]
+    words = head.rsplit(" ", 1)[0]
+    head = words if 2 * len(words) > len(head) else head
     return f"{head} … {tail}" if tail else text[: limit - 1] + "…"
 
 
@@ -154,7 +158,7 @@ def cited(fact: Evidence) -> str:
     """Return a fact as short as an explanation quotes it, on one line; a line of a file with who printed it."""
     line = " ".join(fact.text.split())
     line = without_prefix(line) if fact.quoted else line
-    line = short(line, _SHOWN)
+    line = short(_BUILT_AT.sub("", line), _SHOWN, end=4)
     whose = f"rank {fact.rank}" if fact.rank is not None else "the log"
     return f'{whose} reports: "{line}"' if fact.quoted else line
 
