@@ -139,6 +139,7 @@ def main() -> int:
     parser.add_argument(
         "--corpus", nargs="*", metavar="SET", help="ask these sets of the corpus, or all of them"
     )
+    parser.add_argument("--every", type=int, default=1, help="ask one question of the corpus in so many")
     parser.add_argument(
         "--update", action="store_true", help="keep the answers to the corpus as the last ones"
     )
@@ -146,7 +147,8 @@ def main() -> int:
     parser.add_argument("--text-only", metavar="WHICH", help="open, apart, or a part of an excerpt's name")
     options = parser.parse_args()
     if options.corpus is not None:
-        return corpus.run(options.corpus, options.jobs, update=options.update, verbose=options.verbose)
+        wanted = {"every": options.every, "update": options.update, "verbose": options.verbose}
+        return corpus.run(options.corpus, options.jobs, **wanted)
     if options.text or options.text_only:
         answers, shown = text_score.run(options.verbose, options.text_only)
         print(shown)

@@ -233,6 +233,10 @@ def test_the_examples_of_the_library_are_typed(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
     for number, code in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL)):
         (tmp_path / f"example_{number}.py").write_text(code, encoding="utf-8")
-    strict = ["--strict", "--ignore-missing-imports", "--allow-untyped-calls", "--config-file="]
-    out, _, code = api.run([*strict, f"--cache-dir={tmp_path / 'cache'}", *map(str, tmp_path.glob("*.py"))])
-    assert code == 0, out
+    examples = map(str, tmp_path.glob("*.py"))
+    # The package's own settings: what `mypy` has cached of it is read again.
+    settings = [f"--config-file={ROOT / 'pyproject.toml'}", f"--cache-dir={ROOT / '.mypy_cache'}"]
+    out, problems, _ = api.run([*settings, *examples])
+    of_others = ("[import-not-found]", "[no-untyped-call]")  # libraries that are not installed or not typed
+    errors = [line for line in out.splitlines() if ": error: " in line and not line.endswith(of_others)]
+    assert (errors, problems) == ([], "") and "checked" in out, out
