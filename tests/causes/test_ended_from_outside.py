@@ -27,15 +27,9 @@ def _job(folder: Path, at: str, stacks: dict[int, str], steps: int = 30) -> Path
     return folder
 
 
-def test_half_an_hour_without_a_step_and_one_rank_in_a_library_is_a_freeze(tmp_path: Path) -> None:
-    report = analyze(_job(tmp_path, "10:31:00", {r: READING if r == 2 else NATIVE for r in range(6)}))
-    assert short(report)[:2] == ("stuck_rank", (2,)) and level(report) != "high"
-
-
 @pytest.mark.parametrize("stacks", [{}, dict.fromkeys(range(4), NATIVE)])
 def test_a_job_that_counted_steps_until_its_end_was_ended(tmp_path: Path, stacks: dict[int, str]) -> None:
-    report = analyze(_job(tmp_path, "10:00:01", stacks))
-    assert short(report)[:2] == ("crashed_rank", ()) and level(report) == "high"
+    assert short(analyze(_job(tmp_path, "10:00:01", stacks))) == ("crashed_rank", (), "medium")
 
 
 def test_half_an_hour_without_a_step_is_not_surely_an_end_from_outside(tmp_path: Path) -> None:
@@ -58,13 +52,6 @@ def test_hours_without_a_step_where_one_took_a_second_are_a_freeze(
     assert report.verdict is not None and "CANCELLED" in report.verdict.evidence[0].text
 
 
-def test_stacks_that_were_taken_before_a_cancellation_tell_of_a_freeze(tmp_path: Path) -> None:
-    report = analyze(
-        _job(tmp_path, "10:31:00", {r: READING if r == 1 else INSIDE for r in range(4)}, steps=0)
-    )
-    assert short(report)[:2] == ("stuck_rank", (1,))
-
-
 @pytest.mark.parametrize("what", ["Out Of Memory", "Killed", "Exited with exit code 1"])
 def test_a_step_that_srun_ends_after_a_task_was_not_ended_from_outside(tmp_path: Path, what: str) -> None:
     after = ["srun: Terminating StepId=7.0", CANCELLED.format(at="10:00:00")]
@@ -82,7 +69,7 @@ def test_ranks_that_are_killed_after_a_cancellation_did_not_die_by_themselves(tm
     with open(folder / "slurm.out", "a") as log:
         log.write("srun: error: gpu01: tasks 0-3: Killed\n")
     report = analyze(folder)
-    assert short(report)[:2] == ("crashed_rank", ()) and level(report) == "high"
+    assert short(report) == ("crashed_rank", (), "medium")
     assert report.verdict is not None and report.verdict.category == "external"
 
 
@@ -109,7 +96,6 @@ SIGTERM = "W0302 10:00:09.000000 77 torch/distributed/elastic/agent/server/api.p
 @pytest.mark.parametrize(
     ("stacks", "answer"),
     [
-        ({0: READING, 1: INSIDE, 2: INSIDE}, ("stuck_rank", (0,), "low")),
         ({0: READING, 1: INSIDE, 2: NATIVE}, ("crashed_rank", (), "medium")),  # so stands a job that moves
         ({0: READING, 1: INSIDE}, ("crashed_rank", (), "medium")),  # one of a pair is always the slower one
     ],

@@ -24,7 +24,7 @@ EXAMINED = 64  # ranks whose pauses are examined
 def stood_still(incident: Incident, statements: Statements, end: Event) -> bool | None:
     """Return whether the job had issued no collective for longer than it ever paused before when `end` was printed; None: unknown.
 
-    Where no dump shows collectives, the steps that were logged do.
+    Where no dump shows collectives, the steps that were logged show a stall.
     """
     if isinstance(end, ExternalEnd) and end.moving is not None:
         return not end.moving
@@ -33,7 +33,7 @@ def stood_still(incident: Incident, statements: Statements, end: Event) -> bool 
     if stamp is None:
         return None
     if not last:
-        return by_steps(statements, end)
+        return by_steps(statements, end) or None
     gap = stamp - since_new_year(last / 1e9)
     if abs(gap) > DAY:
         return None  # clocks of two different days
@@ -46,8 +46,8 @@ def stood_still(incident: Incident, statements: Statements, end: Event) -> bool 
     return None if gap > max(1.0, USUAL * usual) else False
 
 
-def by_steps(statements: Statements, end: Event, least: float = DEFAULT) -> bool | None:
-    """Return whether the last step was logged at least so long before the end (s), and long for the pace of the steps; None: unknown.
+def by_steps(statements: Statements, end: Event, least: float = DEFAULT) -> bool:
+    """Return whether the last step was logged at least so long before the end (s), and long for the pace of the steps.
 
     Clocks of two time zones differ by a multiple of a quarter of an hour, but for some seconds: such a gap shows nothing.
     """
@@ -55,15 +55,11 @@ def by_steps(statements: Statements, end: Event, least: float = DEFAULT) -> bool
     logged = [e for e in statements.all(Progress) if e.step is not None and e.in_the_year is not None]
     gap = min(((stamp or 0.0) - (e.in_the_year or 0.0) for e in logged), default=-1.0)
     paces = [e.pace for e in logged if e.pace is not None]
-    if stamp is None or not 0 <= gap < DAY:
-        return None
-    if gap < LEAST:
-        return False if not paces or gap <= max(1.0, USUAL * max(paces)) else None
-    if 2 * len(paces) <= len(logged):
-        return None
+    if stamp is None or not 0 <= gap < DAY or 2 * len(paces) <= len(logged):
+        return False
     pace = max(paces)  # ranks go on together: the pace of most of them is that of all
     apart = gap < HOUR or gap % ZONES > min(max(LEAST, USUAL * pace), ZONES / 2)
-    return True if gap > max(least, MANY * pace) and apart else None
+    return gap > max(least, MANY * pace) and apart
 
 
 def _calls(incident: Incident) -> tuple[int, float]:

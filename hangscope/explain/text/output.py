@@ -95,7 +95,7 @@ def stuck(statements: Statements) -> bool:
         return False
     if statements.external is not None:  # it may have been terminated because it hung
         by_hand = statements.external.signal == "SIGINT" and says_it_hangs(statements)
-        return by_hand or by_steps(statements, statements.external) is True
+        return by_hand or by_steps(statements, statements.external)
     return bool(statements.all(*WAITED, NoProgress, RankException))
 
 

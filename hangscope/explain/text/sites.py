@@ -7,7 +7,7 @@ show that the job hung before two collectives that would meet are evidence again
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from hangscope.explain.finding import Absent, Finding, OwnCall, Unpaired
@@ -18,7 +18,6 @@ from hangscope.explain.text.partitions import different, last_call
 from hangscope.explain.text.stop import PROOFS
 from hangscope.ingest.job_logs.endings import ExternalEnd
 from hangscope.ingest.job_logs.faults import NoProgress
-from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.reports import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
@@ -55,24 +54,20 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
         )
     if inside and len(inside) == len(incident.ranks) and ops <= POINT_TO_POINT:
         told = [o for o in statements.outlier_lines if o.telling]
-        odd = {o.ranks for o in told if o.how == "variable"} or {o.ranks for o in told}
+        odd = {o.ranks for o in told}
         named = odd.pop() if len(odd) == 1 else ()
         if of_a_moment and ops == _BATCHED and not named:
             return None  # the stages of any pipeline are there most of the time
         # Pipeline stages are at different lines by design, which do not show whose send or recv is missing.
         lines, waits = tuple(errors(inside, statements)), last_call(inside[0], statements)
         own = OwnCall(statements.whereabouts[named[0]].call if named else None, None)
-        by_lines = not any(o.how == "variable" for o in told)
-        guess = of_a_moment and (by_lines or not named)
-        return Unpaired(named, waits, own, tie=not named, guess=guess, events=lines)
+        return Unpaired(named, waits, own, tie=not named, guess=of_a_moment, events=lines)
     # Which of its sends and receives a rank is in shows nothing; that it is in a collective of all ranks may.
     paired = tuple(sorted(r for (op, _), ranks in found.items() if op in POINT_TO_POINT for r in ranks))
     sides = [tuple(ranks) for (op, _), ranks in found.items() if op not in POINT_TO_POINT]
     sides = sorted([*sides, *([paired] if paired else [])], key=lambda ranks: (-len(ranks), ranks))
     if len(sides) < 2 or (of_a_moment and len(ops) == 1 and not says_it_hangs(statements)):
         return None  # collectives of one operation meet, whatever their lines
-    if _in_groups_of_their_own(statements, sides):
-        return None  # collectives of different groups need not meet
     kinds = {r: w.call for r, w in statements.whereabouts.items()}
     events = tuple(e for side in sides[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
     apart = different(None, sides, kinds, statements)
@@ -103,16 +98,6 @@ def _without_shortened(
         whole = (key for key in found if key[0] == op and key[1][: len(frames)] == frames)
         found.setdefault(next(whole, (op, frames)), []).extend(ranks)
     return {key: sorted(ranks) for key, ranks in found.items()}
-
-
-def _in_groups_of_their_own(statements: Statements, sides: Sequence[Sequence[int]]) -> bool:
-    """Return whether the watchdogs of all sides name groups, and no two sides the same one."""
-    names = [
-        {e.group_name for rank in side for e in statements.of(rank, WatchdogTimeout, WatchdogStatus)}
-        - {None, ""}
-        for side in sides
-    ]
-    return all(names) and len(set().union(*names)) == sum(map(len, names))
 
 
 def _known_to_wait(statements: Statements) -> bool:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.explain.text.sites import sites
 from tests.dump_writer import SCRIPT, TORCH
 from tests.text_lines import short, status, timeout, told
 from tests.verdicts import TIMED_OUT, blame
@@ -114,20 +113,6 @@ def _failed(rank: int, group: str, op: str, frame: str) -> list[str]:
         f"#0 {op.lower()} from {TORCH}/distributed/distributed_c10d.py:2968",
         f"#1 {frame}",
     ]
-
-
-def test_calls_on_groups_of_their_own_are_not_held_against_anybody(tmp_path: Path) -> None:
-    """Ranks 0 and 1 wait for rank 2 in their group, all others for them in theirs: no call of one has to meet one of the other."""
-    lines: dict[str, str | list[str]] = {}
-    for rank in (0, 1, 3, 4, 5):
-        own = rank < 2
-        group, op = ("11(tp)", "ALLREDUCE") if own else ("4(dp)", "BROADCAST")
-        frame = f"{'reduce' if own else 'sync'} from {SCRIPT}:{35 if own else 80}"
-        lines[f"rank_{rank}.log"] = _failed(rank, group, op, frame)
-    lines["rank_2.log"] = ["[rank2]: step 7"]
-    case = told(tmp_path, lines)._analysis.case
-    assert set(case.statements.whereabouts) == {0, 1, 3, 4, 5}
-    assert sites(case.incident, case.statements) is None
 
 
 @pytest.mark.parametrize(("size", "level"), [(2, "medium"), (4, "low")])
