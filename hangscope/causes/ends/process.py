@@ -39,7 +39,6 @@ _ADVICE = {
     None: "Check whether the job was still making progress when it was terminated: the time of its last step, or a stack of each rank.",
     True: "The job had stalled before it was terminated: take a stack of every rank before ending it next time.",
 }
-_STOPPED = ("early_exit", "a rank that stopped the loop or the program by itself ends the same way")
 _HUNG = ("unknown", "nothing shows that the job was still making progress: it may have been hung before")
 
 
@@ -84,8 +83,6 @@ def _ended_from_outside(case: Case) -> Match | None:
         return None  # a start takes moments, and people watch a job for longer before they cancel it
     # When it was terminated, a job that makes progress may have been waiting as well.
     waited = stalled is not False and shows_a_wait(case)
-    if waited and _stacks_of_their_own(case, set(finding.culprits) or set(case.incident.ranks)):
-        return None
     if waited and event.signal == "SIGINT" and _blocked_in_a_library(case):
         return None
     if stalled is None and event.signal == "SIGINT" and says_it_hangs(statements):
@@ -128,13 +125,6 @@ def _blocked_in_a_library(case: Case) -> bool:
     at_work = any(is_user(frame) or "torch/" in frame.file.replace("\\", "/") for frame in tops)
     known = placed.keys() | case.graph.waiting
     return bool(tops) and known >= case.incident.ranks.keys() and not at_work
-
-
-def _stacks_of_their_own(case: Case, ranks: set[int]) -> bool:
-    """Return whether the stacks of all `ranks` are in files of their own: one in a log may be of the signal's handler."""
-    logs = {event.file for events in case.statements.kinds.values() for event in events}
-    files = {case.incident.ranks[rank].stack_file for rank in ranks}
-    return bool(ranks) and None not in files and not files & logs
 
 
 def died(case: Case) -> Match | None:
@@ -207,12 +197,6 @@ def left_quietly(case: Case) -> Match | None:
     evidence: list[Evidence | Event] = [
         Evidence("exit", f"rank {r}: {quiet[r]}", r, ends.get(r)) for r in left
     ]
-    others = (rank for rank in sorted(case.statements.whereabouts) if rank not in left)
-    reading = case.knowledge.read(case.stack_of(finding.stuck.kind, others))
-    if reading.loop is not None and reading.stage == "step" and not reading.by_user:
-        # The user's code cannot return from within a library's loop: it is over where the batches are, or where it was told to stop.
-        why = f"{who(left)} finished {reading.loop.api} and exited without an error while the others are still in a step"
-        return answer("uneven_loader", left, why, evidence=evidence, rivals=[_STOPPED])
     last = [e for r in left for e in case.statements.of(r, Progress)[-1:]]
     why = f"{who(left)} exited without an error while the others still had collectives to issue"
     strength = 2 if any("code 0" in quiet[r] for r in left) else 1
