@@ -12,7 +12,7 @@ from hangscope.explain.predict import Replay
 from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.explain.statements.statements import Statements, Whereabouts
 from hangscope.ingest.nccl.warn import NcclWarn
-from hangscope.knowledge.callsite import user_frame, user_frames
+from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.knowledge.library import Knowledge, own_knowledge
 from hangscope.model.conclusion import Evidence, Source
@@ -94,15 +94,7 @@ class Case:
         places, few = Counter(top.values()), max(1, len(top) // 8)
         if self.incident.ranks.keys() - set(ranks) <= self.statements.inside.union(self.graph.waiting):
             few = len(ranks)
-        away = [r for r in ranks if r in top and not self.stacks[r].inside and places[top[r]] <= few]
-        return [r for r in away if self.stacks[r].stack[:1] != self._last_issued_at(r)[:1]]
-
-    def _last_issued_at(self, rank: int) -> tuple[Frame, ...]:
-        """Return the user's lines that issued a rank's last recorded collective: a CPU thread that is still there waits for the result."""
-        record = self.incident.ranks[rank]
-        queues = [queue for queue in (*record.queues.values(), *record.p2p.values()) if len(queue)]
-        last = max(queues, key=lambda queue: int(queue.order[-1]), default=None)
-        return user_frames(self.incident.kinds[int(last.kind[-1])].stack) if last is not None else ()
+        return [r for r in ranks if r in top and not self.stacks[r].inside and places[top[r]] <= few]
 
     def stack_of(self, kind: CallKind | None, ranks: Iterable[int]) -> Stack:
         """Return where a collective was issued: its frames, or the stack or traceback of the first of `ranks` that shows one."""

@@ -40,8 +40,7 @@ def never_formed(case: Case) -> Match | None:
 def _refused(case: Case) -> Match | None:
     """Return the answer for what the store or NCCL itself reports of a start that cannot succeed."""
     if events := case.statements.all(PortInUse):
-        # Process 0 alone starts the store's server, unless an agent has one (torch/distributed/rendezvous.py).
-        ranks = ranks_of(events) or ((0,) if any(map(_binds, case.statements.all(RankException))) else ())
+        ranks = ranks_of(events)
         port = events[0].port
         why = f"port{f' {port}' if port else ''} of the rendezvous store was already in use on its host"
         fix = f"Another process holds port {port or 'MASTER_PORT'}: end the stale process, or choose a free port per job (--rdzv-endpoint host:0, or MASTER_PORT by job id)."
@@ -54,13 +53,6 @@ def _refused(case: Case) -> Match | None:
         fix = "Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process."
         return answer("init_hang", named, why, fix, strength=2, evidence=shared[:3])
     return _versions(case) or _bootstrap(case)
-
-
-def _binds(error: RankException) -> bool:
-    """Return whether a process that joins a job could not listen itself."""
-    joins = (f.name == "init_process_group" for f in error.frames)
-    joins_by_code = "init_process_group(" in (error.code or "")
-    return "server socket has failed" in error.message and (any(joins) or joins_by_code)
 
 
 def _versions(case: Case) -> Match | None:

@@ -78,8 +78,6 @@ def other_arguments(case: Case) -> Match | None:
         return None
     if d.another_call or (d.times_before(d.own) and d.times_before(d.peer)):
         return None  # two collectives that merely share their name
-    if d.same_site is None and d.steps.skips:
-        return None  # a rank that skipped a step is in another collective than the others
     why = f"{who(finding.culprits)} {meeting(d)}"
     strength = 1 if d.same_site is None and d.differs == "shape" else 2
     cause, evidence = f"{d.differs}_mismatch", checked(case)
@@ -115,12 +113,9 @@ def other_number(case: Case) -> Match | None:
 
 def different_calls(case: Case) -> Match | None:
     """Different collectives at one seq that no finer rule explains."""
-    d, finding, culprits = Difference(case), case.finding, case.finding.culprits
-    why, evidence = f"{who(culprits)} {meeting(d)}", checked(case)
-    if finding.change.elsewhere and d.known:
-        why = f"{why} on another group"
-        return answer("collective_order_mismatch", culprits, why, strength=0, evidence=evidence)
-    return answer("collective_mismatch", culprits, why, evidence=evidence)
+    culprits = case.finding.culprits
+    why = f"{who(culprits)} {meeting(Difference(case))}"
+    return answer("collective_mismatch", culprits, why, evidence=checked(case))
 
 
 def checked(case: Case) -> list[CallFingerprint]:

@@ -215,10 +215,7 @@ def _somewhere(case: Case) -> Match:
     """Return the answer where every rank waits in a send or receive, and no record shows which one is missing."""
     finding = case.finding
     named, blocked = finding.culprits, sorted({*finding.waiting, *finding.culprits, *case.statements.inside})
-    odd = [o for o in case.statements.outlier_lines if o.how == "variable" and o.ranks == named]
     why = f"{who(blocked)} are blocked in sends and receives: a matching send or recv is missing, or they wait for each other in a cycle"
-    if odd:
-        why = f"{who(named)} probably issued another number of sends and receives than the others: {odd[0].says()}"
     return answer(
         "p2p_mismatch",
         named,
@@ -227,8 +224,8 @@ def _somewhere(case: Case) -> Match:
         "Where two ranks exchange data, post the send and the recv in one batch_isend_irecv.",
         frame=case.frame_of(finding.own.kind if named else finding.stuck.kind),
         frame_rank=named[0] if named else finding.stuck.rank,
-        evidence=[*map(of_outlier, odd), *map(case.seen_at, sorted(case.statements.whereabouts)[:8])],
-        rivals=() if odd else [_SLOW],
+        evidence=map(case.seen_at, sorted(case.statements.whereabouts)[:8]),
+        rivals=[_SLOW],
     )
 
 

@@ -11,9 +11,9 @@ from hangscope.explain.finding import Extra, Unseen
 from hangscope.ingest.job_logs.activity import Computing, Held
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout, WatchdogTimeout
-from hangscope.knowledge.callsite import is_user, user_frame
+from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.doing import doing
-from hangscope.model.conclusion import Evidence, Source
+from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import ROOTED_OPS, CallKind, Event, State
 from hangscope.model.rankset import counted
 
@@ -92,8 +92,6 @@ def _act(d: Difference) -> tuple[int, str] | None:
         # Whoever skips a whole step may have left the loop.
         sure = edited or d.skipped_part_of_a_step or not d.period
         return 2 if sure else 1, f"skipped {_several(d.skipped)} and continued"
-    if d.too_soon and usual:
-        return 1, f"issued {own} several steps early"
     if d.added:
         return 2, f"issued an extra {_several(d.added)}"
     if (d.same_site and not d.another_call) or not (
@@ -124,7 +122,6 @@ def busy(case: Case, culprits: Sequence[int]) -> Match:
     outside = [rank for rank, where in placed.items() if not where.inside]
     frame = next(filter(None, (user_frame(placed[rank].stack) for rank in outside)), None)
     evidence: list[Evidence | Event] = [case.seen_at(rank) for rank in outside]
-    evidence += [worker for rank in outside for worker in _workers(case, rank)]
     for kind in (Held, Computing, DumpObserved, HeartbeatTimeout):
         evidence += [e for rank in culprits for e in statements.of(rank, kind)[:1]]
     for rank in seen[:8]:
@@ -162,24 +159,9 @@ def each_alone(case: Case) -> Match | None:
     if len(own) < 2 or len(own) < len(case.incident.ranks):
         return None
     why = f"{who(waits)} wait for something of their own host, and none for another rank"
-    evidence = [item for rank in [*waits][:4] for item in (case.seen_at(rank), *_workers(case, rank))]
+    evidence = [case.seen_at(rank) for rank in [*waits][:4]]
     look = [own[0].remedy] if own[0].remedy else []
     return answer("stuck_rank", (), why, *look, strength=0, evidence=evidence, suspects=waits)
-
-
-def _workers(case: Case, rank: int) -> list[Evidence]:
-    """Return where the workers of a rank are, which may be what it waits for, if they are in the user's code."""
-    record = case.incident.ranks[rank]
-    stacks = [stack for name, stack in record.threads[1:] if name.startswith("worker ") and is_user(stack[0])]
-    return [
-        Evidence(
-            "stack",
-            f"a worker of rank {rank}: {' <- '.join(map(str, stack[:4]))}",
-            rank,
-            Source(record.stack_file or ""),
-        )
-        for stack in dict.fromkeys(stacks)
-    ][:2]
 
 
 def _awaited(case: Case) -> str:

@@ -48,8 +48,6 @@ def called_from_a_library(case: Case) -> Match | None:
     if not d.own_stack or not (d.peer_stack or d.peer_gradient) or d.steps.skips:
         return None
     own, peer = case.knowledge.read(d.own_stack), case.knowledge.read(d.peer_stack)
-    if not d.peer_stack:  # autograd's thread has no Python frames: a backward pass of the others' loop
-        peer = Reading(stage="step", loop=own.loop)
     if own.loop is not None and peer.loop is not None:
         found = _in_a_librarys_loop(d, own, peer, own.loop.api)
     else:
@@ -72,8 +70,6 @@ def _in_a_librarys_loop(d: Difference, own: Reading, peer: Reading, loop: str) -
     """Return cause, reason and strength from where one library's loop is on both sides."""
     whose, in_step, after = who(d.finding.culprits), peer.stage == "step", own.stage in _AFTER_STEPS
     if own.by_user:
-        if own.stage not in ("step", "") and not (after and d.finding.culprits == (0,)):
-            return None
         why = f"{whose} alone called {own.api}{at(own.caller)} in the {own.stage or 'body'} of {loop}"
         return _ALONE, why, 2 if own.stage == "step" and in_step else 1
     if after and in_step:
@@ -82,8 +78,6 @@ def _in_a_librarys_loop(d: Difference, own: Reading, peer: Reading, loop: str) -
             f"{whose} reached the {own.stage} of {loop} while the others are still in a step",
             1,
         )
-    if own.kind in _CONDITIONAL and in_step:
-        return _ALONE, f"{whose} alone called {own.api} inside {loop}", 1
     return None
 
 

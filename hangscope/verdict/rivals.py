@@ -88,8 +88,6 @@ def _end_of(case: Case, cause: str, ranks: tuple[int, ...]) -> str:
     for rank in ranks:
         if cause == "early_exit" and rank in died:
             return f"rank {rank} {died[rank].how}"
-        if cause == "crashed_rank" and rank in case.statements.left_quietly and rank not in died:
-            return f"rank {rank}: {case.statements.left_quietly[rank]}"
         if rank in case.graph.waiting and rank in case.incident.ranks and case.incident.ranks[rank].dump_file:
             return f"the dump of rank {rank} shows it blocked in a collective, so it was alive"
     return ""

@@ -383,31 +383,6 @@ def test_dumps_of_the_attempt_before_do_not_acquit_who_died_in_the_last_one(
     assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", tuple(left.truth(kept).culprits))
 
 
-@pytest.mark.parametrize(("code", "named"), [(7, (1,)), (1, ())])
-def test_a_code_that_no_exception_gives_is_the_ranks_own(
-    tmp_path: Path, code: int, named: tuple[int, ...]
-) -> None:
-    head = (
-        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
-        + "=" * 60
-        + "\ntrain.py FAILED\n"
-        + "-" * 60
-    )
-    row = "  time      : 2026-11-23_15:21:44\n  host      : gpu00\n  rank      : {0} (local_rank: {0})\n  exitcode  : {1} (pid: 85{0})\n  error_file: <N/A>\n  traceback : none"
-    table = [
-        head,
-        "Failures:",
-        "[1]:",
-        row.format(0, "-15"),
-        "-" * 60,
-        "Root Cause (first observed failure):",
-        "[0]:",
-        row.format(1, code),
-        "=" * 60,
-    ]
-    assert short(told(tmp_path, "\n".join(table).split("\n")))[:2] == ("crashed_rank", named)
-
-
 def test_an_error_of_torchs_kind_without_a_message_has_perhaps_lost_it(tmp_path: Path) -> None:
     files = {f"rank{r}.log": [f"rank {r} step 2 loss 1.2"] for r in range(3)}
     whole = told(tmp_path / "whole", files | {"rank3.log": raised(3, "RuntimeError: index out of range")})

@@ -27,11 +27,6 @@ def _job(folder: Path, at: str, stacks: dict[int, str], steps: int = 30) -> Path
     return folder
 
 
-def test_half_an_hour_without_a_step_and_one_rank_in_a_library_is_a_freeze(tmp_path: Path) -> None:
-    report = analyze(_job(tmp_path, "10:31:00", {r: READING if r == 2 else NATIVE for r in range(6)}))
-    assert short(report)[:2] == ("stuck_rank", (2,)) and level(report) != "high"
-
-
 @pytest.mark.parametrize("stacks", [{}, dict.fromkeys(range(4), NATIVE)])
 def test_a_job_that_counted_steps_until_its_end_was_ended(tmp_path: Path, stacks: dict[int, str]) -> None:
     report = analyze(_job(tmp_path, "10:00:01", stacks))

@@ -170,18 +170,6 @@ def test_a_store_that_had_been_there_and_is_gone_tells_of_no_rendezvous(tmp_path
     assert told(tmp_path, [GONE.format(1), GONE.format(3)]).status == "inconclusive"
 
 
-def test_who_joins_a_job_and_cannot_listen_is_process_0(tmp_path: Path) -> None:
-    error = "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. code: -98, name: EADDRINUSE"
-    joins = [
-        '  File "fit.py", line 33, in main',
-        "    dist.init_process_group('nccl', rank=rank, world_size=4)",
-    ]
-    serves = ['  File "fit.py", line 33, in main', "    store = TCPStore(host, 29511, is_master=True)"]
-    for name, frames, ranks in (("joins", joins, (0,)), ("serves", serves, ())):
-        lines = [BIND, "Traceback (most recent call last):", *frames, error]
-        assert short(told(tmp_path / name, lines))[:2] == ("init_hang", ranks)
-
-
 WORK = ("read (reader.py:44)", "build (reader.py:98)")
 REDUCE = ("all_reduce (torch/distributed/distributed_c10d.py:2764)",)
 

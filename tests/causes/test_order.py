@@ -158,21 +158,6 @@ def test_an_order_that_is_swapped_in_the_other_branch_of_a_condition_is_one_from
     assert blame(report) == ("hang", "collective_order_mismatch", (1,)) and level(report) == "high"
 
 
-def test_a_host_at_the_line_of_its_pending_call_is_not_elsewhere(tmp_path: Path) -> None:
-    """It waits there for the result: the device is in the call."""
-    groups = {"0": ("default_pg", range(6)), "1": ("tp", range(3)), "2": ("tp", range(3, 6))}
-    recorders = job(6, groups=groups)
-    for recorder in recorders:
-        own = "1" if recorder.rank < 3 else "2"
-        recorder.call("all_reduce", times=10, line=41)
-        for name in [own, "0"] if recorder.rank == 1 else ["0", own]:
-            recorder.call("all_reduce", name, line=50 + int(name > "0"), state="scheduled")
-    at = [f'  File "{SCRIPT}", line {line} in {name}' for line, name in ((50, "train"), (200, "<module>"))]
-    stack = ["Current thread 0x00007f4b7d000000 (most recent call first):", *at]
-    report = judged(tmp_path, recorders, stack_rank_1=stack)
-    assert blame(report) == ("hang", "collective_order_mismatch", (1,))
-
-
 _THREAD = (
     'Thread {tid} (idle): "{name}"\n    {op} (torch/distributed/distributed_c10d.py:48{rank})\n    {user}'
 )

@@ -24,7 +24,6 @@ from hangscope.model.incident import CallKind
         ("reduce", 1000, "Float", 4, 500),
         ("all_gather", 1001, "Float", 4, 2002),
         ("all_gather_into_tensor", 9, "Float", 2, 18),
-        ("all_to_all", 1600, "Float", 4, 1600),
         ("broadcast", 1000, "Float", 4, 4000),
         ("send", 1000, "Float", 4, None),
     ],

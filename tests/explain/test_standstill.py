@@ -59,20 +59,13 @@ def test_one_rank_that_is_a_call_ahead_of_all_others_long_before_the_end_accuses
 
 
 @pytest.mark.parametrize(
-    ("last", "confidence", "rivals"),
-    [
-        ("2026-11-20 09:13:22,120 INFO [rank0] step 40 loss 0.7", "high", []),
-        ("2026-11-20 09:02:22,120 INFO [rank0] step 40 loss 0.7", "medium", ["unknown"]),
-        ("[rank0] step 40 loss 0.7", "medium", ["unknown"]),
-    ],
+    "last", ["2026-11-20 09:02:22,120 INFO [rank0] step 40 loss 0.7", "[rank0] step 40 loss 0.7"]
 )
-def test_that_a_job_moved_until_it_was_ended_is_sure_only_where_something_shows_it(
-    tmp_path: Path, last: str, confidence: str, rivals: list[str]
-) -> None:
+def test_that_a_job_moved_until_it_was_ended_is_not_sure_without_a_dump(tmp_path: Path, last: str) -> None:
     end = "W1120 09:13:24.653000 17250 torch/distributed/elastic/agent/server/api.py:753] Received 15 death signal, shutting down workers"
     (tmp_path / "job.log").write_text(f"[rank1] step 40 loss 0.6\n{last}\n{end}\n")
     report = analyze(tmp_path)
     assert report.status == "hang" and report.verdict is not None
     assert (report.verdict.cause, report.verdict.category) == ("crashed_rank", "external")
-    assert report.verdict.confidence == confidence
-    assert [other.cause for other in report.verdict.alternatives] == rivals
+    assert report.verdict.confidence == "medium"
+    assert [other.cause for other in report.verdict.alternatives] == ["unknown"]

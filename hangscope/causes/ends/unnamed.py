@@ -191,11 +191,8 @@ def whose(case: Case, events: Sequence[Event]) -> str:
 
 
 def _near(case: Case, event: Event) -> Sequence[int]:
-    """Return the ranks of the title above an event, or of the line next to it that names a rank and its process."""
+    """Return the ranks of the line next to an event that names a rank and its process."""
     named = [n for e in case.statements.all(Excerpt) if e.file == event.file for n in e.named]
-    title = max((n for n in named if n.titled and n.line < event.line), key=lambda n: n.line, default=None)
-    if title is not None:
-        return title.ranks
     frames = len(event.frames) if isinstance(event, RankException) else 0
     near = range(event.line - _NEAR, event.line + 2 * frames + _NEAR)
     found = {n.ranks for n in named if n.line in near and len(n.ranks) == 1 and n.pids}

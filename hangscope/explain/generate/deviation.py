@@ -58,9 +58,6 @@ def _by_counts(aligned: Aligned, found: Contradiction) -> Different | None:
     node, pending = min(awaited, key=aligned.when), calls[0]
     stuck = aligned.stuck_in(node, found.ranks)
     own = OwnCall(gid=pending.gid)
-    if isinstance(pending.node, Instance):
-        seq = pending.node.seq
-        own = OwnCall(aligned.views[pending.gid].kind_of(rank, seq), seq, pending.gid)
     skipped = (stuck.kind,) if stuck.kind is not None else ()
     elsewhere = stuck.group is not None and stuck.group.gid != pending.gid
     change = Change(skipped=skipped, votes=len(found.peers), last_word=True, elsewhere=elsewhere)

@@ -16,7 +16,6 @@ from hangscope.align.program import Programs
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall
 from hangscope.explain.generate.deviation import change_between
-from hangscope.explain.statements.gloo_sizes import aborted_pairs
 from hangscope.explain.text.partitions import outlier_of_two
 from hangscope.model.incident import CallKind
 
@@ -44,21 +43,9 @@ def _keeps_pattern(programs: Programs, side: Sequence[int], gid: int, seq: int) 
     return next((keeps for keeps in known if keeps is not None), None)
 
 
-def _with_the_aborted(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> list[tuple[int, ...]]:
-    """Return the sides, largest first, each with the unseen ranks whose aborted receive shows by its size that they are in its call."""
-    sides = [tuple(side) for side in mismatch.partitions]
-    kinds = [view.kind_of(side[0], mismatch.seq) for side in sides]
-    for pair in aborted_pairs(aligned.incident, aligned.stated):
-        own = [at for at, kind in enumerate(kinds) if kind in pair.wanted]
-        met = any(kind in pair.sent for kind in kinds)
-        if len(own) == 1 and met and pair.receiver in view.unseen:
-            sides[own[0]] = (*sides[own[0]], pair.receiver)
-    return sorted(sides, key=len, reverse=True)
-
-
 def _finding(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> Different:
     seq, programs, gid = mismatch.seq, aligned.programs, view.group.gid
-    sides = _with_the_aborted(aligned, view, mismatch)
+    sides = sorted((tuple(side) for side in mismatch.partitions), key=len, reverse=True)
     majority, *rest = sides
     odd: tuple[int, ...] = tuple(r for side in rest for r in side)
     kinds: dict[int, CallKind] = {

@@ -55,9 +55,6 @@ def unpaired(aligned: Aligned, root: Root) -> Unpaired | None:
     missing = {node: rank for node, rank in lacking.items() if rank not in aligned.early}
     inside = [*missing.values(), *(r for n in (*lacking, *pairs) for r, _ in aligned.graph.calls_of(n))]
     strayed = _strayed(aligned.programs, list(dict.fromkeys(inside))[:EXAMINED])
-    for node, rank in missing.items():
-        if rank in strayed:
-            return _by_its_program(aligned, node, rank, strayed[rank])
     if len(strayed) == 1:
         ((rank, row),) = strayed.items()
         return _by_its_program(aligned, next(iter(lacking), pairs[0]), rank, row)

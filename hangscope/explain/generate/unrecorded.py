@@ -49,14 +49,11 @@ def _changed(queue: Queue) -> tuple[int, int, int] | None:
     """Return (row, operations before it, operations each time before) of the last call before which their number differs."""
     if queue.issued is None or len(queue) <= LEAST:
         return None
-    known = int(queue.seq[0]) == 1  # else what came before the first call is overwritten
     between = np.diff(queue.issued, prepend=0) - 1
     steps = list(zip([-1, *queue.kind.tolist()], queue.kind.tolist(), strict=False))
     counts: dict[tuple[int, int], list[int]] = defaultdict(list)
     last = None
     for row, (step, count) in enumerate(zip(steps, between.tolist(), strict=True)):
-        if row == 0 and not known:
-            continue
         earlier = counts[step]
         if len(earlier) >= LEAST and len(set(earlier)) == 1 and count != earlier[0]:
             last = row, count, earlier[0]

@@ -7,14 +7,12 @@ from dataclasses import replace
 from hangscope.explain.statements.deaths import own_deaths, survived
 from hangscope.explain.statements.group_ranks import GroupRanks
 from hangscope.explain.statements.outlier_lines import first_aftermath, outlier_lines
-from hangscope.explain.statements.outlier_variables import outlier_variables
 from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, WAITED, Death, Statements
 from hangscope.explain.statements.whereabouts import whereabouts
 from hangscope.ingest.job_logs.activity import EngineTimeout
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, ExternalEnd
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.job_logs.last_lines import Printed
-from hangscope.ingest.stacks.variables import Variables
 from hangscope.ingest.torch_logs.reports import Terminate
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import (
@@ -43,11 +41,7 @@ def digest(incident: Incident) -> Statements:
     waited = [e for e in statements.all(RankException) if e.symptom]
     gave_up = statements.all(*WAITED, GlooSizeMismatch, Terminate, MonitoredBarrierWitness, EngineTimeout)
     after = first_aftermath([*waited, *gave_up])
-    files = {rank: record.stack_file or "" for rank, record in incident.ranks.items()}
-    statements.outlier_lines = (
-        *outlier_variables(statements.all(Variables), files),
-        *outlier_lines(statements.all(Printed), _heard(incident), after),
-    )
+    statements.outlier_lines = outlier_lines(statements.all(Printed), _heard(incident), after)
     for caught in survived(statements):
         statements.kinds[RankException].remove(caught)
         if caught.rank is not None:

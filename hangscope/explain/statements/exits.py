@@ -31,8 +31,8 @@ class Exits:
 
     def __init__(self, statements: Statements) -> None:
         self.statements = statements
-        self._listed = [e for e in statements.exits.values() if e.via == "table"]
-        self._failed = [e for e in self._listed if e.code not in {0, *CLEANUPS}]
+        listed = (e for e in statements.exits.values() if e.via == "table")
+        self._failed = [e for e in listed if e.code not in {0, *CLEANUPS}]
         closed = {(e.file, e.pid) for e in statements.all(CleanupSignal) if e.pid is not None}
         self._answered: set[int | None] = set()
         self._killed = {e.rank for e in self._failed if e.code == -9 and (e.file, e.pid) in closed}
@@ -60,7 +60,7 @@ class Exits:
         end = self.statements.exits.get(rank)
         if end is None or rank in self._killed:
             return ""
-        if end.code > 0 and (rank in self._answered or self._chose_its_code(end)):
+        if end.code > 0 and rank in self._answered:
             return f"ended with exit code {end.code}"
         if end.code < 0 or end.code > 128:
             number = -end.code if end.code < 0 else end.code - 128
@@ -74,12 +74,6 @@ class Exits:
                 return ""
             return f"was killed by signal {number} ({end.signal or signal_name(-number) or '?'})"
         return f"ended with exit code {end.code}" if end == self._first and not aborting else ""
-
-    def _chose_its_code(self, end: Exit) -> bool:
-        """Return whether a rank alone of torchrun's table ended itself: with a code that no exception gives, and SIGTERM for the others."""
-        others = [e for e in self._listed if e is not end]
-        ended = bool(others) and self._failed == [end] and all(e.code in CLEANUPS for e in others)
-        return ended and 1 < end.code < 128 and not self.statements.any_of(*WAITED)
 
     def _swept(self, end: Exit) -> bool:
         """Return whether a launcher reported before this exit that the whole job is being ended: SIGKILL follows."""

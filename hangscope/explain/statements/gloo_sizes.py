@@ -32,7 +32,7 @@ BYTES = {name: size for size, names in _ELEMENTS.items() for name in names.split
 #: by op: which neighbour in the ring sends to a rank, 0 where any may
 _FROM = {
     "all_reduce": 1, "reduce_scatter_tensor": 1, "reduce": 1, "all_gather": -1, "all_gather_into_tensor": -1,
-    "all_to_all": 0, "broadcast": 0, "gather": 0,
+    "broadcast": 0, "gather": 0,
 }  # fmt: skip
 
 
@@ -62,8 +62,6 @@ def part_of(kind: CallKind, members: int) -> int | None:
         return total // 2
     if kind.op in ("broadcast", "gather"):
         return total
-    if kind.op.startswith("all_to_all"):
-        return total // members
     part = ceil(total / (members * max(2, ceil(total / members / _MOST))))
     return ceil(part / size) * size
 

@@ -1,13 +1,11 @@
 """Who is blocked alone: elsewhere while all other ranks wait for their devices, or held up by a debugger, a signal or the kernel, or in its own watchdog.
 
-The CPU threads of an NCCL job wait for their devices outside of any collective, at one line: that of the first result that they need.
-torch's `synchronize` shows such a wait by itself; of another line it must be known that the job has stopped, or that all ranks
-were at the same lines in an earlier capture.
+The CPU threads of an NCCL job wait for their devices outside of any collective, at the first result that they need: torch's
+`synchronize`, or the driver's, shows such a wait.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import takewhile
 from math import inf
 
@@ -38,30 +36,21 @@ _LEAST, _FEWEST = 4, 3  # stacks of which one may be the outlier; where not thos
 
 
 def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
-    """Name the one rank whose stack is elsewhere, while all others wait at one line for their devices.
-
-    Where nothing says that they wait, its stack must be in a library's code: it may compute, or wait for its own device.
-    """
+    """Name the one rank whose stack is elsewhere, in no call of torch's, while all others wait for their devices."""
     at = {r: w.stack for r, w in statements.whereabouts.items() if w.kind == "stack"}
     complete = len(at) >= _LEAST and at.keys() == incident.ranks.keys()
     if len(at) < _FEWEST or statements.inside:
         return None
-    ((place, times),) = Counter(stack[0] for stack in at.values()).most_common(1)
     outliers, end = [r for r, stack in at.items() if not _waits_for_its_device(stack)], statements.external
-    waits = len(outliers) == 1
-    if not waits and complete and times == len(at) - 1 and _of_the_program(place):
-        outliers = [rank for rank, stack in at.items() if stack[0] != place]
+    if len(outliers) != 1:
+        return None
+    own = at[outliers[0]]
+    computes = _of_the_program(own[0]) and not is_user(own[0])
+    if computes or (user_frame(own) is None and not _of_its_own_in_cpp(own)):
+        return None
     stopped = bool(statements.all(*PROOFS)) or (
         end is not None and stood_still(incident, statements, end) is True
     )
-    still = all(record.unchanged_stacks for record in incident.ranks.values())
-    if len(outliers) != 1 or not (waits or stopped or still):
-        return None
-    own = at[outliers[0]]
-    if (user_frame(own) is None and not _of_its_own_in_cpp(own)) or (
-        _of_the_program(own[0]) and not (waits and is_user(own[0]))
-    ):
-        return None  # it waits for its device at another line, or computes
     return Absent((outliers[0],), guess=not stopped or not complete)
 
 

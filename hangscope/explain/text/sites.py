@@ -55,16 +55,14 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
         )
     if inside and len(inside) == len(incident.ranks) and ops <= POINT_TO_POINT:
         told = [o for o in statements.outlier_lines if o.telling]
-        odd = {o.ranks for o in told if o.how == "variable"} or {o.ranks for o in told}
+        odd = {o.ranks for o in told}
         named = odd.pop() if len(odd) == 1 else ()
         if of_a_moment and ops == _BATCHED and not named:
             return None  # the stages of any pipeline are there most of the time
         # Pipeline stages are at different lines by design, which do not show whose send or recv is missing.
         lines, waits = tuple(errors(inside, statements)), last_call(inside[0], statements)
         own = OwnCall(statements.whereabouts[named[0]].call if named else None, None)
-        by_lines = not any(o.how == "variable" for o in told)
-        guess = of_a_moment and (by_lines or not named)
-        return Unpaired(named, waits, own, tie=not named, guess=guess, events=lines)
+        return Unpaired(named, waits, own, tie=not named, guess=of_a_moment, events=lines)
     # Which of its sends and receives a rank is in shows nothing; that it is in a collective of all ranks may.
     paired = tuple(sorted(r for (op, _), ranks in found.items() if op in POINT_TO_POINT for r in ranks))
     sides = [tuple(ranks) for (op, _), ranks in found.items() if op not in POINT_TO_POINT]
@@ -105,6 +103,11 @@ def _without_shortened(
     return {key: sorted(ranks) for key, ranks in found.items()}
 
 
+def _known_to_wait(statements: Statements) -> bool:
+    """Return whether a line reports a timeout, an error or an end, so that stacks are of more than a moment of a moving job."""
+    return statements.of_trouble or bool(statements.all(*PROOFS, NoProgress, ExternalEnd))
+
+
 def _in_groups_of_their_own(statements: Statements, sides: Sequence[Sequence[int]]) -> bool:
     """Return whether the watchdogs of all sides name groups, and no two sides the same one."""
     names = [
@@ -113,8 +116,3 @@ def _in_groups_of_their_own(statements: Statements, sides: Sequence[Sequence[int
         for side in sides
     ]
     return all(names) and len(set().union(*names)) == sum(map(len, names))
-
-
-def _known_to_wait(statements: Statements) -> bool:
-    """Return whether a line reports a timeout, an error or an end, so that stacks are of more than a moment of a moving job."""
-    return statements.of_trouble or bool(statements.all(*PROOFS, NoProgress, ExternalEnd))

@@ -41,15 +41,10 @@ class Steps:
 
     @cached_property
     def skips(self) -> list[OutlierLine]:
-        """Return the lines that the culprits alone printed, and that do not report the end of a loop: something happened inside it.
-
-        They show nothing if all others report that their loop is over: then those are further.
-        """
+        """Return the lines that the culprits alone printed, and that do not report the end of a loop: something happened inside it."""
         ends = {(e.file, e.line) for e in self.statements.all(LoopLength)}
         ends |= {(e.file, e.line) for e in self.statements.all(Progress) if e.done or e.leaving or e.over}
         lines, culprits = self.statements.outlier_lines, set(self.culprits)
-        if any(o.how == "missing" and culprits & set(o.ranks) and (o.file, o.line) in ends for o in lines):
-            return []
         alone = (o for o in lines if o.telling and o.how != "value" and culprits.issuperset(o.ranks))
         return [line for line in alone if (line.file, line.line) not in ends]
 

@@ -149,7 +149,7 @@ def _proofs(statements: Statements) -> list[Event]:
     # of a job that made one every few seconds is that of a freeze.
     aborted = len(exits) > 1 and all(e.signal == "SIGABRT" for e in exits)
     end = statements.external
-    frozen = end is not None and bool(by_steps(statements, end, HOUR))
+    frozen = end is not None and by_steps(statements, end, HOUR)
     return events or [*(exits if aborted else [end] if end is not None and frozen else ())]
 
 

@@ -49,7 +49,6 @@ _STEPS, _BETWEEN = "training", ("validation", "saving")  # of stages.toml
 _EXAMINES = regex(
     r"^(?:[\w@.:~/()-]{0,60}[$#] )(?:sudo )?(?:strace|py-spy|gdb|pstack|nvidia-smi|rocm-smi|npu-smi|dmesg|ps|top|kubectl|squeue|sacct|scontrol|ray|ibstat|ibv_\w+|journalctl|lsof|ss)\b"
 )
-_ENDPOINT = regex(r"rdzv[_-]endpoint['\"]? {0,8}[:= ] ?['\"]?([\w.-]{1,253}:\d{1,5})\b")
 #: What was pasted in addition to the log and need not be collected.
 _EXHIBITS = {
     "kernel log": regex(r"^\[ {0,6}\d{1,9}\.\d{6}\] |\bNVRM: |\bkernel: |\bdmesg\b"),
@@ -65,10 +64,10 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `stage` is the last one that it shows, `stage_line` the line that shows it, unless it is an error. `sizes` are the numbers of ranks that it states for
     the whole job, or else that a reporter counts. `complaint`: what a reporter writes of the hang, `prose`: all that people write. `logged`: some lines are a program's, or report a failure.
     `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count
-    of lines that are alike but for their numbers, where the last of them is the end of the text, from the line `moves_from` on. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace; `went_on`: from where to where they count, wherever in the text; `silence`: the longest pause between lines, `gave_up`: its seconds, where it has the length of a usual timeout and the first errors follow it; `uneven`: the number of `uneven_rank`, far from those of the others in a list by rank. `exhibits`: what else was pasted, such as a
+    of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace; `went_on`: from where to where they count, wherever in the text; `silence`: the longest pause between lines, `gave_up`: its seconds, where it has the length of a usual timeout and the first errors follow it; `uneven`: the number of `uneven_rank`, far from those of the others in a list by rank. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
-    for numbers that grow, printed at even intervals, up to the line `steady_to`. `endpoint`: where the rendezvous is by the launcher's arguments.
+    for numbers that grow, printed at even intervals, up to the line `steady_to`.
     `lasted`: the seconds of the longest work that a line reports (`lasted_line`). `guarded`: a collective in the program's code that only rank 0
     calls, by `guard`, in the line `guarded_at`.
     """
@@ -82,7 +81,6 @@ class Excerpt(Event, by_launcher=True, calm=True):
     logged: bool = False
     broken: str = ""
     moves: str = ""
-    moves_from: int = 0
     pace: str = ""
     slow: str = ""
     went_on: str = ""
@@ -97,7 +95,6 @@ class Excerpt(Event, by_launcher=True, calm=True):
     named: tuple[Named, ...] = ()
     steady: str = ""
     steady_to: int = 0
-    endpoint: str = ""
     lasted: float = 0.0
     lasted_line: str = ""
     guarded: str = ""
@@ -131,7 +128,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     number, text = (candidates or [line for line, _ in written] or lines)[-1]
     counts, even, said, named = counted(printed), steady(printed), prose(people), named_processes(lines)
     quiet, pause, before = silence(printed)
-    moving, odd = moves(counts, printed), uneven(printed)
+    odd = uneven(printed)
     alone = guarded_call(lines)
     lasted, lasted_line = longest(printed)
     stated, one_node = _launched(texts)
@@ -148,8 +145,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         prose=said,
         logged=bool(telling) or any(words("logged").search(t) or _EXAMINES.match(t) for _, t in ours),
         broken=broken([text for _, text in ours]),
-        moves=moving[0],
-        moves_from=moving[1],
+        moves=moves(counts, printed),
         pace=pace(counts) or spread(ours),
         slow=slow_stretch(counts) or slow_steps(counts),
         went_on=went_on(counts),
@@ -169,7 +165,6 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         guarded=alone.call if alone is not None else "",
         guard=quote(alone.guard, _SHOWN) if alone is not None else "",
         guarded_at=alone.line if alone is not None else 0,
-        endpoint=next((m[1] for t in texts if (m := _ENDPOINT.search(t))), ""),
     )
 
 

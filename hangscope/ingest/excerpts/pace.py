@@ -74,18 +74,14 @@ def broken(lines: Sequence[str]) -> str:
     return f"'{followers[0][:80]}' came {len(followers)} times after '{runs[-1][:80]}', and not after the last one ({last[:80]})"
 
 
-def moves(counted: Sequence[tuple[re.Match[str], str]], lines: Sequence[tuple[int, str]]) -> tuple[str, int]:
-    """Return (`911/5000 to 912/5000`, the number of the first line) where the last line counts and earlier ones of its form count less; else ("", 0)."""
+def moves(counted: Sequence[tuple[re.Match[str], str]], lines: Sequence[tuple[int, str]]) -> str:
+    """Return `911/5000 to 912/5000` where the last line counts and earlier ones of its form count less; empty where they do not."""
     if not counted or counted[-1][1] != lines[-1][1]:
-        return "", 0
+        return ""
     found = [(match, form_of(text)) for match, text in (*counted[:-1][-_TURNS_LOOKED_AT:], counted[-1])]
     last, form = found[-1]
     alike = [match for match, other in found[:-1] if other == form and _number(match) < _number(last)]
-    if not alike:
-        return "", 0
-    return " ".join(f"{alike[0][0]} to {last[0]}".split()), next(
-        n for n, text in lines if text == alike[0].string
-    )
+    return " ".join(f"{alike[0][0]} to {last[0]}".split()) if alike else ""
 
 
 def pace(counted: Sequence[tuple[re.Match[str], str]]) -> str:

@@ -28,7 +28,6 @@ from hangscope.verdict.answer.observation import Observation, who
 from hangscope.verdict.phrasing import short
 
 _SHOWN = 4  # sides
-_NO_SRUN = "srun_unused"  # of knowledge/messages/start.toml
 _ADAPTERS = "nccl_adapters"  # of knowledge/messages/start.toml
 _LEAST = 3  # ranks of which one may be the outlier
 _SEVERAL = regex(
@@ -173,7 +172,4 @@ def announced(case: Case) -> Observation | None:
         shows += ", each of them twice or more with the same number"
     shows += f"; {ranks_phrase(missing)} {agree(missing, 'is', 'are')} not in this text" if missing else ""
     text = "NODE_RANK (or SLURM_NODEID), MASTER_ADDR and WORLD_SIZE as each node was started with them"
-    if any(e.id == _NO_SRUN for e in case.statements.all(Notice)):
-        shows += "; Lightning was started without srun: it starts the processes of its own node alone, and nothing those of the others"
-        text = "Start it with `srun python ...` in place of `python ...` (--ntasks-per-node as many as devices): whether all ranks announce themselves then"
     return Observation(shows, Collect(missing, "other", text), missing, events=tuple(events))

@@ -66,7 +66,7 @@ def observations(case: Case, ended: Observation | None) -> list[Observation]:
     printed = [*lines(case)]
     found = [
         *(s for s in printed if s.blamed),
-        *_read(case, (places.guarded, places.turns)),
+        *_read(case, (places.guarded,)),
         *_read(case, READERS),
         *comparisons.reported(case),
         *filter(None, [text.of_others(case, [r for w in waits.waits(case) for r in w.ranks])]),
@@ -82,13 +82,9 @@ def observations(case: Case, ended: Observation | None) -> list[Observation]:
     found += [seen for entry, seen in known if entry.benign and seen.next]
     if ended is not None and not any(s.proves for s in found):
         return [ended, *found]
-    if (through := course.through(case)) is not None:
-        return [through, *found]
     moving = course.moving(case)
     if moving is None:
         return found
-    if any(s.proves for s in found) and find_stop(case.statements) is not None:
-        return [*found, moving]
     slow = [s for s in found if s.suspects and not s.proves]  # who holds up a job that moves
     return [*slow, moving, *(s for s in found if s not in slow)]
 

@@ -6,15 +6,13 @@ from hangscope.causes.case import Case
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.faults import NoProgress
-from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.library_reports import HorovodStall
-from hangscope.ingest.job_logs.messages import Message, Notice, table
+from hangscope.ingest.job_logs.messages import Notice
 from hangscope.ingest.job_logs.progress import Progress, Served, WorkersEnded
 from hangscope.ingest.job_logs.vocabulary import Stage, of_people, stages, words
 from hangscope.ingest.lines.rank_words import ranks_titled
 from hangscope.model.conclusion import Collect
 from hangscope.model.events import Event
-from hangscope.model.rankset import ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, message_of
 from hangscope.verdict.phrasing import short
@@ -112,8 +110,6 @@ def over(case: Case) -> Observation | None:
     if not ended and last_of_all:
         ended = [e for e in case.statements.all(WorkersEnded) if e.of_a_script]
     stalls = case.statements.all(NoProgress)
-    if ended and _goes_on(case, max(e.line for e in ended)):
-        ended = []
     if last := max(ended, key=lambda e: e.line, default=None):
         text = "only if a process is still there: its stack (py-spy dump --pid PID) and how long it has been there"
         hang = (
@@ -150,25 +146,6 @@ def over(case: Case) -> Observation | None:
     return Observation(shows, Collect((), "stack", text), events=(last_notice,))
 
 
-def _goes_on(case: Case, end: int) -> bool:
-    """Return whether a rank's own last line is behind what is taken for the end of the job, and no exit code follows."""
-    exits = [e.line for e in case.statements.all(WorkersEnded)]
-    behind = (
-        e for e in case.statements.all(Printed) if e.rank is not None and e.numbers and e.numbers[-1] > end
-    )
-    return any(behind) and max(exits, default=0) < end
-
-
-def through(case: Case) -> Observation | None:
-    """Read steps that continue after all trouble of a start, to the end of the text."""
-    text = excerpt_of(case)
-    if text is None or not text.moves or not trouble(case) or _harmful(case, text.moves_from):
-        return None
-    shows = f"the job came through what its start reports: its steps continue to the end of the text ({text.moves})"
-    wanted = f"how long nothing was printed after the last step; if minutes, {_STACKS}"
-    return Observation(shows, Collect((), "stack", wanted), events=(text,))
-
-
 def moving(case: Case) -> Observation | None:
     """Read lines that continue at an even pace after all trouble, or steps to the end of a text without trouble."""
     text = excerpt_of(case)
@@ -195,17 +172,9 @@ def moving(case: Case) -> Observation | None:
     return Observation(f"{shows}; these lines show no hang", Collect((), "stack", wanted), events=(text,))
 
 
-def _harmful(case: Case, moves_from: int = 0) -> bool:
-    """Return whether lines report trouble; a warning of no progress is over where something follows, and one of the start where steps follow."""
-    found = [
-        e for e in trouble(case) if not (isinstance(e, NoProgress | HorovodStall) or harmless_at_an_end(e))
-    ]
-    return any(e.line >= moves_from or not _of_the_start(e) for e in found)
-
-
-def _of_the_start(event: Event) -> bool:
-    """Return whether a line is of a start that does not come on, as far as it shows."""
-    return isinstance(event, Message) and event.id in table() and table()[event.id].cause == "init_hang"
+def _harmful(case: Case) -> bool:
+    """Return whether lines report trouble; a warning of no progress is over where something follows."""
+    return any(not (isinstance(e, NoProgress | HorovodStall) or harmless_at_an_end(e)) for e in trouble(case))
 
 
 def unfinished(case: Case) -> Observation | None:
@@ -234,12 +203,8 @@ def last_line(case: Case) -> Observation | None:
         wanted = "the lines before it, of that process and of the others: the first error of any of them, and the last line of each"
         return Observation(f"the last error is '{line}'{where}", Collect((), "log", wanted))
     shows = f"the last line is '{line}'{where}"
-    if silent := case.statements.all(NoProgress):
-        shows += f"; a watcher reports '{short(silent[-1].text)}'"
-    elif complaint:
+    if complaint:
         shows += f"; '{short(complaint)}' is the reporter's description, and the log itself shows no hang"
-    if ranks := sorted({r for n in text.named for r in n.ranks}):
-        shows += f". Its lines name {ranks_phrase(ranks)}"
     wanted = f"{_STACKS}, and how long nothing was printed"
     return Observation(
         shows, Collect((), stage.what, stage.collect) if stage is not None else Collect((), "stack", wanted)

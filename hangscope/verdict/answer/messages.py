@@ -8,10 +8,8 @@ from collections.abc import Iterator, Sequence
 from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import world_size
 from hangscope.explain.text.known_messages import blanks_of, filled
-from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
 from hangscope.ingest.job_logs.vocabulary import of_people
-from hangscope.ingest.torch_logs.store import StoreUnreachable
 from hangscope.model.conclusion import Collect
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation
@@ -32,17 +30,9 @@ def messages(case: Case) -> Iterator[tuple[Known, Observation]]:
         yield entry, _observation(case, entry, by_entry[entry.id])
 
 
-def _endpoint(case: Case) -> dict[str, str]:
-    """Return the address of the store or rendezvous, where the text names one alone."""
-    found = {e.endpoint for e in case.statements.all(Excerpt) if e.endpoint}
-    lost = (e for e in case.statements.all(StoreUnreachable) if e.store_host and e.what != "peer")
-    found = found or {f"{e.store_host}:{e.port}" for e in lost}
-    return {"endpoint": found.pop()} if len(found) == 1 else {}
-
-
 def _observation(case: Case, entry: Known, events: Sequence[Message]) -> Observation:
     """Return an entry in sentences."""
-    blanks = {**_endpoint(case), **blanks_of(events)}
+    blanks = blanks_of(events)
     ranks = tuple(sorted({e.rank for e in events if e.rank is not None}))
     wanted = filled(entry.collect, blanks)
     if ranks and ranks == tuple(range(world_size(case.statements) or 0)):

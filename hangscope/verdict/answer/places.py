@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.causes.case import Case, at
+from hangscope.causes.case import Case
 from hangscope.causes.programs import guarded_code
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.sections import Side
@@ -99,21 +99,3 @@ def guarded(case: Case) -> Observation | None:
     return Observation(
         shows, Collect((0,), "other", wanted), (0,), False, True, (), "rank_conditional_collective"
     )
-
-
-def turns(case: Case) -> Observation | None:
-    """Read a wait of all others for the main process, which a library lets go first."""
-    if case.finding.culprits != (0,) or not case.finding.waiting:
-        return None
-    stacks = (
-        case.statements.whereabouts[r].stack for r in case.finding.waiting if r in case.statements.whereabouts
-    )
-    read = next(
-        (reading for stack in stacks if (reading := case.knowledge.read(stack)).kind == "turns"), None
-    )
-    if read is None:
-        return None
-    others = ranks_phrase(case.finding.waiting)
-    shows = f"rank 0 goes first in {read.api}{at(read.caller)}, and {others} {agree(case.finding.waiting, 'waits', 'wait')} there for its work (a download, the preparation of a dataset)"
-    text = "Prepare that data beforehand and let all ranks read it, or raise the timeout (ddp_timeout, init_process_group(timeout=...)); a stack of rank 0 shows whether it is slow or stuck"
-    return Observation(shows, Collect((0,), "other", text), (0,), False, True, (), "stuck_rank")

@@ -19,7 +19,7 @@ _PLACES = (*_STACKS, places.sides, comparisons.announced, comparisons.other_valu
 def reports_a_stop(case: Case) -> bool:
     """Return whether a reporter says that the job hangs, or took stacks, and the text shows where processes are and nothing that moves on."""
     reported = any(e.prose for e in case.statements.all(Excerpt))
-    if not reported or any(read(case) is not None for read in (course.over, course.through, course.moving)):
+    if not reported or any(read(case) is not None for read in (course.over, course.moving)):
         return False
     shown = _PLACES if says_it_hangs(case.statements) else _STACKS
     return bool(case.stacks) or any(read(case) is not None for read in shown)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import zip_longest
 
 from hangscope.causes.case import Case, at
 from hangscope.explain.statements.statements import Whereabouts
-from hangscope.ingest.evidence.stack_owners import library_call, offered_call, place_of
+from hangscope.ingest.evidence.stack_owners import offered_call, place_of
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.knowledge.callsite import in_backward, is_user, user_frame, user_frames
+from hangscope.knowledge.callsite import in_backward, is_user, user_frame
 from hangscope.knowledge.doing import doing
 from hangscope.model.conclusion import Collect
 from hangscope.model.frames import Frame, Stack, UnplacedStack
@@ -30,18 +29,15 @@ _WORKER = "_worker_loop"  # torch/utils/data/_utils/worker.py, and dataloader.py
 def stacks(case: Case) -> Observation | None:
     """Read where ranks are by their stacks, those at one place together; a single stack where native frames show a library's call."""
     found_at: dict[str, list[int]] = defaultdict(list)
-    parted = _parting([where.stack for where in case.stacks.values()])
     for rank, where in sorted(case.stacks.items()):
         if not where.stack:
             continue
         frame, inner = user_frame(where.stack), where.stack[0]
-        if parted is not None and len(where.stack) > parted:
-            frame = where.stack[~parted]
         shown = frame or next((f for f in where.stack if f.line > 0), inner)
         call = _call(where, shown)
         place = f"at {shown.file.rsplit('/', 1)[-1]}:{shown.line} ({shown.name})" if shown.line > 0 else ""
         if shown is inner and not place:
-            call, place = call.removesuffix(f", at {inner.name}, called"), "" if call else f"at {inner.name}"
+            place = "" if call else f"at {inner.name}"
         if call or len(case.stacks) > 1:
             found_at[f"{call} {place}".strip()].append(rank)
     if not found_at:
@@ -61,25 +57,14 @@ def stacks(case: Case) -> Observation | None:
 
 def _call(where: Whereabouts, frame: Frame) -> str:
     """Return what a rank's stack is in, as a phrase before the place of `frame`; empty where it ends there."""
-    inner, api = where.stack[0], library_call(where.stack)
-    if api and inner.name != api and not inner.file.endswith(".py"):
-        return f"in {api}, at {inner.name}, called"
+    inner = where.stack[0]
     if where.inside:
         return f"in {where.op or ('backward' if in_backward(where.stack) else 'a collective')}"
-    if api or inner.file == frame.file:
+    if inner.file == frame.file:
         return ""
     if inner.line <= 0:
         return f"in {inner.name}, called"
     return f"in {inner.name} ({inner.file.rsplit('/', 1)[-1]}:{inner.line}), called"
-
-
-def _parting(stacks: Sequence[Stack]) -> int | None:
-    """Return at which frame, counted from the outermost, stacks part where they have the user's lines in common; None where they do not."""
-    users = {tuple(user_frames(stack)) for stack in stacks}
-    if len(users) != 1 or users == {()}:
-        return None
-    columns = zip_longest(*(reversed(stack) for stack in stacks))
-    return next((depth for depth, frames in enumerate(columns) if len(set(frames)) > 1), None)
 
 
 def loader_workers(case: Case) -> Observation | None:
@@ -135,14 +120,6 @@ def unplaced(case: Case) -> Observation | None:
         f"{ranks_phrase([rank])} is at {place_of(_to_user(where.stack))}"
         for rank, where in case.stacks.items()
     ]
-    if (
-        several
-        and not case.stacks
-        and all((d := doing(own.stack)) and d.message for own in case.incident.unplaced)
-    ):
-        parts.append(
-            "each of them waits for a message of another one, which was lost or never sent, and none is in NCCL"
-        )
     shows = "; ".join([*parts[:_SHOWN], *_beside([s for own in case.incident.unplaced for s in own.others])])
     return Observation(
         shows if several else f"{shows}; nothing says which rank this is", Collect((), "stack", text)

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import others_of, size_by_elements, world_size
-from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout, is_default_group
 from hangscope.model.conclusion import Collect
@@ -26,7 +25,6 @@ _OPS = {"coalesced": "a coalesced batch (usually the sends and receives of a pip
 _QUOTED = 2  # last lines of other ranks
 _Group = tuple[str, str]  # name and description, either of which may be empty
 _PAUSED = ". A watchdog fires so late only if its process or host was stopped or suspended, or if it was blocked itself"
-_NEARLY, _FAR = 0.9, 4.0  # times as long as the wait
 _Key = tuple[str, int | None, int | None, int | None, _Group]  # op, seq, elements in and out, group
 #: ray/_private/log_monitor.py and ray_logging: lines alike are shown once
 _REPEATED = regex(r"\[repeated (\d{1,7})x across cluster\]")
@@ -50,12 +48,7 @@ class Wait:
         return not any(self.group) or is_default_group(names)
 
     def size(self, world: int | None) -> int | None:
-        """Return how many ranks take part, by the sizes of what goes in and out, or in the group of all by the size of the job.
-
-        Groups of one purpose whose ranks are the whole job are complete together.
-        """
-        if self.group[1] and not self.group[0] and len(self.ranks) == world:
-            return world
+        """Return how many ranks take part, by the sizes of what goes in and out, or in the group of all by the size of the job."""
         by_elements = size_by_elements(self.events[0])
         return by_elements if by_elements is not None else world if self.default else None
 
@@ -183,20 +176,10 @@ def timeouts(case: Case) -> Observation | None:
     if bar is not None and not complete:
         shows += f"; a process of the job was at '{bar.text}', which the others may be waiting for"
         text = "which rank prints that bar, and its stack: work that one rank does while the others wait belongs before init_process_group, or needs a longer timeout"
-    elif (long := _as_long(case, wait)) and not complete:
-        shows += f"; '{short(long)}' reports work that lasted about as long as that wait, which the others may have been waiting for"
-        text = "which rank prints that line: work that one rank does while the others wait belongs in the background or on a faster disk, or needs a longer timeout"
     elif len(missing) == 1:
         text = f"a stack of {ranks_phrase(missing)} (py-spy dump), and its log from that moment on"
     shows += _PAUSED if wait.is_late else ""
     return Observation(shows, Collect(missing, "log", text), missing, True, False, wait.events)
-
-
-def _as_long(case: Case, wait: Wait) -> str:
-    """Return the line that reports work which lasted as long as the wait; empty where there is none."""
-    ran = min((e.ran_ms or e.timeout_ms or 0 for e in wait.events), default=0) / 1000
-    texts = (e for e in case.statements.all(Excerpt) if ran and _NEARLY * ran <= e.lasted <= _FAR * ran)
-    return next((e.lasted_line for e in texts), "")
 
 
 def _membership(wait: Wait, size: int | None, missing: Sequence[int], heard: Sequence[int]) -> str:

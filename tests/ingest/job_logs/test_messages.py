@@ -24,7 +24,7 @@ def test_an_entry_has_what_its_sentences_need(entry: dict[str, object]) -> None:
     known = messages.table()[str(entry["id"])]
     pattern = re.compile(str(entry.get("pattern", "")))
     blanks = {name for text in (known.says, known.means, known.collect) for name in BLANK.findall(text)}
-    assert blanks <= {*pattern.groupindex, "who", "endpoint"}
+    assert blanks <= {*pattern.groupindex, "who"}
     assert known.cause in ("", *CATALOG) and known.collect_what in ("dump", "log", "stack", "other")
     assert known.cause != "known_defect" or (known.versions and known.upstream.startswith("https://"))
 

@@ -60,11 +60,6 @@ TIMES = (2.1, 2.0, 9.8, 10.1, 10.0)
             id="steps that became fast",
         ),
         pytest.param(
-            [NO_STORE, "Epoch 1 | batch 200/469 | loss 0.4", "Epoch 1 | batch 400/469 | loss 0.2"],
-            ["came through what its start reports"],
-            id="a start that came on",
-        ),
-        pytest.param(
             [WAITS, '(APIServer pid=37) INFO:     10.1.4.20:40110 - "POST /v1/completions HTTP/1.1" 200 OK'],
             ["The server answered requests after these lines"],
             id="a server that answers again",

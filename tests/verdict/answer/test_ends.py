@@ -36,11 +36,9 @@ def test_an_exception_that_is_a_timeout_is_not_to_be_fixed(tmp_path: Path) -> No
         '  File "train.py", line 4, in <module>',
         "RuntimeError: Waiting for local rank 0, bailing out: 60 < 61 sec.",
     ]
-    title = "----------Begin global rank 3 STDERR----------", "----------End global rank 3 STDERR----------"
-    verdict = judged(told(tmp_path, [title[0], *error, title[1]]))
-    assert verdict.cause == "unknown" and verdict.explanation.startswith(
-        "Rank 3 raised RuntimeError at train.py:4"
-    )
+    verdict = judged(told(tmp_path, error))
+    assert verdict.cause == "unknown"
+    assert verdict.explanation.startswith("A process raised RuntimeError at train.py:4")
     assert not any("Fix" in step for step in verdict.advice)
 
 

@@ -24,22 +24,6 @@ def test_local_ranks_on_the_command_lines_of_one_host_place_stacks(tmp_path: Pat
     assert judged(told(tmp_path, lines)).culprit_ranks == (1,)
 
 
-def test_a_native_stack_shows_which_call_of_the_library_it_is_in(tmp_path: Path) -> None:
-    frames = (
-        "ncclLocalOpAppend (libnccl.so.2)",
-        "ncclGroupEndInternal (libnccl.so.2)",
-        "ncclAllReduce (libnccl.so.2)",
-        "all_reduce (torch/distributed/distributed_c10d.py:4521)",
-        "step (moe.py:85)",
-    )
-    head = ["$ py-spy dump --native --pid 41   # rank 9", "Process 41: python moe.py", ""]
-    lines = [*head, 'Thread 41 (active): "MainThread"', *(f"    {frame}" for frame in frames)]
-    assert (
-        "rank 9 in ncclAllReduce, at ncclLocalOpAppend, called at moe.py:85 (step)"
-        in judged(told(tmp_path, lines)).explanation
-    )
-
-
 def test_stacks_of_processes_of_no_known_rank_are_compared_by_their_ids(tmp_path: Path) -> None:
     alike = [line for pid in (70, 71, 72) for line in stack(pid, "all_reduce", 41)]
     odd = judged(told(tmp_path / "odd", alike + stack(73, "all_reduce", 55)))
@@ -49,24 +33,6 @@ def test_stacks_of_processes_of_no_known_rank_are_compared_by_their_ids(tmp_path
     assert "rocesses 70, 71 and 72 are at" in odd.explanation and odd.culprit_ranks == ()
     two = judged(told(tmp_path / "two", stack(70, "all_reduce", 41) + stack(73, "barrier", 55)))
     assert "alone is" not in two.summary + two.explanation
-
-
-def test_where_stacks_part_in_a_library_its_lines_are_told(tmp_path: Path) -> None:
-    """Rank 3 left the loop of a trainer whose next line of the user's is the same for all."""
-    lines = []
-    for rank in range(4):
-        inner = [f"barrier ({LIBRARY}:2709)", "train (transformers/trainer.py:1536)"]
-        if rank != 3:
-            inner = ["backward (torch/autograd/__init__.py:173)", "train (transformers/trainer.py:1423)"]
-        lines += [f"rank {rank}:", f'Thread {70 + rank} (active): "MainThread"']
-        lines += [f"    {frame}" for frame in (*inner, "main (fit.py:214)", "<module> (fit.py:231)")]
-    verdict = judged(told(tmp_path, lines))
-    assert (verdict.culprit_ranks, verdict.confidence) == ((3,), "low")
-    assert verdict.title == "Rank 3 called barrier (fit.py:214) while the others are in backward (fit.py:214)"
-    assert (
-        "rank 3 in barrier at trainer.py:1536 (train); ranks 0-2 in backward at trainer.py:1423 (train)"
-        in verdict.explanation
-    )
 
 
 def test_what_a_rank_does_in_a_library_outside_of_collectives_is_told(tmp_path: Path) -> None:
@@ -87,7 +53,6 @@ def test_what_a_rank_does_in_a_library_outside_of_collectives_is_told(tmp_path: 
 
 
 def test_what_processes_wait_for_is_said_by_frames_that_are_known(tmp_path: Path) -> None:
-    """Each of three processes waits for a message of another one: no collective is to blame."""
     queue, executor = (
         "vllm/distributed/device_communicators/shm_broadcast.py",
         "vllm/v1/executor/multiproc_executor.py",
@@ -98,9 +63,10 @@ def test_what_processes_wait_for_is_said_by_frames_that_are_known(tmp_path: Path
     )
     for worker in (0, 1):
         lines += spy(f"pipeline stage {worker}:", 50 + worker, *polls, f"worker_busy_loop ({executor}:944)")
-    explanation = judged(told(tmp_path, lines)).explanation
-    assert "rocess 40 (engine) alone is waiting for a worker's response" in explanation
-    assert "each of them waits for a message of another one" in explanation
+    assert (
+        "rocess 40 (engine) alone is waiting for a worker's response"
+        in judged(told(tmp_path, lines)).explanation
+    )
 
 
 def test_all_ranks_in_a_first_collective_point_to_the_path_between_them(tmp_path: Path) -> None:

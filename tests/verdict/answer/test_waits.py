@@ -138,13 +138,6 @@ def test_a_watchdog_that_fires_hours_late_was_stopped_itself(tmp_path: Path) -> 
     assert "was stopped or suspended" in judged(told(tmp_path, lines)).explanation
 
 
-def test_work_that_lasted_as_long_as_the_wait_is_quoted(tmp_path: Path) -> None:
-    lines = ["8 GPUs", "root INFO checkpoint written in 14.1 s", timeout(2), timeout(4)]
-    long = "root INFO checkpoint written in 693.4 s"
-    assert long in judged(told(tmp_path / "long", [*lines, long])).explanation
-    assert "lasted about as long" not in judged(told(tmp_path / "short", lines)).explanation
-
-
 def test_stages_of_several_pipelines_that_wait_alike_are_one_wait(tmp_path: Path) -> None:
     """A batch of sends and receives has no size: it is printed as 2^64 - 1."""
     lines = ["using world size: 16, pipeline-model-parallel size: 2"]
