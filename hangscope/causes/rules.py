@@ -59,6 +59,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Finding, unnamed.known_message),
     (finding.Finding, unnamed.fault_without_rank),
     (finding.Stalled | finding.Lagging | finding.Nothing | finding.Circular, device.network_fault),
+    (finding.Stalled | finding.Nothing, device.helped_by_a_setting),
     (finding.Finding, unnamed.end_without_rank),
     (finding.Finding, unnamed.known_notice),
     (finding.Finding, process.interrupted),

@@ -389,3 +389,14 @@ def test_an_error_of_torchs_kind_without_a_message_has_perhaps_lost_it(tmp_path:
     cut = told(tmp_path / "cut", files | {"rank3.log": raised(3, "RuntimeError")})
     assert short(whole) == ("crashed_rank", (3,), "high")
     assert short(cut)[:2] == ("crashed_rank", (3,)) and short(cut)[2] != "high"
+
+
+def test_a_process_that_raised_is_the_rank_whose_gpu_alone_is_idle(tmp_path: Path) -> None:
+    error = [
+        "python -m torch.distributed.launch --nproc_per_node=4 main.py",
+        "Traceback (most recent call last):",
+    ]
+    error += ['  File "data.py", line 23, in load', "FileNotFoundError: no such file: a.jpg"]
+    gpus = [f"{gpu}, {0 if gpu == 2 else 100} %, 9790 MiB" for gpu in range(4)]
+    assert short(told(tmp_path, [*error, *gpus])) == ("crashed_rank", (2,), "medium")
+    assert short(told(tmp_path, [*error, *gpus[:3]]))[:2] == ("crashed_rank", ())  # of more ranks than GPUs

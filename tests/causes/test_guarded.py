@@ -49,6 +49,14 @@ GUARD = "    if accelerator.is_main_process:"
             id="and the others",
         ),
         pytest.param(
+            ["# --fsdp full_shard", "if args.local_rank == 0:", "    trainer.save_model(out)"],
+            True,
+            id="a model that is sharded",
+        ),
+        pytest.param(
+            ["# ddp", "if args.local_rank == 0:", "    trainer.save_model(out)"], False, id="one that is not"
+        ),
+        pytest.param(
             ["    if args.local_rank == 0:", "        dist.barrier()", "# on 2 nodes"],
             False,
             id="several nodes",

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from hangscope.causes.case import Case, Match, answer
+from hangscope.causes.case import Case, Match, answer, quote
 from hangscope.causes.faults import FAULTS, device_error, remedy
 from hangscope.explain.finding import Absent, Nothing, Stalled, Unseen
 from hangscope.explain.statements.statements import INTERRUPTS
+from hangscope.explain.text.blocked import idle_alone
 from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.known_messages import blanks_of, filled
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.excerpts.excerpt import Excerpt
+from hangscope.ingest.job_logs.activity import GpuUse
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied
 from hangscope.ingest.job_logs.faults import OomCuda
 from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
@@ -97,7 +99,22 @@ def end_without_rank(case: Case) -> Match | None:
     went_on = any(e.moves for e in case.statements.all(Excerpt)) and case.statements.all(Notice)
     if not _nothing_else(case) or went_on:
         return None
-    return _mismatched(case) or _ended(case) or _raised(case)
+    return _mismatched(case) or _by_its_gpu(case, _ended(case) or _raised(case))
+
+
+def _by_its_gpu(case: Case, end: Match | None) -> Match | None:
+    """Return the end of a process of no known rank with the rank whose GPU alone is idle: the others' spin while they wait for it."""
+    use = idle_alone(case.incident, case.statements)
+    sizes = {case.incident.world_size, *(n for e in case.statements.all(Excerpt) for n in e.sizes)}
+    if (
+        end is None
+        or end.culprits
+        or use is None
+        or len({e.gpu for e in case.statements.all(GpuUse)}) not in sizes
+    ):
+        return end
+    why = f"{end.why.replace('a process', f'rank {use.gpu}', 1)}; GPU {use.gpu} alone is idle, while the others' spin"
+    return replace(end, culprits=(use.gpu,), why=why, strength=1, evidence=[*end.evidence, quote(use)])
 
 
 def _nothing_else(case: Case) -> bool:

@@ -88,16 +88,20 @@ def idle_device(incident: Incident, statements: Statements) -> Absent | None:
 
     A rank that waits in a collective keeps its GPU busy. GPUs are numbered as the ranks of a job of one host that has them all.
     """
-    uses = {e.gpu: e.percent for e in statements.all(GpuUse)}
-    idle = [gpu for gpu, percent in uses.items() if percent <= IDLE]
-    busy = [gpu for gpu, percent in uses.items() if percent >= BUSY]
+    use = idle_alone(incident, statements)
+    own = statements.whereabouts.get(use.gpu) if use is not None else None
+    if use is None or own is None or own.inside or not own.stack or _waits_for_its_device(own.stack):
+        return None
+    return Absent((use.gpu,), events=(use,))
+
+
+def idle_alone(incident: Incident, statements: Statements) -> GpuUse | None:
+    """Return the use of the only GPU of a host that is idle while all others are busy, if all ranks of the job may be of that host."""
+    uses = {e.gpu: e for e in statements.all(GpuUse)}
+    idle = [use for use in uses.values() if use.percent <= IDLE]
+    busy = [use for use in uses.values() if use.percent >= BUSY]
     of_one_host = len(idle) + len(busy) == len(uses) >= _LEAST and max(incident.ranks, default=0) <= max(uses)
-    if len(idle) != 1 or not of_one_host:
-        return None
-    own = statements.whereabouts.get(idle[0])
-    if own is None or own.inside or not own.stack or _waits_for_its_device(own.stack):
-        return None
-    return Absent((idle[0],), events=tuple(e for e in statements.all(GpuUse) if e.gpu == idle[0])[:1])
+    return idle[0] if len(idle) == 1 and of_one_host else None
 
 
 def _waits_for_its_device(stack: Stack) -> bool:

@@ -42,9 +42,11 @@ class Guarded:
 def guarded_call(lines: Sequence[tuple[int, str]]) -> Guarded | None:
     """Return the first collective in code that only rank 0 runs, of lines (number, text); so is a call in which a stack of the text is.
 
-    A call of a model, which may be wrapped by DDP or FSDP, counts where there is no other.
+    A call of a model, which may be wrapped by DDP or FSDP, counts where there is no other, and so does one that saves a model that is sharded.
     """
-    found = (_guarded_call(lines, name) for name in ("of_all_ranks", "may_be_of_all_ranks"))
+    sharded = any(words("sharded").search(text) for _, text in lines)
+    names = ("of_all_ranks", *(["of_all_ranks_if_sharded"] if sharded else []), "may_be_of_all_ranks")
+    found = (_guarded_call(lines, name) for name in names)
     return next((call for call in found if call is not None), None)
 
 

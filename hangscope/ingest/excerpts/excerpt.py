@@ -29,6 +29,7 @@ from hangscope.ingest.excerpts.pace import (
 )
 from hangscope.ingest.excerpts.prose import devices, has_fences, prose, written_by_people
 from hangscope.ingest.excerpts.sections import Side, sides
+from hangscope.ingest.excerpts.settings import helpful_setting
 from hangscope.ingest.job_logs.vocabulary import Stage, complains, stage_of_line, words
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line, quote
@@ -69,7 +70,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`.
     `lasted`: the seconds of the longest work that a line reports (`lasted_line`). `guarded`: a collective in the program's code that only rank 0
-    calls, by `guard`, in the line `guarded_at`.
+    calls, by `guard`, in the line `guarded_at`. `helped`: the setting of NCCL with which it runs.
     """
 
     stage: str = ""
@@ -100,6 +101,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     guarded: str = ""
     guard: str = ""
     guarded_at: int = 0
+    helped: str = ""
 
 
 def excerpt(kept: KeptText, size: int) -> Excerpt | None:
@@ -165,6 +167,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         guarded=alone.call if alone is not None else "",
         guard=quote(alone.guard, _SHOWN) if alone is not None else "",
         guarded_at=alone.line if alone is not None else 0,
+        helped=helpful_setting(texts, said),
     )
 
 
