@@ -62,6 +62,7 @@ def _slow_archive(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_the_command_that_is_ended_leaves_no_temporary_files(
     environment: dict[str, str], tmp_path: Path, number: signal.Signals

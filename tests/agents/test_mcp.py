@@ -39,6 +39,7 @@ def call(root: Path, tool: str, **arguments: Any) -> tuple[bool, str]:
     return asyncio.run(talk())
 
 
+@pytest.mark.slow
 def test_all_tools_only_read() -> None:
     mcp = sdk()
 
@@ -52,6 +53,7 @@ def test_all_tools_only_read() -> None:
     assert "self" not in tools[0].input_schema["properties"]
 
 
+@pytest.mark.slow
 def test_the_tools_answer() -> None:
     failed, text = call(INCIDENT, "analyze", paths=["dumps"])
     assert not failed and json.loads(text)["verdict"]["cause"] == "rank_conditional_collective"

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +32,7 @@ def of_one_group(recorders: list[Recorder]) -> GroupFrontier:
 AHEAD = st.lists(st.integers(0, 4), min_size=2, max_size=6)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(shared=st.integers(1, 8), ahead=AHEAD)
 def test_a_member_has_come_as_far_as_its_dump_says(shared: int, ahead: list[int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 
 from tests.conftest import analyze
@@ -124,6 +125,7 @@ def test_what_join_raises_names_the_rank_where_no_prefix_does(tmp_path: Path) ->
     assert short(told(tmp_path, lines))[:2] == ("uneven_loader", (2,))
 
 
+@pytest.mark.slow
 def test_who_is_in_the_call_that_ends_an_epoch_left_out_no_gradient_reduction(tmp_path: Path) -> None:
     """The reductions of the step that it did not begin are missing as well; DDP's have no frames."""
     left = Remains(simulate("uneven_loader", 53000))
@@ -155,6 +157,7 @@ def test_a_call_that_ends_epochs_is_not_inside_the_loop_of_epochs_that_it_alone_
     assert blame(report) == ("hang", "uneven_loader", (1,))
 
 
+@pytest.mark.slow
 def test_ranks_behind_the_loop_while_a_stage_waits_for_its_sends_have_left_it(tmp_path: Path) -> None:
     """A whole pipeline each had a batch less: their call is on another group than the receives of the others."""
     left = Remains(simulate("uneven_loader", 8))

@@ -40,6 +40,7 @@ def test_another_run_of_one_bug_is_the_same_bug(tmp_path: Path, inside: Run) -> 
     assert "! cause" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_large_page_is_read_from_its_packed_data(tmp_path: Path) -> None:
     page = tmp_path / "a.html"
     page.write_text(render_html(document("hang_512")))

@@ -57,6 +57,7 @@ def test_importing_costs_a_scheduler_nothing(environment: Environment) -> None:
     assert not {"pandas", "numpy", "jinja2", "torch", "click"} & set(modules)
 
 
+@pytest.mark.slow
 def test_an_analysis_loads_nothing_that_was_not_asked_for(environment: Environment, hang: Path) -> None:
     code = f"import sys, hangscope; hangscope.analyze({str(hang)!r}).to_text(); print(*sys.modules)"
     loaded = set(script(code, environment).stdout.split())
@@ -65,6 +66,7 @@ def test_an_analysis_loads_nothing_that_was_not_asked_for(environment: Environme
     assert not [name for name in loaded if name.startswith(tuple(f"hangscope.{room}" for room in rooms))]
 
 
+@pytest.mark.slow
 def test_a_report_needs_no_torch(environment: Environment, hang: Path) -> None:
     code = f"import sys; sys.modules['torch'] = None; import hangscope; print(hangscope.analyze({str(hang)!r}).verdict.cause)"
     assert script(code, environment).stdout.strip() == "stuck_rank"
@@ -125,6 +127,7 @@ def children() -> set[str]:
     )
 
 
+@pytest.mark.slow
 def test_no_process_outlives_a_call(hang: Path, tmp_path: Path) -> None:
     before = children()
     hangscope.analyze(hang, jobs=2)
@@ -266,6 +269,7 @@ def test_progress_is_told(hang: Path) -> None:
 # -- speed ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_report_on_eight_ranks_takes_less_than_a_second_and_a_half(
     environment: Environment, tmp_path: Path
 ) -> None:

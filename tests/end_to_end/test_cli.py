@@ -123,6 +123,7 @@ def test_a_file_without_permission(inside: Run, hang: Path, tmp_path: Path) -> N
     assert result.returncode == 0 and "nccl_trace_rank_1" in result.stdout
 
 
+@pytest.mark.slow
 def test_names_that_are_no_text(run: Run, hang: Path, tmp_path: Path) -> None:
     folder = tmp_path / "some"
     shutil.copytree(hang, folder)
@@ -204,6 +205,7 @@ def test_the_demo_lists_its_scenarios(inside: Run) -> None:
     assert quiet(inside("demo", "nonsense")).returncode in (1, 2)
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error(environment: dict[str, str], hang: Path, tmp_path: Path) -> None:
     import sys
 

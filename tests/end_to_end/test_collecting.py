@@ -35,6 +35,7 @@ def remains(fault: str) -> Remains:
     return Remains(simulate(fault, 0, world_size=least_size(fault)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_applies_to_every_fault(way: str) -> None:
     for fault in FAULTS:

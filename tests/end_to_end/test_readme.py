@@ -199,6 +199,7 @@ def test_the_failure_hook_answers_for_any_folder(
     assert (tmp_path / f"{folder.name}-hang.html").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_the_retry_example_tells_code_from_hardware(environment: dict[str, str]) -> None:
     code = block(ROOT / "docs" / "hooks.md", "def should_retry")
     namespace: dict[str, Any] = {}

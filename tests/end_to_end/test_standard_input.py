@@ -35,6 +35,7 @@ def analyze(inside: Run, monkeypatch: pytest.MonkeyPatch) -> Analyze:
     return analyzed
 
 
+@pytest.mark.slow
 def test_a_paste_of_several_ranks_is_told_apart_by_prefixes(tmp_path: Path) -> None:
     text = "".join(LINE.format(rank=r, op="BROADCAST" if r == 2 else "ALLREDUCE") for r in range(3))
     command = [sys.executable, "-m", "hangscope", "analyze", "-", "--format", "json", "-q"]

@@ -123,6 +123,7 @@ def test_several_that_are_idle_by_dumps_alone_are_certain_only_where_somebody_ti
     assert short(analyze(tmp_path)) == ("stuck_rank", (3, 7), "high")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [53000, 53002])
 def test_what_a_rank_did_behind_its_own_dump_is_no_half_that_it_left_out(seed: int, tmp_path: Path) -> None:
     """Rank 11's dump is seconds older than its peers': fewer sends, and no half of the pair that waits."""

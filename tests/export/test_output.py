@@ -172,6 +172,7 @@ def test_what_a_failing_writer_began_is_gone(tmp_path: Path) -> None:
     assert path.read_text() == REPORT and [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.slow
 def test_the_names_of_open_files_stay_what_they_are(
     environment: dict[str, str], hang: Path, tmp_path: Path
 ) -> None:

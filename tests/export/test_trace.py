@@ -78,6 +78,7 @@ def test_pending_collectives_reach_the_end_and_point_to_the_root_cause(hang: Pat
     assert len(of(events, "X")) == len(report.table) + 1
 
 
+@pytest.mark.slow
 def test_ranks_of_equal_behaviour_share_a_process_above_64_ranks(tmp_path: Path) -> None:
     report = analyze(write_all(stuck(80, culprit=7), tmp_path))
     names = [e["args"]["name"] for e in of(trace_of(report), "M", "process_name")]

@@ -55,6 +55,7 @@ def test_what_fits_comes_first_with_owner_and_runbook(rules: Path) -> None:
     assert not any("does not fit" in line or "Nor does" in line for line in verdict.advice)
 
 
+@pytest.mark.slow
 def test_a_site_names_a_call_of_its_own_library(rules: Path) -> None:
     """Its library may lie beside the scripts; the line to show stays the deepest one that was written there."""
     plain, ruled = hangscope.analyze(BARRIER).verdict, hangscope.analyze(BARRIER, rules=rules).verdict
@@ -76,6 +77,7 @@ def test_the_variable_counts_as_well(rules: Path, monkeypatch: pytest.MonkeyPatc
     assert "could not be read" in warning
 
 
+@pytest.mark.slow
 def test_the_command_takes_rules_and_warns_of_broken_ones(rules: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.toml"
     broken.write_text('[[rule]]\nop = ["barrier"]\nadvise = ["x"]\n' + RULES)
@@ -93,6 +95,7 @@ def test_a_file_that_was_asked_for_must_exist(tmp_path: Path) -> None:
         hangscope.analyze(BARRIER, rules=[3])  # type: ignore[list-item]
 
 
+@pytest.mark.slow
 def test_the_library_call_for_hooks_takes_rules(rules: Path) -> None:
     report = hangscope.analyze_safely(BARRIER, rules=rules)
     assert report.verdict is not None and "Rank 0 should call ours.keep." in report.verdict.advice

@@ -16,6 +16,7 @@ from tests.report.shown import Samples
 pytestmark = pytest.mark.browser
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hang_512"])
 def test_a_link_to_a_rank_opens_its_panel_at_once(browser: Samples, name: str) -> None:
     browser.show(name)
@@ -35,6 +36,7 @@ def test_a_link_to_a_rank_opens_its_panel_at_once(browser: Samples, name: str) -
     assert browser.complaints() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hang_8", "hang_2048"])
 def test_search_finds_hosts_ranks_groups_calls_and_lines(browser: Samples, name: str) -> None:
     browser.show(name)

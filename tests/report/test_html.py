@@ -74,6 +74,7 @@ def heading(page: str) -> str:
     return html.unescape(found[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLES)
 def test_same_document_gives_same_bytes(name: str) -> None:
     page = page_of(name)

@@ -53,6 +53,7 @@ def part_of(story: Story, kind: type[T]) -> T:
     return next(part for part in story.parts if isinstance(part, kind))
 
 
+@pytest.mark.slow
 def test_a_missing_send_is_seen_beside_ranks_of_the_same_stage(tmp_path: Path) -> None:
     report = simulated(tmp_path, "lost_half")
     diff = diff_of(report)

@@ -41,6 +41,7 @@ def test_what_only_looks_like_a_secret_stays() -> None:
     assert {text: masked for text in HARMLESS if (masked := mask_text(text)) != text} == {}
 
 
+@pytest.mark.slow
 def test_no_text_leaks_that_was_written_without_knowledge_of_the_code() -> None:
     assert [(leaked(mask_text, texts), changed(mask_text, texts)) for texts in UNSEEN] == [([], [])] * len(
         UNSEEN
@@ -124,6 +125,7 @@ def test_random_characters_that_name_something_stay(around: str) -> None:
         assert mask_text(text) == text
 
 
+@pytest.mark.slow
 def test_the_documentation_states_the_size_of_the_corpus() -> None:
     counts = f"{len(set(SECRETS))} shapes of secrets and {len(set(HARMLESS))} harmless look-alikes"
     told = (Path(__file__).parents[2] / "docs" / "safety.md").read_text(encoding="utf-8")

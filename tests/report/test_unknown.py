@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import analyze
 from tests.nccl_jobs import write_incident
 from tests.text_lines import judged, timeout, told
@@ -48,6 +50,7 @@ def test_frames_of_one_blocked_rank_are_not_given_as_those_of_all(tmp_path: Path
     assert call_ref is not None and call_ref.frames and call_ref.ranks == (1,)
 
 
+@pytest.mark.slow
 def test_calls_whose_end_nccl_does_not_print_are_not_said_to_be_over(tmp_path: Path) -> None:
     write_incident(tmp_path, "stopped_rank")
     report = analyze(tmp_path)

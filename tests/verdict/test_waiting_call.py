@@ -10,6 +10,7 @@ from tests.conftest import analyze
 from tests.simulator import write_incident
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "seed"),
     [("gpu_stall", 7101), ("skipped_call", 7100), ("other_order", 7102), ("stuck_rank", 7101)],

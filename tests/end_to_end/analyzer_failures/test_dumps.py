@@ -57,6 +57,7 @@ def test_f2_gloo_under_detail_is_not_a_healthy_job() -> None:
 # -- F3: the order of files ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "ranks"), [("rank_conditional_barrier", (0,)), ("uneven_loader_later_epoch", (3,))]
 )
@@ -68,6 +69,7 @@ def test_f3_the_order_of_files_never_changes_the_blame(name: str, ranks: tuple[i
     assert culprits(analyze(files)) == ranks
 
 
+@pytest.mark.slow
 def test_f3_an_uneven_loader_in_any_order(tmp_path: Path) -> None:
     """Blames [1] or [0,2,3] for a rank that left the loop before its peers, depending on the order of files."""
     recorders = job(4)

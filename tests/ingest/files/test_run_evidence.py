@@ -7,6 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
+import pytest
+
 from hangscope.errors import Note
 from hangscope.history.store import open_store
 from hangscope.ingest.files.run_evidence import NAME, read_evidence
@@ -49,6 +51,7 @@ def test_a_list_that_is_not_ours_lists_nothing(tmp_path: Path) -> None:
     assert listed is not None and listed.world_size is None
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_run_gives_its_verdict_again(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     shutil.copytree(FIXTURE / "recorder", tmp_path / "capture_01")

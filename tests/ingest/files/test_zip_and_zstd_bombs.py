@@ -63,6 +63,7 @@ def test_entries_that_share_their_bytes_count_each(tmp_path: Path, monkeypatch: 
     assert len(files) <= 11 and ("could not be unpacked" in notes or "unpack to more than" in notes)
 
 
+@pytest.mark.slow
 def test_a_directory_of_more_entries_than_may_be_is_cut_off(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         for number in range(5000):

@@ -23,6 +23,7 @@ def test_what_a_recorder_writes_is_plausible(version: str) -> None:
     assert [notes_of(recorder.dump(version)) for recorder in stuck(4, culprit=2)] == [[], [], [], []]
 
 
+@pytest.mark.slow
 def test_dumps_of_real_jobs_are_plausible() -> None:
     dumps = [path for path in sorted(FIXTURES.glob("*/dumps/**/*_rank_*")) if path.is_file()]
     wires = [reader.read_file(str(path), path.name) for path in dumps]

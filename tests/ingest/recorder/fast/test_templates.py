@@ -83,6 +83,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Templates
     return data, taught(others)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "more"),
     [
@@ -102,6 +103,7 @@ def test_a_dump_is_read_as_if_it_were_loaded(layout: str, more: dict[str, bool],
         assert recording.to_wire() == loaded(data)
 
 
+@pytest.mark.slow
 def test_entries_of_a_known_form_are_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A later dump loads only the entries that write texts or frames, though its buffer begins with another entry."""
     from hangscope.ingest.recorder.fast import entry_forms
@@ -149,6 +151,7 @@ def test_the_names_of_its_groups_are_its_own(dumps: list[bytes]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_one_process_reads_all_ranks_like_many_do(dumps: list[bytes], tmp_path: Path) -> None:
     known = Templates()
     for rank, data in enumerate(dumps):
