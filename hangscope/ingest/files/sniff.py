@@ -15,7 +15,7 @@ HEAD_BYTES = 8192
 _PICKLE = regex(rb"\x80[\x02-\x05]")
 _STACKS = regex(
     rb"^(?:Current thread 0x|Thread 0x|Fatal Python error|Timeout \(\d)|^Thread \d+ \((?:idle|active)|^Process \d+: |"
-    rb"^Thread \d+ \((?:Thread|LWP)|^# Thread \d{1,19}[ \t\r]{0,8}\n{1,8}  File \"|^#\d+ +0x[0-9a-f]+ in |^=== Rank \d+(?:: \S+)? ===$",
+    rb"^Traceback for thread \d+ |^Thread \d+ \((?:Thread|LWP)|^# Thread \d{1,19}[ \t\r]{0,8}\n{1,8}  File \"|^#\d+ +0x[0-9a-f]+ in |^=== Rank \d+(?:: \S+)? ===$",
     re.MULTILINE,
 )
 _RAS_TEXT = regex(

@@ -1,4 +1,4 @@
-"""What every thread of a process was doing: stack dumps of faulthandler, py-spy, gdb and torch.distributed.debug.
+"""What every thread of a process was doing: stack dumps of faulthandler, py-spy, pystack, gdb and torch.distributed.debug.
 
     Thread 0x00007f4b9c884b80 (most recent call first):              faulthandler (CPython Python/traceback.c)
       File "train.py", line 11 in <module>
@@ -7,7 +7,9 @@
     Thread 1 (Thread 0x7f2c (LWP 4242) "python"):                    gdb, pstack
     #0  0x00007f2c in poll () from /lib/libc.so.6
     Process 4243: worker of rank 3                                   `hangscope run`, above a loader worker's stack, whatever wrote it
-    # Thread 139999273790336                                         Ray Train without py-spy; these print the outermost frame first
+    Traceback for thread 4242 (python) [] (most recent call last):   pystack; it and the next print the outermost frame first
+        (Python) File "train.py", line 11, in <module>
+    # Thread 139999273790336                                         Ray Train without py-spy
     === Rank 3: http://gpu07:25999 ===                               torch/distributed/debug/_debug_handlers.py, one file for all ranks
 
 All others print the innermost frame first. A line above a stack may state whose it is (lines/rank_words.py, threads.py). Of several
@@ -31,11 +33,11 @@ from hangscope.ingest.lines.rank_words import likewise, ranks_titled
 from hangscope.ingest.stacks.headers import (
     SPY_PROCESS,
     WORKER,
-    begins_a_stack,
     begins_dump,
     frame_of,
     header,
     is_frame,
+    untitled,
 )
 from hangscope.ingest.stacks.threads import (
     FRAMES_KEPT,
@@ -190,10 +192,10 @@ class _Dump:
             return
         elif line.text.strip("` \t"):
             self._left -= 1
-            if self._title is not None and thread is None and begins_a_stack(line.text):
-                # a stack right below a title, without the line that begins a thread
+            begun = untitled(line.text, self._above) if self._title is not None and thread is None else None
+            if self._title is not None and begun is not None:
                 self._begin(*self._title)
-                self._title, thread = None, OpenThread("", "")
+                self._title, thread = None, begun
             self._title = self._title if self._left > 0 else None
         if section:
             self._begin(int(section[1]))
@@ -259,13 +261,14 @@ class _Dump:
 
 
 _LINES_KEPT = 20_000  # the last ones: of several dumps the last is the one of the freeze
+_SOURCE = " " * 8  # pystack shows the source text below each frame
 _OTHERS_BETWEEN = 200  # lines of other writers that may stand within one dump
 
 
 class LateStackParser(LineParser):
     """Keeps the lines of thread dumps; it makes no events, `processes` returns the stacks at the end."""
 
-    literals = (b" (most recent call first):", b'): "MainThread"', b"Process ")
+    literals = (b" (most recent call first):", b'): "MainThread"', b"Process ", b"Traceback for thread ")
 
     def __init__(self) -> None:
         self._lines: deque[Line] = deque(maxlen=_LINES_KEPT)
@@ -282,8 +285,10 @@ class LateStackParser(LineParser):
             self._lines.append(line)
             self._open[line.origin] = _OTHERS_BETWEEN
             self._last = line.origin
-        elif left > 1 and (not line.text.strip() or line.text.startswith("Python v")):
-            self._open[line.origin] = left - 1  # between two threads, or a process and its first one
+        elif left > 1 and (not line.text.strip() or line.text.startswith(("Python v", _SOURCE))):
+            self._open[line.origin] = (
+                left - 1
+            )  # between two threads, a process and its first one, or two frames
         self._open = {name: left - (name != line.origin) for name, left in self._open.items() if left > 1}
         return []
 

@@ -19,19 +19,28 @@ _GDB_THREAD = regex(
     r"^Thread (?P<which>\d{1,7}) \((?:Thread 0x[0-9a-f]{1,16} )?\(?LWP (?P<ident>\d{1,9})\)?\)?"
     r'(?: ?"(?P<name>[^"]{0,80})")?.{0,40}:\s*$'
 )
-_THREADS = (_FAULT_THREAD, _SPY_THREAD, _PLAIN_THREAD, _GDB_THREAD)
+#: pystack (bloomberg.github.io/pystack): `Traceback for thread 812 (python) [Has the GIL] (most recent call last):`
+_PYSTACK_THREAD = regex(
+    r"^Traceback for thread (?P<ident>\d{1,19})(?: \((?P<name>[^()]{0,80})\))? \[[^\]]{0,80}\] \(most recent call last\):\s*$"
+)
+_THREADS = (_FAULT_THREAD, _SPY_THREAD, _PLAIN_THREAD, _GDB_THREAD, _PYSTACK_THREAD)
 SPY_PROCESS = regex(r"^Process (\d{1,9}): ")
 WORKER = regex(r"^Process (\d{1,9}): worker of rank \d{1,7}\s*$")
 _FAULT_FRAME = regex(
     r'^\s{1,4}File "(?P<file>.{1,1000}?)", line (?P<line>\d{1,9}|\?\?\?) in (?P<name>.{1,300})$'
 )
+_PYSTACK_FRAME = regex(
+    r'^\s{4}\((?:Python|C)\) File "(?P<file>.{1,1000}?)", line (?P<line>\d{1,9}), in (?P<name>[^()]{1,300}?)(?: \([^()]{0,300}\))?\s*$'
+)
+_TRACEBACK_FRAME = regex(r'^\s{2}File "(?P<file>.{1,1000}?)", line (?P<line>\d{1,9}), in (?P<name>.{1,300})$')
 _SPY_FRAME = regex(
     r"^\s{4}(?P<qualified>\S.{0,300}?) \((?P<file>[^()]{1,1000}?)(?::(?P<line>\d{1,9}))?\)\s*$"
 )
-#: frames of faulthandler, gdb's py-bt, its frames of the interpreter, its other frames, and py-spy
+#: frames of faulthandler, gdb's py-bt, its frames of the interpreter, its other frames, pystack, and py-spy
 _FRAMES = (
     _FAULT_FRAME,
-    regex(r'^\s{2}File "(?P<file>.{1,1000}?)", line (?P<line>\d{1,9}), in (?P<name>.{1,300})$'),
+    _TRACEBACK_FRAME,
+    _PYSTACK_FRAME,
     regex(r"\bfor file (?P<file>\S{1,500}), line (?P<line>\d{1,9}), in (?P<name>[\w<>.]{1,200}) \("),
     regex(
         r"^#\d{1,5} +(?:0x[0-9a-f]{1,16} in )?(?P<name>[^\s(]{1,400})"
@@ -42,18 +51,20 @@ _FRAMES = (
 
 
 def begins_dump(text: str) -> bool:
-    """Return whether a line begins what faulthandler or py-spy print of a thread, or py-spy of a process."""
-    return any(pattern.match(text) for pattern in (_FAULT_THREAD, _SPY_THREAD, SPY_PROCESS))
+    """Return whether a line begins what faulthandler, py-spy or pystack print of a thread, or py-spy of a process."""
+    return any(pattern.match(text) for pattern in (_FAULT_THREAD, _SPY_THREAD, _PYSTACK_THREAD, SPY_PROCESS))
 
 
 def is_frame(text: str) -> bool:
-    """Return whether a line is a frame as faulthandler or py-spy print it."""
-    return bool(_FAULT_FRAME.match(text) or _SPY_FRAME.match(text))
+    """Return whether a line is a frame as faulthandler, py-spy or pystack print it."""
+    return any(pattern.match(text) for pattern in (_FAULT_FRAME, _SPY_FRAME, _PYSTACK_FRAME))
 
 
-def begins_a_stack(text: str) -> bool:
-    """Return whether a line is the first frame of a stack, which may stand below a title without a header."""
-    return is_frame(text) or text.startswith("#0 ")
+def untitled(text: str, above: str) -> OpenThread | None:
+    """Return the thread whose stack begins with a line that has no header, such as below a title; None where none does. `above`: the line before."""
+    if _TRACEBACK_FRAME.match(text) and "Traceback" not in above:
+        return OpenThread("", "", outermost_first=True)
+    return OpenThread("", "") if is_frame(text) or text.startswith("#0 ") else None
 
 
 def header(text: str) -> OpenThread | None:
@@ -66,7 +77,7 @@ def header(text: str) -> OpenThread | None:
                 caught.get("name") or "",
                 current=caught.get("which") == "Current thread",
                 numbered_first=caught.get("which") == "1",
-                outermost_first=pattern is _PLAIN_THREAD,
+                outermost_first=pattern in (_PLAIN_THREAD, _PYSTACK_THREAD),
             )
     return None
 

@@ -141,7 +141,7 @@ def read_log(stream: BinaryIO, file: str) -> LogReading:
         if is_of_the_watcher(file) or (rank or 0) >= _READ_AS_A_WHOLE
         else excerpt(kept, found.size),
         stated=None if own else states_itself(text for _, text in kept.texts),
-        stacks=late.processes() or _titled(kept, found.size),
+        stacks=max(_titled(kept, found.size), late.processes(), key=len),
         nccl=nccl.recordings(),
         communicators=nccl.communicators(),
     )

@@ -203,3 +203,28 @@ def test_a_title_counts_for_the_one_process_right_below_it() -> None:
     ] == [6]
     prose = "\n".join(["all ranks wait for rank 0", spy(123)])
     assert [process.rank for process in read_processes(io.BytesIO(prose.encode()), "stacks.txt")] == [None]
+
+
+PYSTACK = """Traceback for thread 4711 (python) [Has the GIL] (most recent call last):
+    (Python) File "/workspace/train/train.py", line 132, in <module>
+        main()
+    (Python) File "/workspace/train/data.py", line 12, in load
+        lock.acquire()
+    (C) File "???", line 0, in pthread_cond_wait (libpthread.so.0)
+"""
+
+
+def test_pystack_prints_the_outermost_frame_first() -> None:
+    assert sniff(PYSTACK.encode()) == "stacks"
+    ((_, stack, _),) = _first(io.BytesIO(PYSTACK.encode()))
+    assert [frame.name for frame in stack] == ["pthread_cond_wait", "load", "<module>"]
+
+
+def test_frames_of_a_traceback_below_a_title_are_a_stack_and_below_its_own_header_are_none() -> None:
+    frames = '  File "train.py", line 9, in <module>\n    main()\n  File "train.py", line 4, in main\n'
+    (process,) = read_processes(io.BytesIO(f"rank 1:\n{frames}".encode()), "s.txt")
+    assert process.rank == 1 and [frame.line for frame in process.threads[0][1]] == [4, 9]
+    header = "Traceback (most recent call last):\n"
+    assert not any(
+        p.threads for p in read_processes(io.BytesIO(f"rank 1:\n{header}{frames}".encode()), "s.txt")
+    )
