@@ -122,6 +122,11 @@ class Difference:
         """Return whether the culprit skipped fewer collectives than a step issues: then it skipped something inside."""
         return 0 < len(self.skipped) < self.period
 
+    @property
+    def too_soon(self) -> bool:
+        """Return whether several whole steps lie before the culprit's collective by the pattern: it skipped none of them on its way."""
+        return not self.finding.change.realigned and 0 < self.period < len(self.finding.change.skipped)
+
     @cached_property
     def stays_inside(self) -> bool:
         """Return whether the culprit went on inside the loop, or ran as many steps as its peers and skipped one of them."""
@@ -130,7 +135,7 @@ class Difference:
     @property
     def skipped(self) -> tuple[CallKind, ...]:
         """Return the collectives that the culprit skipped, as far as the repeated pattern or what follows shows it."""
-        return self.finding.change.skipped
+        return self.finding.change.skipped if not self.too_soon else ()
 
     @property
     def added(self) -> tuple[CallKind, ...]:

@@ -92,6 +92,8 @@ def _act(d: Difference) -> tuple[int, str] | None:
         # Whoever skips a whole step may have left the loop.
         sure = edited or d.skipped_part_of_a_step or not d.period
         return 2 if sure else 1, f"skipped {_several(d.skipped)} and continued"
+    if d.too_soon and usual:
+        return 1, f"issued {own} several steps early"
     if d.added:
         return 2, f"issued an extra {_several(d.added)}"
     if (d.same_site and not d.another_call) or not (

@@ -71,6 +71,26 @@ def test_ddp_itself_says_who_had_no_gradient(tmp_path: Path) -> None:
     assert "index 4, index 5" in said(report)
 
 
+def test_who_logs_several_steps_too_soon_left_out_no_backward(tmp_path: Path) -> None:
+    """By the pattern whole steps lie before the metric: nobody skips those in a row, without a call, and then logs in time."""
+    recorders = [Recorder(rank, RING) for rank in range(4)]
+    for recorder in recorders:
+        for _ in range(2):
+            for _ in range(10):
+                backward(recorder, 2)
+            recorder.call("all_gather", outputs=[[2]] * 4, line=41, function="log_metrics", times=2)
+        for _ in range(7):
+            backward(recorder, 2)
+        if recorder.rank == 1:
+            recorder.call("all_gather", outputs=[[2]] * 4, line=41, function="log_metrics", state="started")
+        else:
+            recorder.call("all_reduce", sizes=BUCKETS[0], line=None, state="started")
+    write_all(recorders, tmp_path)
+    report = analyze(tmp_path)
+    assert blame(report) == ("hang", "rank_conditional_collective", (1,))
+    assert "several steps early" in said(report)
+
+
 def test_unused_parameters_of_the_one_rank_that_failed_while_the_launcher_ended_the_others(
     tmp_path: Path,
 ) -> None:

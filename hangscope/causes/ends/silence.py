@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangscope.causes.case import Case, Match, answer, of_outlier, quote, who
 from hangscope.causes.participation import busy, calls_stay_open
-from hangscope.explain.statements.statements import Statements
+from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.explain.text.steps import last_output
 from hangscope.ingest.excerpts.excerpt import Excerpt
@@ -14,6 +14,7 @@ from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.prefixes import cut
 from hangscope.ingest.nccl.ras_json import NcclRas
+from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import (
     AsyncError,
     DumpObserved,
@@ -32,6 +33,7 @@ from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.incident import Absence, Event, RankRecord
 from hangscope.model.rankset import agree
 
+_SWEPT = frozenset({-15, 143})  # how a rank ends that lives when torchrun's agent ends all
 _ENDED = ("crashed_rank", "a process that ended leaves no further output either")
 _NO_POWER = ("crashed_rank", "a host that lost power closes no connection either")
 
@@ -57,7 +59,8 @@ def vanished(case: Case) -> Match | None:
         return left
     lost: list[Event] = [*statements.all(GlooClosed), *case.warned("closed_by_peer")]
     lost += [e for e in statements.all(AsyncError) if e.error == "remote"]
-    if culprits and not lost and (alive := _alive(case, culprits)) is not None:
+    lives = bool(culprits) and (not lost or _swept(statements).issuperset(culprits))
+    if lives and (alive := _alive(case, culprits)) is not None:
         return alive
     one = len(culprits) == 1
     # Silence means something only if the logs of others do report the hang.
@@ -127,7 +130,8 @@ def _alive(case: Case, culprits: tuple[int, ...]) -> Match | None:
     locked = [e for r in culprits for e in statements.of(r, HeartbeatTimeout) if e.what == "gil"]
     timeouts, others = statements.all(GlooTimeout), set(ranks).difference(culprits)
     timed_out = all(ranks[r].files for r in culprits) and others <= {e.rank for e in timeouts}
-    if not (locked or timed_out or (one and calls_stay_open(case))):
+    swept = one and culprits[0] in _swept(statements) and statements.ranks(*WAITED) >= others
+    if not (locked or timed_out or swept or (one and calls_stay_open(case))):
         return None
     whose, are = who(culprits), agree(culprits, "is", "are")
     why = f"{whose} {agree(culprits, 'has', 'have')} no collective in the collected files, and the others are waiting for {agree(culprits, 'it', 'them')}"
@@ -140,9 +144,15 @@ def _alive(case: Case, culprits: tuple[int, ...]) -> Match | None:
     )
 
 
+def _swept(statements: Statements) -> frozenset[int]:
+    """Return the ranks that lived until torchrun's agent ended all."""
+    return frozenset(r for r, e in statements.exits.items() if e.via == "table" and e.code in _SWEPT)
+
+
 def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
     """Return the answer for ranks whose last output says that they leave, or that their loop is over."""
-    last = [last_output(case.statements, rank) for rank in culprits]
+    swept = _swept(case.statements)
+    last = [last_output(case.statements, rank) for rank in culprits if rank not in swept]
     bye = [e for e in last if e is not None and (e.leaving or e.done or e.over)]
     if len(bye) < len(culprits):
         return None
@@ -155,7 +165,7 @@ def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
 
 
 def _last_words(case: Case, culprits: tuple[int, ...]) -> Match | None:
-    """Return the answer for a rank whose log ends, without trouble, with a line that it alone printed."""
+    """Return the answer for a rank whose log ends, without trouble, with a line that it alone printed, while its peers lost it."""
     own = [o for o in case.statements.outlier_lines if o.telling and o.how == "only" and o.ranks == culprits]
     last = [e.texts[-1] for rank in culprits for e in case.statements.of(rank, Printed)]
     if len(culprits) != 1 or not own or last[-1:] != [own[0].text] or tells_of_trouble(own[0].text):
@@ -168,6 +178,18 @@ def _last_words(case: Case, culprits: tuple[int, ...]) -> Match | None:
     return answer(
         "early_exit", culprits, why, code, strength=0, evidence=map(of_outlier, own[:1]), rivals=rivals
     )
+
+
+def lost_by_peers(case: Case) -> Match | None:
+    """A rank that its log shows behind, and whose host the others name as the one that closed their connections."""
+    if (died := may_have_died(case)) is None or len(died.culprits) != 1:
+        return None
+    rank, host = died.culprits[0], case.incident.ranks[died.culprits[0]].host
+    lost = [e for e in case.warned("closed_by_peer") if host and host in (e.peer_node, e.peer_host)]
+    if not lost or case.statements.of(rank, NcclWarn):
+        return None
+    why = f"the log of rank {rank} ends before the collective that the others are blocked in, and they report that its host closed their connections"
+    return answer("crashed_rank", (rank,), why, evidence=lost[:3])
 
 
 def may_have_died(case: Case) -> Match | None:
