@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.waitgraph import Instance
+from hangscope.align.waitgraph import Host, Instance
 from hangscope.causes.case import Case, Match, at, of_outlier, quote
 from hangscope.explain.finding import StuckCall
 from hangscope.explain.text.stop import Stop
@@ -158,22 +158,32 @@ def named(
 
 
 def _still_open(case: Case, views: Sequence[GroupFrontier]) -> StuckCall:
-    """Return the call at which the programs part; where all of its group have left that one, the first that is open on the group, or else in which most wait."""
-    stuck, graph = case.finding.stuck, case.graph
-    if stuck.view is None or stuck.pair is not None or stuck.node in graph.edges:
+    """Return the call at which the programs part, where ranks are blocked in it before any other.
+
+    Where all of its group have left it, the first that is open on the group, and where it is queued behind others, the one in which most
+    ranks wait, of those that wait for the culprits themselves first.
+    """
+    stuck, graph, culprits = case.finding.stuck, case.graph, case.finding.culprits
+    firsts = {r: calls[0].node for r, calls in graph.open_calls.items() if r not in culprits}
+    in_it = stuck.node in graph.edges
+    if (
+        stuck.view is None
+        or stuck.pair is not None
+        or (in_it and (stuck.node in firsts.values() or not firsts))
+    ):
         return stuck
     gid = stuck.view.group.gid
     opened = sorted(node.seq for node in graph.edges if isinstance(node, Instance) and node.gid == gid)
-    inside = [r for r, _ in graph.calls_of(Instance(gid, opened[0]))] if opened else []
-    rank = next((r for r in inside if r not in case.finding.culprits), None)
+    inside = [r for r, _ in graph.calls_of(Instance(gid, opened[0]))] if opened and not in_it else []
+    rank = next((r for r in inside if r not in culprits), None)
     if rank is not None:
         return replace(stuck, seq=opened[0], rank=rank, kind=stuck.view.kind_of(rank, opened[0]))
-    firsts = [(calls[0].node, r) for r, calls in graph.open_calls.items() if r not in case.finding.culprits]
-    numbers = Counter(node for node, _ in firsts if isinstance(node, Instance))
-    if opened or not numbers:
+    hosts = {Host(r) for r in culprits}
+    numbers = Counter(node for node in firsts.values() if isinstance(node, Instance))
+    if (opened and not in_it) or not numbers:
         return stuck
-    node = numbers.most_common(1)[0][0]
-    return _at(node, next(r for one, r in firsts if one == node), views)
+    node = max(numbers, key=lambda one: (not hosts.isdisjoint(graph.edges.get(one, ())), numbers[one]))
+    return _at(node, next(r for r, one in firsts.items() if one == node), views)
 
 
 def _waiting(case: Case, culprits: Sequence[int]) -> tuple[int, ...]:
