@@ -54,6 +54,6 @@ def next_files(case: Case, missing: Sequence[Collect]) -> list[Collect]:
     if case.stacks.keys() >= set(unseen):
         what = agree(unseen, "dump", "dumps")
     waits = case.finding.waiting or case.graph.waiting
-    why = f": the others are waiting for {agree(unseen, 'it', 'them')}" if waits else ""
+    why = f": blocked ranks may be waiting for {agree(unseen, 'it', 'them')}" if waits else ""
     first = Collect(unseen, "dump", f"Fetch the {what} of {ranks_phrase(unseen)} first{why}")
     return [first, *missing]

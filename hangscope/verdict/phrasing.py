@@ -131,7 +131,7 @@ def suspects(verdict: Verdict) -> list[str]:
     """Return the suspects as a sentence if no rank is named for certain, else nothing."""
     others = [r for r in verdict.suspect_ranks if r not in verdict.culprit_ranks]
     if len(verdict.suspect_ranks) == 1 and others:
-        return [f"The only suspect is rank {others[0]}"]
+        return [f"The first rank to look at is {others[0]}"]
     if not others or len(verdict.suspect_ranks) > max(8, len(verdict.waiting_ranks)):
         return []
     return [f"The root cause is among {ranks_phrase(verdict.suspect_ranks)}"]
