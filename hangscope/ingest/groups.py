@@ -252,6 +252,9 @@ def _partitions(family: list[Group], world_size: int) -> list[list[tuple[int, ..
 
 
 _ROLE_WORDS = (
+    # named after several dimensions: Megatron's copies of experts, torchtitan's ranks that shard the weights
+    ("dp", ("expert_data",)),
+    ("fsdp", ("dp_shard",)),
     ("ep", ("expert_model", "expert_tensor", "expert", "_ep", "moe")),
     ("tp", ("tensor_model", "tensor_parallel", "mesh_tp", "_tp", "tensor")),
     ("pp", ("pipeline", "mesh_pp", "_pp")),

@@ -32,3 +32,12 @@ def test_bare_numbers_are_told_by_the_members_strides() -> None:
 def test_one_dimension_alone_or_no_regular_layout_tells_nothing() -> None:
     assert role_of(("1", "", (0, 1, 2, 3))) == [None]
     assert role_of(("1", "", (0, 1, 5)), ("2", "", (0, 2))) == [None, None]
+
+
+def test_a_name_of_several_dimensions_tells_what_its_ranks_share() -> None:
+    found = role_of(
+        ("1", "expert_data_parallel", (0, 1)),
+        ("2", "mesh_dp_shard_cp", (2, 3)),
+        ("3", "expert_parallel", (4, 5)),
+    )
+    assert found == ["dp", "fsdp", "ep"]
