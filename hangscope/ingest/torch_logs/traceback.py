@@ -24,8 +24,7 @@ from hangscope.model.frames import Frame, Stack
 from hangscope.model.regex import regex
 
 _LIBRARY = regex(
-    r"(?:^|/)(?:site-packages|dist-packages)/|(?:^|/)lib(?:64)?/python\d[\d.]*/|^<(?:frozen|string|"
-    r"__array_function__|eval_with)"
+    r"(?:^|/)(?:site-packages|dist-packages)/|(?:^|/)lib(?:64)?/python\d[\d.]*/|^<(?:frozen|string|__array_function__|eval_with)"
     r"|(?:^|/)torch/(?:distributed|nn|autograd|utils|_\w+|cuda|optim)/|/bin/(?:torchrun|accelerate|"
     r"deepspeed)$|^/build/|/importlib/"
 )
@@ -56,8 +55,7 @@ _OF_AN_ACTOR = regex(
 _MARKS = regex(r"^\s*(?:[~^][~^\s]*$|\[Previous line repeated \d+ more times?\])")
 _EXCEPTION = regex(r"^ ?((?:[A-Za-z_]\w{0,100}\.){0,12}([A-Za-z_]\w{0,100}))(?:: ?(.*))?$")
 _TYPE = regex(
-    r"(?:Error|Exception|Exit|Interrupt|Warning|Iteration|Timeout|Failure|Failed|Empty|Full|Mismatch|Abort\w{0,40}"
-    r"|Closed)$"
+    r"(?:Error|Exception|Exit|Interrupt|Warning|Iteration|Timeout|Failure|Failed|Empty|Full|Mismatch|Abort\w{0,40}|Closed)$"
 )
 _LEVELS = frozenset({"INFO", "WARNING", "ERROR", "DEBUG", "CRITICAL", "Traceback", "NOTE", "WARN", "FATAL"})
 _CHAINED = (
