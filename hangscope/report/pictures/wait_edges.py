@@ -78,18 +78,42 @@ def _edges(subject: Subject) -> Edges:
         calls.update((n, True) for n in root.nodes if not isinstance(n, Host))
     for node in calls:
         edges[node] = _through(subject, node, calls)
-    for targets in list(edges.values()):
-        for target in targets:
-            edges.setdefault(target, {})
     circular = any(root.kind == "cycle" and subject.culprits & set(root.ranks) for root in graph.roots)
     if not circular:
         for rank in subject.culprits:  # the headline's root waits for nobody
-            if Host(rank) in edges or subject.node is not None:
-                edges[Host(rank)] = {}
-    for node in calls if not circular else ():  # a named rank keeps what it has queued behind its own call
-        inside = subject.culprits.intersection(r for r, _ in graph.calls_of(node))
-        edges[node].update({Host(rank): node != subject.node for rank in sorted(inside)})
+            edges.pop(Host(rank), None)
+        _leave_out_own(subject, edges)
+    for targets in list(edges.values()):
+        for target in targets:
+            edges.setdefault(target, {})
+    if not circular and edges and subject.node is not None:
+        for rank in subject.culprits:
+            edges.setdefault(Host(rank), {})
     return edges
+
+
+def _leave_out_own(subject: Subject, edges: Edges) -> None:
+    """Take out the calls that only named ranks are in: nobody waits there for the root. Who is behind one waits for those ranks.
+
+    A named rank keeps what it has queued behind its own call.
+    """
+    inside: dict[Drawn, list[Drawn]] = {}
+    own: set[Drawn] = set()
+    for node in edges:
+        if isinstance(node, Host | VerdictCall):
+            continue
+        callers = {rank for rank, _ in subject.graph.calls_of(node)}
+        inside[node] = [Host(rank) for rank in sorted(callers & subject.culprits)]
+        if callers and callers <= subject.culprits:
+            own.add(node)
+    for call in own:
+        del edges[call]
+    for call in inside.keys() - own:
+        targets = edges[call]
+        for target in own.intersection(targets):
+            behind = targets.pop(target)
+            targets.update({host: behind and targets.get(host, True) for host in inside[target]})
+        targets.update(dict.fromkeys(inside[call], call != subject.node))
 
 
 def _through(subject: Subject, node: Node, kept: dict[Node, bool]) -> dict[Drawn, bool]:
