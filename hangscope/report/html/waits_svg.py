@@ -91,7 +91,10 @@ def way_to_root(picture: WaitPicture) -> WaitPicture | None:
     kept = {node.id for node in picture.nodes if node.root or node.culprit or node.cycle}
     roots = [node.id for node in picture.nodes if node.root]
     step = steps_to(roots, [(e.source, e.target) for e in picture.edges if e.source not in kept])
-    blocked = [node for node in picture.nodes if node.kind == "host" and node.id in step]
+    calls = {node.id for node in picture.nodes if node.kind == "call"}
+    awaited = {edge.target for edge in picture.edges}
+    hosts = [node for node in picture.nodes if node.kind == "host" and node.id in step]
+    blocked = [node for node in hosts if step[node.id] in calls or node.id not in awaited]
     at: str | None = max(blocked, key=lambda node: node.count).id if blocked else None
     while at is not None:
         kept.add(at)

@@ -85,6 +85,8 @@ def _edges(subject: Subject) -> Edges:
         _leave_out_own(subject, edges)
     for targets in list(edges.values()):
         for target in targets:
+            if isinstance(target, Host) and subject.role(target.rank) == "unseen":
+                targets[target] = True  # it may be in the call
             edges.setdefault(target, {})
     if not circular and edges and subject.node is not None:
         for rank in subject.culprits:
@@ -156,9 +158,14 @@ def _roots(subject: Subject, edges: Edges) -> frozenset[Drawn]:
     if subject.node is not None and subject.node in edges:
         around = next((root.nodes for root in cycles if subject.node in root.nodes), None)
         return frozenset(around or (subject.node,))
-    found = frozenset(n for root in subject.graph.roots for n in root.nodes if n in edges)
-    sinks = frozenset(n for n in edges if not edges[n])
+    found = _seen(subject, (n for root in subject.graph.roots for n in root.nodes if n in edges))
+    sinks = _seen(subject, (n for n in edges if not edges[n]))
     return found or frozenset(n for n in sinks if not isinstance(n, Host)) or sinks
+
+
+def _seen(subject: Subject, nodes: Iterable[Drawn]) -> frozenset[Drawn]:
+    """Return the nodes without the ranks that were not seen: of none of them it is known that the others wait for it."""
+    return frozenset(n for n in nodes if not isinstance(n, Host) or subject.role(n.rank) != "unseen")
 
 
 def _lead_to_the_root(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> None:

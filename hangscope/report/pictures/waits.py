@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hangscope.align.p2p import PairInstance
 from hangscope.align.roots import components
@@ -62,7 +62,8 @@ def _condense(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> dict[D
     awaited = {target for targets in edges.values() for target in targets}
     for node, targets in edges.items():
         if isinstance(node, Host):
-            colours[node] = (node in roots, node.rank in subject.culprits, node in awaited, not targets)
+            role = subject.role(node.rank)
+            colours[node] = (node in roots, role, node in awaited, not targets)
         elif not isinstance(node, Called):
             colours[node] = (type(node).__name__,)
         else:
@@ -150,6 +151,14 @@ def _awaited(edges: Edges, classes: dict[Drawn, int], names: dict[int, str]) -> 
     return {name: sorted(ranks) for name, ranks in found.items()}
 
 
+def _members(subject: Subject, ranks: Sequence[int]) -> str:
+    """Return which ranks a call waits for: those that were not seen only where no other is known."""
+    known = [rank for rank in ranks if subject.role(rank) != "unseen"]
+    if known or not ranks:
+        return rank_words(some_ranks(known)) if known else ""
+    return f"rank {ranks[0]}, which was not seen" if len(ranks) == 1 else "its members that were not seen"
+
+
 _LINES = 16
 
 
@@ -161,8 +170,8 @@ def sentences(
     lines = []
     for node in sorted((n for n in nodes if n.kind == "call"), key=lambda n: -n.count):
         targets = [by_name[e.target] for e in edges if e.source == node.id]
-        ranks = awaited.get(node.id, ())
-        missing = [f"waits for {rank_words(some_ranks(ranks))}"] if ranks else []
+        who = _members(subject, awaited.get(node.id, ()))
+        missing = [f"waits for {who}"] if who else []
         earlier = [f"{t.label} on {t.group}" if t.group else t.label for t in targets if t.kind == "call"]
         tail = " and ".join([*missing, *(["is queued after " + ", ".join(earlier)] if earlier else [])])
         where = f" on {node.group}" if node.group else ""
