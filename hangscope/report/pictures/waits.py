@@ -13,7 +13,7 @@ from hangscope.model.rankset import agree, compress, counted, ranks_phrase
 from hangscope.report.pictures.wait_edges import Drawn, Edges, VerdictCall
 from hangscope.report.schema.pictures import WaitEdge, WaitNode, WaitPicture
 from hangscope.report.subject import Subject
-from hangscope.report.words import call_words, cut, rank_words, some_ranks
+from hangscope.report.words import NOT_NAMED, call_words, cut, rank_words, some_ranks
 from hangscope.verdict.claims import accounts_for, are_in
 
 NODES = 30
@@ -96,9 +96,7 @@ def _node(
     if isinstance(first, VerdictCall):
         verdict = subject.verdict
         assert verdict is not None
-        label = (
-            call_words(CallRef(verdict.op, verdict.seq)) if verdict.op else "a collective that no line names"
-        )
+        label = call_words(CallRef(verdict.op, verdict.seq)) if verdict.op else NOT_NAMED
         group = f"group {verdict.group.label}" if verdict.group is not None else ""
         inside = sorted(verdict.waiting_ranks)
         return WaitNode(name, "call", label, group, compress(inside), len(inside), root, bold)
