@@ -92,12 +92,12 @@ def _who(document: Document) -> list[tuple[str, str]]:
 
 
 def _waiting(document: Document) -> str:
-    """Return how many ranks are blocked, and which; empty where none is."""
+    """Return how many ranks are blocked, or waited, and which; empty where none is."""
     ranks = document.verdict.waiting_ranks if document.verdict is not None else ()
     over = document.status == "no_hang"
     if len(ranks) < 2:
-        return f"rank {ranks[0]} {'was' if over else 'is'} blocked" if ranks else ""
-    return f"{len(ranks):,} ranks {'were' if over else 'are'} blocked: {some_ranks(ranks, 70)}"
+        return f"rank {ranks[0]} {'waited' if over else 'is blocked'}" if ranks else ""
+    return f"{len(ranks):,} ranks {'waited' if over else 'are blocked'}: {some_ranks(ranks, 70)}"
 
 
 def _places(sides: Sequence[SidePart], verdict: VerdictPart | None) -> list[tuple[SidePart, int]]:

@@ -86,7 +86,7 @@ def _waiting(subject: Subject) -> SidePart | None:
     rank = ranks[0] if ranks else None
     who = ranks_phrase(ranks if len(ranks) <= _NAMED else ranks[:1]) if ranks else "the others"
     how = "" if subject.inside(ranks) else " indirectly"
-    title = f"{who}, waiting{how}".capitalize()
+    title = f"{who}, {'waited' if subject.over else 'waiting'}{how}".capitalize()
     return SidePart("waiting", title, _call(call), rank, page_frames(call.frames))
 
 
