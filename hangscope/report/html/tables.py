@@ -105,6 +105,9 @@ def coverage(document: Document) -> str:
     return ", ".join((counted(c.files, "file"), *(f"{number:,} {word}" for number, word in parts)))
 
 
+_NOT_SHOWN = "The collected files establish neither that the job is stuck nor any of the other causes."
+
+
 @cache
 def words() -> dict[str, str]:
     """Return all words and what they mean."""
@@ -128,4 +131,7 @@ def causes(document: Document) -> tuple[tuple[str, str], ...]:
     named = [verdict.cause] if verdict is not None else []
     named += [h.cause for h in document.hypotheses]
     named += [a.cause for a in verdict.alternatives] if verdict is not None else []
-    return tuple((cause, CATALOG[cause].means) for cause in dict.fromkeys(named) if cause in CATALOG)
+    means = {cause: CATALOG[cause].means for cause in dict.fromkeys(named) if cause in CATALOG}
+    if "unknown" in means and document.status != "hang":
+        means["unknown"] = _NOT_SHOWN
+    return tuple(means.items())
