@@ -68,10 +68,12 @@ def _located(entry: CulpritPart) -> str:
     return f"rank {entry.rank}" + (f" ({', '.join(known)})" if known else "")
 
 
-def accounts(verdict: VerdictPart) -> str:
-    """Return for how many blocked ranks the root cause accounts: `15 of 16 blocked ranks`; empty if for none."""
-    explains = verdict.explains
-    return accounts_for(explains.ranks, explains.of) if explains.ranks else ""
+def accounts(document: Document) -> str:
+    """Return for how many blocked ranks the root cause accounts: `15 of 16 blocked ranks`; empty if for none, or if none is blocked any more."""
+    explains = document.verdict.explains if document.verdict is not None else None
+    if explains is None or not explains.ranks or document.status == "no_hang":
+        return ""
+    return accounts_for(explains.ranks, explains.of)
 
 
 def culprit_call(verdict: VerdictPart) -> str:
@@ -132,9 +134,10 @@ def size_words(document: Document) -> str:
     return f"{'' if document.world_size_known else 'at least '}{counted(document.world_size, 'rank')}"
 
 
-def standstill(verdict: VerdictPart) -> str:
-    """Return since when nothing moves, and for how long: `2026-11-20 15:13:24 UTC, for 3 min`; empty where no time is known."""
-    if verdict.since is None:
+def standstill(document: Document) -> str:
+    """Return since when nothing moves, and for how long: `2026-11-20 15:13:24 UTC, for 3 min`; empty where no time is known, or the job goes on."""
+    verdict = document.verdict
+    if verdict is None or verdict.since is None or document.status == "no_hang":
         return ""
     seconds = (int(verdict.until) - int(verdict.since)) / 1e9 if verdict.until is not None else 0.0
     return utc(int(verdict.since)) + (f", for {duration(seconds)}" if seconds >= 1 else "")

@@ -81,11 +81,11 @@ def labelled(document: Document, *, verbose: bool) -> Iterator[Label]:
         yield from (("why", text) for text in document.confidence_why)
         yield from (("missing", text) for text in document.missing)
     else:
-        yield from _places(verdict)
+        yield from _places(verdict, document.status == "no_hang")
         yield from (("why", _fact(fact)) for fact in deciding_facts(verdict))
-        if verdict.explains.ranks:
-            yield "accounts for", accounts(verdict)
-        if since := standstill(verdict):
+        if explained := accounts(document):
+            yield "accounts for", explained
+        if since := standstill(document):
             yield "when", f"no progress since {since}"
         yield from _notes(document, verdict, verbose)
         yield from _rest(document, verdict, verbose)
@@ -101,8 +101,8 @@ def labelled(document: Document, *, verbose: bool) -> Iterator[Label]:
         yield "warning", f"{len(document.warnings) - _WARNINGS} more; -v shows them"
 
 
-def _places(verdict: VerdictPart) -> Iterator[Label]:
-    """Yield where the culprit is, and the others."""
+def _places(verdict: VerdictPart, over: bool) -> Iterator[Label]:
+    """Yield where the culprit is, and the others; `over`: they do not wait any more."""
     at, call = verdict.location, verdict.culprit_call
     if at is not None:
         who = f"rank {at.rank}" if at.rank is not None else "one side"
@@ -111,9 +111,8 @@ def _places(verdict: VerdictPart) -> Iterator[Label]:
         yield PLACE, f"{at.file}:{at.line} in {at.function}  ({f'{who} {did}' if did else who})"
     waiting = verdict.waiting_call
     if waiting is not None and verdict.in_call and (frame := user_frame(waiting.frames)) is not None:
-        blocked = (
-            f"{ranks_phrase(waiting.ranks or verdict.in_call)}, blocked in {waiting.op or 'a collective'}"
-        )
+        who, state = ranks_phrase(waiting.ranks or verdict.in_call), "waited" if over else "blocked"
+        blocked = f"{who}, {state} in {waiting.op or 'a collective'}"
         yield PLACE, f"{frame.file}:{frame.line} in {frame.name}  ({blocked})"
     if verdict.api:
         yield "inside", f"{verdict.api}, the library call that makes this collective"

@@ -109,6 +109,7 @@ def _pairs(pairs: Iterable[Pair]) -> Block:
 
 def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:
     """Return what the verdict says, as pairs."""
+    over = document.status == "no_hang"
     rows: list[Pair] = [
         ("Cause", (Piece(verdict.cause, code=True), Piece(f" ({verdict.category})"))),
         ("Confidence", _plain(confidence(document))),
@@ -127,11 +128,12 @@ def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:
         rows.append(("What", (Piece(verdict.op, code=True), Piece(seq + group))))
     rows.append(("Inside", (Piece(verdict.api or "", code=True),)))
     if blocked := verdict.waiting_ranks:
-        share = f"; the root cause accounts for {accounts(verdict)}" if accounts(verdict) else ""
-        rows.append(("Blocked", _plain(ranks_phrase(blocked) + share)))
+        share = f"; the root cause accounts for {explained}" if (explained := accounts(document)) else ""
+        rows.append(("Waited" if over else "Blocked", _plain(ranks_phrase(blocked) + share)))
         behind = len(blocked) - len(verdict.in_call)
         if behind and verdict.op and verdict.in_call:
             more = f"{behind:,} more {'is' if behind == 1 else 'are'} indirectly blocked"
+            more = f"{behind:,} more waited indirectly" if over else more
             rows.append(("In it", _plain(f"{ranks_phrase(verdict.in_call)}; {more}")))
     if verdict.suspect_ranks and verdict.suspect_ranks != verdict.culprit_ranks:
         rows.append(("Suspects", _plain(ranks_phrase(verdict.suspect_ranks))))
@@ -146,7 +148,7 @@ def _place(file: str, line: int, function: str) -> Line:
 def _incident(document: Document) -> list[Pair]:
     """Return when and where it happened, whether it was seen before, and where the report is."""
     verdict, page = document.verdict, document.page
-    since = standstill(verdict) if verdict is not None else ""
+    since = standstill(document)
     strip = page.strip if page is not None else None
     if strip is not None and strip.stalled_s is not None and ", for " not in since:
         since += f"{', ' if since else ''}for {duration(strip.stalled_s)}"

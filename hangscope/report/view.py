@@ -12,7 +12,6 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.analysis import Analysis
 from hangscope.errors import Note
 from hangscope.explain.statements.statements import Statements
-from hangscope.explain.text.group_size import stated_size
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs.endings import ExitOk
 from hangscope.ingest.job_logs.progress import JobCompleted, WorkersEnded
@@ -20,6 +19,7 @@ from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import CallRef, Source, Verdict
 from hangscope.model.incident import Absence, Incident, Input, RankRecord
 from hangscope.model.rankset import compress, ranks_phrase
+from hangscope.report.job_size import of_stated_size, with_members
 from hangscope.report.masking.redaction import CONTRACT, Redaction
 from hangscope.report.masking.secrets import presentable
 from hangscope.report.masking.walk import change_texts, texts_in
@@ -66,6 +66,7 @@ def build_document(
     source: SourceFolder | None = None,
 ) -> Document:
     """Return the document of an analysis, with secrets masked, control characters out and `redacted` removed."""
+    analysis = of_stated_size(analysis)
     incident, judgement = analysis.incident, analysis.judgement
     verdict, subject = judgement.verdict, Subject(analysis)
     page = _pictures(subject, source)
@@ -76,7 +77,7 @@ def build_document(
         headline=_headline(analysis),
         world_size=incident.world_size,
         partial=_partial(incident, analysis.case.statements),
-        world_size_known=stated_size(incident, analysis.case.statements) == incident.world_size,
+        world_size_known=incident.size_stated,
         verdict=verdict_part(verdict, incident) if verdict is not None else None,
         confidence_why=tuple(judgement.reasons)
         if verdict is not None or judgement.status == "no_hang"
@@ -155,7 +156,7 @@ def _partial(incident: Incident, statements: Statements) -> Partial:
     records = sorted(incident.ranks.items())
     missing = [rank for rank, record in records if record.dump_file is None]
     dumped = tuple(rank for rank, record in records if record.dump_file is not None)
-    size = stated_size(incident, statements)
+    size = incident.world_size if incident.size_stated else None
     if not missing:
         return Partial(False, f"dumps of all {size} ranks" if size else seen_of("dumps", dumped, None))
     if not dumped:
@@ -192,11 +193,11 @@ def _counts(view: GroupFrontier, rank: int) -> tuple[int | None, int | None, boo
 def _groups(analysis: Analysis) -> tuple[GroupPart, ...]:
     rows = []
     for view in analysis.views:
-        group, known = view.group, view.group.members_known
+        group = with_members(view.group, analysis.incident)
         classes = folded((_counts(view, rank), rank) for rank in view.members)
         frontier = tuple(FrontierRow(compress(ranks), *counts) for counts, ranks in classes)
         ranks = tuple(group.ranks) if analysis.incident.world_size <= FOLD_ABOVE else compress(group.ranks)
-        rows.append(GroupPart(group.name, group.desc, group.role, ranks, known, frontier))
+        rows.append(GroupPart(group.name, group.desc, group.role, ranks, group.members_known, frontier))
     return tuple(rows)
 
 
@@ -274,7 +275,7 @@ _TENSORS = 8
 
 def verdict_part(verdict: Verdict, incident: Incident) -> VerdictPart:
     """Return the `verdict` of a document."""
-    records, group = incident.ranks, verdict.group
+    records, group = incident.ranks, verdict.group and with_members(verdict.group, incident)
     named = [records[rank] for rank in verdict.culprit_ranks[:_CULPRITS] if rank in records]
     found: dict[str, Any] = {
         f.name: getattr(verdict, f.name) for f in fields(VerdictPart) if hasattr(verdict, f.name)

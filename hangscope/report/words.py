@@ -24,6 +24,8 @@ ROLE_WORDS = {
 }
 STATUS_WORDS = {"hang": "Hang", "no_hang": "No hang", "inconclusive": "Inconclusive"}
 STATE_WORDS = {"done": "completed", "pending": "pending", "started": "started", "unknown": "end not recorded"}
+#: What a collective is called of which no line names op or seq.
+NOT_NAMED = "a collective that no line names"
 #: No text is shown longer than this.
 LINE_CHARS = 500
 

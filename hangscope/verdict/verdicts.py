@@ -22,6 +22,7 @@ from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict import substantiation
 from hangscope.verdict.claims import Act, act, blocked
 from hangscope.verdict.confidence import LEVELS, Confidence, stay_blocked
+from hangscope.verdict.damage import damage
 from hangscope.verdict.missing import next_files
 from hangscope.verdict.phrasing import worded
 
@@ -154,7 +155,9 @@ def named(
         advice=match.advice[:3],
         fingerprint=_fingerprint(case, match.cause, stuck.kind, location),
     )
-    return worded(verdict, act(case, match), blocked(case, stuck, waiting, in_call, after))
+    goes_on = match.cause == "slow_rank" and not damage(case, match)  # then nobody is blocked any more
+    stuck_in = "" if goes_on else blocked(case, stuck, waiting, in_call, after)
+    return worded(verdict, act(case, match), stuck_in)
 
 
 def _still_open(case: Case, views: Sequence[GroupFrontier]) -> StuckCall:

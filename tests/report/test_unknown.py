@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from hangscope.report.html.page import Page
 from tests.conftest import analyze
+from tests.dump_writer import stuck
 from tests.nccl_jobs import write_incident
 from tests.text_lines import judged, timeout, told
+from tests.verdicts import judged as judged_dumps
 
 STACK = "\n".join(
     [
@@ -58,3 +61,16 @@ def test_calls_whose_end_nccl_does_not_print_are_not_said_to_be_over(tmp_path: P
     assert page is not None and page.calls is not None
     assert "unknown" in {cell.state for row in page.calls.rows for cell in row.cells if cell.op}
     assert "end not recorded" in report.to_html()
+
+
+def test_what_is_pending_collectives_or_no_slot(tmp_path: Path) -> None:
+    report = judged_dumps(tmp_path / "dumps", stuck(8, 7)[:4])
+    assert report.verdict is not None and report.verdict.op is None
+    assert Page(report.document).first.what == ["all_reduce seq 25 · group 0 (default_pg), 4 ranks in it"]
+    report = told(
+        tmp_path / "log",
+        [
+            "[rank0]: torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined."
+        ],
+    )
+    assert report.status != "no_hang" and 'id="what"' not in report.to_html()

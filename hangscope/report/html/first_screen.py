@@ -14,6 +14,7 @@ from hangscope.report.schema.pictures import StripData
 from hangscope.report.schema.stories import Lines, PageFrame, SidePart
 from hangscope.report.words import (
     LINE_CHARS,
+    NOT_NAMED,
     STATUS_WORDS,
     below_title,
     cut,
@@ -25,7 +26,7 @@ from hangscope.report.words import (
 )
 from hangscope.verdict.confidence import USUAL
 
-_CULPRITS, _FRAMES, _STEPS = 2, 3, 3
+_CULPRITS, _FRAMES, _STEPS, _CALLS = 2, 3, 3, 3
 _HEADLINE, _FACT, _NOTE, _REASON = 240, 190, 120, 200  # characters
 _LONG = 120  # characters above which a headline is set smaller
 
@@ -48,7 +49,10 @@ class FirstScreen:
         self.who = _who(document)
         self.waiting = _waiting(document)
         self.places = _places(data.sides, verdict)
-        self.what = _what(verdict) or [side.call for side in data.sides if side.call]
+        self.op = (verdict.op or "") if verdict is not None else ""
+        calls = [side.call for side in data.sides if side.call not in ("", self.op)]
+        self.what = _what(verdict) or ([] if self.op else _pending(data)) or calls
+        self.no_what = "No collective is known to stay pending." if document.status == "no_hang" else ""
         self.why = _why(document, data)
         self.read = read_words(document)
         self.reasons = _reasons(document)
@@ -88,12 +92,12 @@ def _who(document: Document) -> list[tuple[str, str]]:
 
 
 def _waiting(document: Document) -> str:
-    """Return how many ranks are blocked, and which; empty where none is."""
+    """Return how many ranks are blocked, or waited, and which; empty where none is."""
     ranks = document.verdict.waiting_ranks if document.verdict is not None else ()
     over = document.status == "no_hang"
     if len(ranks) < 2:
-        return f"rank {ranks[0]} {'was' if over else 'is'} blocked" if ranks else ""
-    return f"{len(ranks):,} ranks {'were' if over else 'are'} blocked: {some_ranks(ranks, 70)}"
+        return f"rank {ranks[0]} {'waited' if over else 'is blocked'}" if ranks else ""
+    return f"{len(ranks):,} ranks {'waited' if over else 'are blocked'}: {some_ranks(ranks, 70)}"
 
 
 def _places(sides: Sequence[SidePart], verdict: VerdictPart | None) -> list[tuple[SidePart, int]]:
@@ -129,6 +133,20 @@ def _what(verdict: VerdictPart | None) -> list[str]:
     lines = [line] if (line := " · ".join(filter(None, parts))) else []
     is_other = culprit is not None and culprit.op and (culprit.op, culprit.seq) != (verdict.op, verdict.seq)
     return [*lines, f"the culprit {culprit_call(verdict)}"] if lines and is_other else lines
+
+
+def _pending(data: PageData) -> list[str]:
+    """Return the collectives that ranks are in, those of most ranks first, and how many more there are."""
+    calls = (
+        [n for n in data.waitfor.nodes if n.kind == "call" and n.count] if data.waitfor is not None else []
+    )
+    named = sorted((n for n in calls if n.label != NOT_NAMED), key=lambda n: -n.count)
+    lines = [
+        f"{n.label} · {f'{n.group}, ' if n.group else ''}{counted(n.count, 'rank')} in it"
+        for n in named[:_CALLS]
+    ]
+    more = len(named) - _CALLS
+    return lines + ([f"{more:,} more {'is' if more == 1 else 'are'} pending"] if more > 0 else [])
 
 
 def _why(document: Document, data: PageData) -> list[tuple[str, str, bool]]:

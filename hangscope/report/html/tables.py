@@ -83,17 +83,19 @@ def _frontier(rows: Sequence[FrontierRow]) -> str:
 def ranks(document: Document) -> Table:
     """Return one row per rank, or per class of ranks of a large job, those of culprits first."""
     found = sorted(document.ranks, key=lambda r: r.state != "culprit")
+    rows = tuple(_rank(r, document.status == "no_hang") for r in found[:ROWS])
     more = sum(r.count or 1 for r in found[ROWS:])
     left_out = f"{counted(more, 'more rank')}; the search above shows each of them." if more else ""
     head = ("Rank", "Host", "State", "Not seen because", "Last call on any group", "Files")
-    return Table("All ranks", head, tuple(map(_rank, found[:ROWS])), (0, 1, 4, 5), left_out)
+    return Table("All ranks", head, rows, (0, 1, 4, 5), left_out)
 
 
-def _rank(rank: RankPart) -> Row:
+def _rank(rank: RankPart, over: bool) -> Row:
     files = ", ".join(cut_path(f, 60) for f in rank.files[:_FILES])
     files += f" and {len(rank.files) - _FILES} more" if len(rank.files) > _FILES else ""
     name, last = cut(rank.ranks or str(rank.rank), 80), cut(rank.last_call or "", 140)
-    return Row((name, rank.host or "", rank.state, rank.absence or "", last, files))
+    state = "waited" if over and rank.state == "waiting" else rank.state
+    return Row((name, rank.host or "", state, rank.absence or "", last, files))
 
 
 def coverage(document: Document) -> str:
@@ -101,6 +103,9 @@ def coverage(document: Document) -> str:
     c = document.coverage
     parts = ((c.used, "used"), (c.set_aside, "set aside"), (c.ignored, "ignored"))
     return ", ".join((counted(c.files, "file"), *(f"{number:,} {word}" for number, word in parts)))
+
+
+_NOT_SHOWN = "The collected files establish neither that the job is stuck nor any of the other causes."
 
 
 @cache
@@ -126,4 +131,7 @@ def causes(document: Document) -> tuple[tuple[str, str], ...]:
     named = [verdict.cause] if verdict is not None else []
     named += [h.cause for h in document.hypotheses]
     named += [a.cause for a in verdict.alternatives] if verdict is not None else []
-    return tuple((cause, CATALOG[cause].means) for cause in dict.fromkeys(named) if cause in CATALOG)
+    means = {cause: CATALOG[cause].means for cause in dict.fromkeys(named) if cause in CATALOG}
+    if "unknown" in means and document.status != "hang":
+        means["unknown"] = _NOT_SHOWN
+    return tuple(means.items())

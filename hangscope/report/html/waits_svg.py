@@ -91,7 +91,10 @@ def way_to_root(picture: WaitPicture) -> WaitPicture | None:
     kept = {node.id for node in picture.nodes if node.root or node.culprit or node.cycle}
     roots = [node.id for node in picture.nodes if node.root]
     step = steps_to(roots, [(e.source, e.target) for e in picture.edges if e.source not in kept])
-    blocked = [node for node in picture.nodes if node.kind == "host" and node.id in step]
+    calls = {node.id for node in picture.nodes if node.kind == "call"}
+    awaited = {edge.target for edge in picture.edges}
+    hosts = [node for node in picture.nodes if node.kind == "host" and node.id in step]
+    blocked = [node for node in hosts if step[node.id] in calls or node.id not in awaited]
     at: str | None = max(blocked, key=lambda node: node.count).id if blocked else None
     while at is not None:
         kept.add(at)
@@ -108,7 +111,7 @@ def _sub(node: WaitNode) -> str:
     parts = ["root"] if node.root else []
     parts += [node.group] if node.group else []
     if node.kind == "call":
-        parts.append(counted(node.count, "rank") if node.count else "nobody")
+        parts += [counted(node.count, "rank")] if node.count else []
     elif node.count > 2:
         parts.append(f"{node.count:,} ranks")
     return " · ".join(parts)

@@ -22,6 +22,9 @@ _ASKED = 1024  # ranks whose pending collectives are looked at
 def sides(subject: Subject) -> tuple[SidePart, ...]:
     """Return the culprit's side and the waiting side, without a side of which nothing is known."""
     left, right = _culprit(subject), _waiting(subject)
+    if left is None and right is not None and right.rank is None:
+        # No rank is named as the other side, and none as the waiting one: stacks may tell who is there.
+        return _shown(subject) or (right,)
     if left is None and right is None and (subject.verdict is None or subject.verdict.location is None):
         return () if subject.over else _shown(subject)
     return tuple(_marked(side, other) for side, other in ((left, right), (right, left)) if side is not None)
@@ -68,6 +71,8 @@ def _culprit(subject: Subject) -> SidePart | None:
             return SidePart("culprit", f"Rank {rank}, its traceback", "", rank, trace)
         if stack := subject.stack(rank):
             return SidePart("culprit", f"Rank {rank}, its stack", "", rank, page_frames(stack))
+    if call is None and rank is not None and _is_in(subject, rank):
+        call = verdict.waiting_call
     if call is None:
         return None
     who = f"Rank {rank}" if rank is not None else "The other side"
@@ -83,11 +88,24 @@ def _waiting(subject: Subject) -> SidePart | None:
     if verdict is None or call is None or not (call.frames or call.op):
         return None
     ranks = call.ranks or verdict.in_call
+    if not ranks and any(_is_in(subject, rank) for rank in verdict.culprit_ranks):
+        return None  # it is the culprits' own
     rank = ranks[0] if ranks else None
-    who = ranks_phrase(ranks if len(ranks) <= _NAMED else ranks[:1]) if ranks else "the others"
-    how = "" if subject.inside(ranks) else " indirectly"
-    title = f"{who}, waiting{how}".capitalize()
+    who = (
+        ranks_phrase(ranks if len(ranks) <= _NAMED else ranks[:1])
+        if ranks
+        else "the others"
+        if verdict.culprit_ranks
+        else "who is not known"
+    )
+    how = "" if not ranks or subject.inside(ranks) else " indirectly"
+    title = f"{who}, {'waited' if subject.over else 'waiting'}{how}".capitalize()
     return SidePart("waiting", title, _call(call), rank, page_frames(call.frames))
+
+
+def _is_in(subject: Subject, rank: int) -> bool:
+    """Return whether a rank is in the call that the verdict names."""
+    return subject.node is not None and any(r == rank for r, _ in subject.graph.calls_of(subject.node))
 
 
 def _call(call: CallRef) -> str:

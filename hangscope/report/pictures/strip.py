@@ -39,7 +39,7 @@ def strip(subject: Subject) -> StripData | None:
     # Only a moment after the stall shows how long it lasted: a watchdog timeout, or the end.
     later = [int(m.at) for m in moments if m.kind not in ("progress", "stall")]
     lasted = max(later) - begins[0] if begins and later else 0
-    stalled = lasted / _SECOND if _SECOND <= lasted < _YEAR else None
+    stalled = lasted / _SECOND if _SECOND <= lasted < _YEAR and not subject.over else None
     has_ended = quotes.has_ended(subject) or (verdict is not None and verdict.until)
     return StripData(
         moments=tuple(moments),
@@ -51,20 +51,23 @@ def strip(subject: Subject) -> StripData | None:
 
 
 def _stall(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
-    """Yield the last progress and the stall."""
+    """Yield the last progress and the stall; of a job that goes on, since when ranks waited."""
     since = subject.verdict.since if subject.verdict is not None else None
     if since is not None and _EARLIEST < since < min(stalls, default=since + 1):
         yield Moment("progress", str(since), "last progress")
     elif stalls and (last := _last_completed(subject, stalls[0])):
-        yield Moment(
-            "progress", str(last), "last progress before the stall: a collective was enqueued that completed"
-        )
+        when = "" if subject.over else "last progress before the stall: "
+        yield Moment("progress", str(last), f"{when}a collective was enqueued that completed")
     if len(stalls) == 1:
-        yield Moment("stall", str(stalls[0]), "the rank is blocked")
+        yield Moment(
+            "stall", str(stalls[0]), "the rank began to wait" if subject.over else "the rank is blocked"
+        )
     elif stalls:
         spread = (stalls[-1] - stalls[0]) / _SECOND
         tail = f", the last {duration(spread)} later" if spread >= 1e-3 else ""
-        yield Moment("stall", str(stalls[0]), f"first rank blocked{tail}")
+        yield Moment(
+            "stall", str(stalls[0]), f"first rank {'began to wait' if subject.over else 'blocked'}{tail}"
+        )
 
 
 def _logged(subject: Subject, stalls: list[int]) -> Iterator[Moment]:

@@ -78,18 +78,44 @@ def _edges(subject: Subject) -> Edges:
         calls.update((n, True) for n in root.nodes if not isinstance(n, Host))
     for node in calls:
         edges[node] = _through(subject, node, calls)
-    for targets in list(edges.values()):
-        for target in targets:
-            edges.setdefault(target, {})
     circular = any(root.kind == "cycle" and subject.culprits & set(root.ranks) for root in graph.roots)
     if not circular:
         for rank in subject.culprits:  # the headline's root waits for nobody
-            if Host(rank) in edges or subject.node is not None:
-                edges[Host(rank)] = {}
-    for node in calls if not circular else ():  # a named rank keeps what it has queued behind its own call
-        inside = subject.culprits.intersection(r for r, _ in graph.calls_of(node))
-        edges[node].update({Host(rank): node != subject.node for rank in sorted(inside)})
+            edges.pop(Host(rank), None)
+        _leave_out_own(subject, edges)
+    for targets in list(edges.values()):
+        for target in targets:
+            if isinstance(target, Host) and subject.role(target.rank) == "unseen":
+                targets[target] = True  # it may be in the call
+            edges.setdefault(target, {})
+    if not circular and edges and subject.node is not None:
+        for rank in subject.culprits:
+            edges.setdefault(Host(rank), {})
     return edges
+
+
+def _leave_out_own(subject: Subject, edges: Edges) -> None:
+    """Take out the calls that only named ranks are in: nobody waits there for the root. Who is behind one waits for those ranks.
+
+    A named rank keeps what it has queued behind its own call.
+    """
+    inside: dict[Drawn, list[Drawn]] = {}
+    own: set[Drawn] = set()
+    for node in edges:
+        if isinstance(node, Host | VerdictCall):
+            continue
+        callers = {rank for rank, _ in subject.graph.calls_of(node)}
+        inside[node] = [Host(rank) for rank in sorted(callers & subject.culprits)]
+        if callers and callers <= subject.culprits:
+            own.add(node)
+    for call in own:
+        del edges[call]
+    for call in inside.keys() - own:
+        targets = edges[call]
+        for target in own.intersection(targets):
+            behind = targets.pop(target)
+            targets.update({host: behind and targets.get(host, True) for host in inside[target]})
+        targets.update(dict.fromkeys(inside[call], call != subject.node))
 
 
 def _through(subject: Subject, node: Node, kept: dict[Node, bool]) -> dict[Drawn, bool]:
@@ -132,9 +158,14 @@ def _roots(subject: Subject, edges: Edges) -> frozenset[Drawn]:
     if subject.node is not None and subject.node in edges:
         around = next((root.nodes for root in cycles if subject.node in root.nodes), None)
         return frozenset(around or (subject.node,))
-    found = frozenset(n for root in subject.graph.roots for n in root.nodes if n in edges)
-    sinks = frozenset(n for n in edges if not edges[n])
+    found = _seen(subject, (n for root in subject.graph.roots for n in root.nodes if n in edges))
+    sinks = _seen(subject, (n for n in edges if not edges[n]))
     return found or frozenset(n for n in sinks if not isinstance(n, Host)) or sinks
+
+
+def _seen(subject: Subject, nodes: Iterable[Drawn]) -> frozenset[Drawn]:
+    """Return the nodes without the ranks that were not seen: of none of them it is known that the others wait for it."""
+    return frozenset(n for n in nodes if not isinstance(n, Host) or subject.role(n.rank) != "unseen")
 
 
 def _lead_to_the_root(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> None:

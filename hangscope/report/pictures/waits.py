@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hangscope.align.p2p import PairInstance
 from hangscope.align.roots import components
@@ -13,7 +13,7 @@ from hangscope.model.rankset import agree, compress, counted, ranks_phrase
 from hangscope.report.pictures.wait_edges import Drawn, Edges, VerdictCall
 from hangscope.report.schema.pictures import WaitEdge, WaitNode, WaitPicture
 from hangscope.report.subject import Subject
-from hangscope.report.words import call_words, cut, rank_words, some_ranks
+from hangscope.report.words import NOT_NAMED, call_words, cut, rank_words, some_ranks
 from hangscope.verdict.claims import accounts_for, are_in
 
 NODES = 30
@@ -62,7 +62,8 @@ def _condense(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> dict[D
     awaited = {target for targets in edges.values() for target in targets}
     for node, targets in edges.items():
         if isinstance(node, Host):
-            colours[node] = (node in roots, node.rank in subject.culprits, node in awaited, not targets)
+            role = subject.role(node.rank)
+            colours[node] = (node in roots, role, node in awaited, not targets)
         elif not isinstance(node, Called):
             colours[node] = (type(node).__name__,)
         else:
@@ -95,9 +96,7 @@ def _node(
     if isinstance(first, VerdictCall):
         verdict = subject.verdict
         assert verdict is not None
-        label = (
-            call_words(CallRef(verdict.op, verdict.seq)) if verdict.op else "a collective that no line names"
-        )
+        label = call_words(CallRef(verdict.op, verdict.seq)) if verdict.op else NOT_NAMED
         group = f"group {verdict.group.label}" if verdict.group is not None else ""
         inside = sorted(verdict.waiting_ranks)
         return WaitNode(name, "call", label, group, compress(inside), len(inside), root, bold)
@@ -150,6 +149,14 @@ def _awaited(edges: Edges, classes: dict[Drawn, int], names: dict[int, str]) -> 
     return {name: sorted(ranks) for name, ranks in found.items()}
 
 
+def _members(subject: Subject, ranks: Sequence[int]) -> str:
+    """Return which ranks a call waits for: those that were not seen only where no other is known."""
+    known = [rank for rank in ranks if subject.role(rank) != "unseen"]
+    if known or not ranks:
+        return rank_words(some_ranks(known)) if known else ""
+    return f"rank {ranks[0]}, which was not seen" if len(ranks) == 1 else "its members that were not seen"
+
+
 _LINES = 16
 
 
@@ -161,8 +168,8 @@ def sentences(
     lines = []
     for node in sorted((n for n in nodes if n.kind == "call"), key=lambda n: -n.count):
         targets = [by_name[e.target] for e in edges if e.source == node.id]
-        ranks = awaited.get(node.id, ())
-        missing = [f"waits for {rank_words(some_ranks(ranks))}"] if ranks else []
+        who = _members(subject, awaited.get(node.id, ()))
+        missing = [f"waits for {who}"] if who else []
         earlier = [f"{t.label} on {t.group}" if t.group else t.label for t in targets if t.kind == "call"]
         tail = " and ".join([*missing, *(["is queued after " + ", ".join(earlier)] if earlier else [])])
         where = f" on {node.group}" if node.group else ""

@@ -31,7 +31,7 @@ def mismatch(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
         ranks_phrase(verdict.culprit_ranks).capitalize() if verdict.culprit_ranks else "The other side",
     )
     cells = tuple(
-        Row((name, one or "not known", other or "not known"), "hit" if one != other else "")
+        Row((name, one or "not known", other or "not known"), "hit" if one and other and one != other else "")
         for name, one, other in rows
     )
     title = "The two collectives, argument by argument"

@@ -86,6 +86,7 @@ class _Diff:
     def __init__(self, subject: Subject, chosen: list[Behaviour]) -> None:
         self.subject, self.base = subject, chosen[0].program
         self.issued = frozenset(self.base.tokens)
+        self.by_order = subject.verdict is not None and subject.verdict.cause == "collective_order_mismatch"
         self.columns = [_Column(self.base, behaviour) for behaviour in chosen[1:]]
 
     def rows(self) -> list[Cells]:
@@ -118,14 +119,21 @@ class _Diff:
             is_after = row > column.alignment.last
             for own in column.alignment.inserted.get(row, ()):
                 token = column.program.tokens[own]
-                swapped = token in column.lost or (
-                    is_after and token in self.issued and bool(column.lost & column.issued)
+                call = column.program.call(own)
+                swapped = self._issued(self.base, call) and (
+                    token in column.lost
+                    or (is_after and token in self.issued and bool(column.lost & column.issued))
                 )
                 mark, note = ("swapped", "in another order") if swapped else ("extra", "only here")
                 cells = [DiffCell("same") for _ in range(len(self.columns) + 1)]
-                cells[place + 1] = self._cell(column.program.call(own), mark, note)
+                cells[place + 1] = self._cell(call, mark, note)
                 result.append(tuple(cells))
         return result
+
+    def _issued(self, program: Program, call: Call) -> bool:
+        """Return whether a program has a call, on the same group or one for the same purpose, at any place; or will have it, by the verdict."""
+        alike = (program.purpose == call.purpose) & (program.seq == call.seq)
+        return self.by_order or bool(alike.any())
 
     def _against(self, column: _Column, row: int) -> DiffCell:
         """Return what a class has at a row of the base."""
@@ -143,8 +151,9 @@ class _Diff:
             own = program.call(alignment.paired[row])
             return self._cell(own, "differs", _difference(call, own))
         token, is_after = self.base.tokens[row], row > alignment.last
-        if token in column.inserted or (
-            is_after and column.inserted & self.issued and token in column.issued
+        if self._issued(program, call) and (
+            token in column.inserted
+            or (is_after and column.inserted & self.issued and token in column.issued)
         ):
             return DiffCell("swapped", note="in another order")
         # A thread has an order of its own: only a later call of a thread shows that it went past this one.
