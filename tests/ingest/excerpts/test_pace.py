@@ -72,7 +72,7 @@ def test_a_time_within_what_a_line_says_is_no_time_stamp(line: str) -> None:
 @pytest.mark.parametrize(
     "prefix",
     ["", "[", "[rank1]:[E714 ", "(Worker pid=5, ip=10.0.0.1) INFO 05-28 ", "gpu-a: ", "0: [rank3]:[W528 ", "[Rank 3] ",
-     "INFO:2026-11-27 ", "[INFO|trainer.py:2134] 2025-02-11 ", "[Tue May 13 ", "node-1 | W0918 ", "rank 0  (pid=39871) ["],
+     "INFO:2026-11-27 ", "[INFO|trainer.py:2134] 2025-02-11 ", "[Tue May 13 ", "node-1 | W0918 ", "rank 0  (pid=39871) [", "{'loss': 1.8}   2024-07-03 "],
 )  # fmt: skip
 def test_a_time_behind_the_prefix_of_a_line_is_its_time_stamp(prefix: str) -> None:
     times = ("21:14:02", "21:14:12", "21:14:22", "21:14:31", "21:17:48")
