@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangscope.ingest.job_logs.endings import Exit, ExitOk, ExternalEnd
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.last_lines import Printed
-from hangscope.ingest.job_logs.progress import WorkersEnded
+from hangscope.ingest.job_logs.progress import Progress, WorkersEnded
 from hangscope.ingest.nccl.comm import UnmadeCommunicator
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogTimeout
@@ -95,6 +95,36 @@ def last_words(subject: Subject, rank: int, most: int = 6) -> list[Quote]:
     events = record.events if record is not None else []
     # The program's own lines are compared with their numbers masked, so quoting them here would only repeat the tail of the log.
     return [_quote(e) for e in events if e.text and not isinstance(e, Printed)][-most:]
+
+
+def last_line(subject: Subject, rank: int) -> Quote | None:
+    """Return the last line that a rank itself printed, of several files in that with an error, or with the latest time; None where none is known."""
+    record = subject.incident.ranks[rank]
+    tails = {file: lines[-1] for file, lines in record.log_tails if lines}
+    of_file: dict[str, list[Event]] = {file: [] for file in tails}
+    for event in record.events:
+        if event.text and not event.by_launcher:
+            of_file.setdefault(event.file, []).append(event)
+    if not of_file:
+        return None
+    file, events = max(of_file.items(), key=lambda item: _weight(item[1]))
+    number, text = max(map(_last_of, events), default=(0, ""))
+    if file in tails and text.strip() not in tails[file]:
+        number, text = 0, tails[file]
+    return Quote(rank, text or tails[file], f"{file}:{number}" if number else file, None)
+
+
+def _last_of(event: Event) -> tuple[int, str]:
+    """Return the number and the text of the last line that an event is about."""
+    if isinstance(event, Printed):
+        return event.numbers[-1], event.texts[-1]
+    return event.line, event.text
+
+
+def _weight(events: list[Event]) -> tuple[bool, float]:
+    """Return whether lines of one file say more than how far the program came, and when the last of them was printed."""
+    errors = any(not e.calm and not isinstance(e, Progress) for e in events)
+    return errors, max((e.in_the_year or 0.0 for e in events), default=0.0)
 
 
 def has_ended(subject: Subject) -> bool:

@@ -10,17 +10,20 @@ from typing import TypeVar
 import pytest
 
 from hangscope.api import Report
+from hangscope.report import quotes
 from hangscope.report.html.drawings import draw_timeline
 from hangscope.report.html.page import Page
 from hangscope.report.schema.document import Document
 from hangscope.report.schema.page import PageData
 from hangscope.report.schema.pictures import CallDiff, Moment, RankMapData, StripData
 from hangscope.report.schema.stories import Endings, Lines, Orders, Story
+from hangscope.report.subject import Subject
 from tests.conftest import FIXTURES, analyze
 from tests.dump_writer import Recorder, write_all
 from tests.report.samples import SIZES, document
 from tests.simulator import write_incident
 from tests.small_jobs import due, loop
+from tests.text_lines import told
 from tests.verdicts import judged
 
 T = TypeVar("T")
@@ -127,6 +130,20 @@ def test_where_no_call_is_known_the_story_is_what_is_known(tmp_path: Path) -> No
     assert story is not None and story.kind == "known"
     assert "and 15 alike" in " ".join(part_of(story, Lines).lines)
     assert len(part_of(story, Endings).endings) < 16 and story.parts[-1] is part_of(story, Endings)
+
+
+def test_the_last_output_of_a_rank_is_its_last_line_and_none_of_its_launcher(tmp_path: Path) -> None:
+    table = ["Failures:", "[1]:", "  time      : 2026-11-23_16:11:03", "  host      : localhost", "  rank      : 0 (local_rank: 0)",
+             "  exitcode  : -15 (pid: 11150)  (SIGTERM)", "  error_file: <N/A>", "  traceback : Signal 15 (SIGTERM) received by PID 11150"]  # fmt: skip
+    files = {"torchrun.err": table, "rank0/stderr.log": ["loading", "giving up"]}
+    files["all.log"] = ["[r1] step 3 of 9", "[r1] leaving train()", "[r1] done", "[r2] step 3 of 9"]
+    subject = Subject(told(tmp_path, files).analysis)
+    found = {rank: quotes.last_line(subject, rank) for rank in subject.incident.ranks}
+    assert {rank: said.text for rank, said in found.items() if said} == {
+        0: "giving up",
+        1: "done",
+        2: "step 3 of 9",
+    }
 
 
 def test_who_came_late_is_told_in_the_past(tmp_path: Path) -> None:
