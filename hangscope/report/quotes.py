@@ -23,11 +23,15 @@ from hangscope.knowledge.callsite import is_user
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event, since_new_year
 from hangscope.model.frames import Stack
+from hangscope.model.regex import regex
 from hangscope.report.schema.stories import PageFrame
 from hangscope.report.subject import Subject
 
 _FAULTS = (OomCuda, OomHost, CudaError, Xid, DiskFull, LoaderWorkerDeath)
 _ENDS = (*_FAULTS, Terminate, Exit, ExternalEnd)
+_ZONED = regex(
+    r"^.{0,100}?\b\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|GMT)\b|[+-]\d\d:?\d\d\b)|\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
+)
 _ZONE, _NEAR = 1800, 120  # seconds: what time zones differ by, and what a watchdog may be late
 #: Who noticed the stall; who begins to write its dump; who ends the job from outside; which group or rendezvous some ranks
 #: did not join; what NCCL warns of.
@@ -42,13 +46,17 @@ KINDS: dict[str, tuple[type[Event], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """One statement as the page quotes it. `time` is seconds since the epoch, `stamp` since a new year that is not known."""
+    """One statement as the page quotes it. `time` is seconds since the epoch, `stamp` since a new year that is not known.
+
+    `local`: the line states no time zone, so that `time` may be hours off.
+    """
 
     rank: int | None
     text: str
     source: str
     time: float | None
     stamp: float | None = None
+    local: bool = False
 
     def at(self, new_year: float | None) -> float:
         """Return its time, or that of its stamp in the year that began then; 0 where neither is known."""
@@ -171,4 +179,5 @@ def _frames(frames: Stack, code: str) -> tuple[PageFrame, ...]:
 
 def _quote(event: Event) -> Quote:
     source = f"{event.file}:{event.line}" if event.line else event.file
-    return Quote(event.rank, event.text, source, event.time, event.stamp)
+    local = event.time is not None and not _ZONED.search(event.text)
+    return Quote(event.rank, event.text, source, event.time, event.stamp, local)

@@ -132,12 +132,17 @@ def size_words(document: Document) -> str:
     return f"{'' if document.world_size_known else 'at least '}{counted(document.world_size, 'rank')}"
 
 
-def standstill(verdict: VerdictPart) -> str:
-    """Return since when nothing moves, and for how long: `2026-11-20 15:13:24 UTC, for 3 min`; empty where no time is known."""
-    if verdict.since is None:
+def standstill(document: Document) -> str:
+    """Return since when nothing moves, and for how long: `2026-11-20 15:13:24 UTC, for 3 min`; empty where no time is known.
+
+    Dumps count in UTC; the clock of a log may be in any time zone.
+    """
+    verdict = document.verdict
+    if verdict is None or verdict.since is None:
         return ""
     seconds = (int(verdict.until) - int(verdict.since)) / 1e9 if verdict.until is not None else 0.0
-    return utc(int(verdict.since)) + (f", for {duration(seconds)}" if seconds >= 1 else "")
+    when = utc(int(verdict.since), local=not document.sources.get("dump"))
+    return when + (f", for {duration(seconds)}" if seconds >= 1 else "")
 
 
 def commands(document: Document) -> tuple[str, ...]:

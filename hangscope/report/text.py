@@ -85,7 +85,7 @@ def labelled(document: Document, *, verbose: bool) -> Iterator[Label]:
         yield from (("why", _fact(fact)) for fact in deciding_facts(verdict))
         if verdict.explains.ranks:
             yield "accounts for", accounts(verdict)
-        if since := standstill(verdict):
+        if since := standstill(document):
             yield "when", f"no progress since {since}"
         yield from _notes(document, verdict, verbose)
         yield from _rest(document, verdict, verbose)

@@ -146,7 +146,7 @@ def _place(file: str, line: int, function: str) -> Line:
 def _incident(document: Document) -> list[Pair]:
     """Return when and where it happened, whether it was seen before, and where the report is."""
     verdict, page = document.verdict, document.page
-    since = standstill(verdict) if verdict is not None else ""
+    since = standstill(document)
     strip = page.strip if page is not None else None
     if strip is not None and strip.stalled_s is not None and ", for " not in since:
         since += f"{', ' if since else ''}for {duration(strip.stalled_s)}"

@@ -163,7 +163,7 @@ def test_who_did_not_join_is_told_in_a_sentence(tmp_path: Path) -> None:
 def test_moments_of_one_second_are_told_apart() -> None:
     first = Page(analyze(FIXTURES / "stuck_lock" / "dumps").document).first
     assert [at[-8:] for _, at, _, _ in first.moments] == [".223 UTC", ".224 UTC"]
-    assert next(at for _, at, _, _ in Page(document("hang_8")).first.moments).endswith("20:00.162 UTC")
+    assert next(at for _, at, _, _ in Page(document("hang_8")).first.moments).endswith("20:00.163 UTC")
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -186,6 +186,34 @@ def test_the_map_folds_to_few_rows_that_add_up_and_show_the_culprits(name: str) 
         ("dp", sample.world_size // 8, 8),
         ("tp", 8, 1),
     ]
+
+
+def test_the_last_progress_is_the_latest_call_of_any_rank_that_completed(tmp_path: Path) -> None:
+    """Another group goes on after the first rank is blocked."""
+    groups = {"0": ("default_pg", range(4)), "1": ("pair", (2, 3))}
+    recorders = [Recorder(rank, groups) for rank in range(4)]
+    for recorder in recorders:
+        recorder.call("all_reduce", times=6)
+        if recorder.rank > 1:
+            recorder.time_ns += 5 * 10**9
+            recorder.call("broadcast", "1", times=3)
+        if recorder.rank < 3:
+            recorder.call("all_reduce", state="started")
+    report = judged(tmp_path, recorders)
+    strip = page_of(report).strip
+    assert strip is not None and report.verdict is not None
+    found = {moment.kind: int(moment.at) for moment in strip.moments}
+    assert found["progress"] > found["stall"] + 4 * 10**9
+    assert int(report.verdict.since or 0) == found["progress"] == recorders[3].time_ns
+
+
+@pytest.mark.parametrize(("zone", "shown"), [("", "2026-11-23 16:11:03"), ("Z", "2026-11-23 16:11:03 UTC")])
+def test_a_time_of_a_log_has_no_zone_that_its_line_does_not_state(
+    tmp_path: Path, zone: str, shown: str
+) -> None:
+    line = f"2026-11-23T16:11:03{zone} gpu07 slurmstepd: error: *** JOB 812 ON gpu07 CANCELLED AT 2026-11-23T16:11:03 DUE TO TIME LIMIT ***"
+    first = Page(told(tmp_path, ["step 5 of 90", line]).document).first
+    assert {clock for _, clock, _, _ in first.moments} == {shown}
 
 
 def test_the_timeline_is_to_scale_and_its_numbers_do_not_overlap() -> None:
