@@ -175,12 +175,13 @@ def received_sizes(case: Case) -> Match | None:
 
 
 def _met(pair: AbortedPair) -> Evidence:
-    """Return who met whom in an aborted receive, as their sizes show."""
+    """Return what met in an aborted receive, as the sizes show, with the sender where only one rank can be it."""
     own, theirs = (
         f" ({describe(kinds[0])})" if len(set(map(describe, kinds))) == 1 else ""
         for kinds in (pair.wanted, pair.sent)
     )
-    text = f"rank {pair.receiver} expected {pair.event.expected} bytes{own} and received {pair.event.received}{theirs} from {who(pair.senders)}"
+    sender = f" from {who(pair.senders)}" if len(pair.senders) == 1 else ""  # the line names none
+    text = f"rank {pair.receiver} expected {pair.event.expected} bytes{own} and received {pair.event.received}{theirs}{sender}"
     return quote(pair.event, text)
 
 

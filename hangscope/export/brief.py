@@ -180,11 +180,11 @@ def _cell(cell: DiffCell, groups: dict[int, str]) -> str:
 def _ends(subject: Subject) -> Iterator[str]:
     for found in (quotes.ends(subject), quotes.of_kind(subject, "watchdog")):
         ordered = sorted(
-            {(t.time or 0.0, t.rank if t.rank is not None else -1, t.text, t.source) for t in found}
+            {(t.time or 0.0, t.rank if t.rank is not None else -1, t.text, t.source, t.local) for t in found}
         )
-        for time, rank, text, source in ordered:
+        for time, rank, text, source, local in ordered:
             by = f"rank {rank}: " if rank >= 0 else ""
-            when = f"{utc(int(time * 1e9))}, " if time else ""
+            when = f"{utc(int(time * 1e9), local=local)}, " if time else ""
             yield presentable(f"{when}{by}{text} [{source}]")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hangscope.ingest.job_logs.endings import Exit, ExitOk, ExternalEnd
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.last_lines import Printed
-from hangscope.ingest.job_logs.progress import WorkersEnded
+from hangscope.ingest.job_logs.progress import Progress, WorkersEnded
 from hangscope.ingest.nccl.comm import UnmadeCommunicator
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogTimeout
@@ -23,11 +23,15 @@ from hangscope.knowledge.callsite import is_user
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event, since_new_year
 from hangscope.model.frames import Stack
+from hangscope.model.regex import regex
 from hangscope.report.schema.stories import PageFrame
 from hangscope.report.subject import Subject
 
 _FAULTS = (OomCuda, OomHost, CudaError, Xid, DiskFull, LoaderWorkerDeath)
 _ENDS = (*_FAULTS, Terminate, Exit, ExternalEnd)
+_ZONED = regex(
+    r"^.{0,100}?\b\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|GMT)\b|[+-]\d\d:?\d\d\b)|\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
+)
 _ZONE, _NEAR = 1800, 120  # seconds: what time zones differ by, and what a watchdog may be late
 #: Who noticed the stall; who begins to write its dump; who ends the job from outside; which group or rendezvous some ranks
 #: did not join; what NCCL warns of.
@@ -42,13 +46,17 @@ KINDS: dict[str, tuple[type[Event], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """One statement as the page quotes it. `time` is seconds since the epoch, `stamp` since a new year that is not known."""
+    """One statement as the page quotes it. `time` is seconds since the epoch, `stamp` since a new year that is not known.
+
+    `local`: the line states no time zone, so that `time` may be hours off.
+    """
 
     rank: int | None
     text: str
     source: str
     time: float | None
     stamp: float | None = None
+    local: bool = False
 
     def at(self, new_year: float | None) -> float:
         """Return its time, or that of its stamp in the year that began then; 0 where neither is known."""
@@ -97,6 +105,36 @@ def last_words(subject: Subject, rank: int, most: int = 6) -> list[Quote]:
     return [_quote(e) for e in events if e.text and not isinstance(e, Printed)][-most:]
 
 
+def last_line(subject: Subject, rank: int) -> Quote | None:
+    """Return the last line that a rank itself printed, of several files in that with an error, or with the latest time; None where none is known."""
+    record = subject.incident.ranks[rank]
+    tails = {file: lines[-1] for file, lines in record.log_tails if lines}
+    of_file: dict[str, list[Event]] = {file: [] for file in tails}
+    for event in record.events:
+        if event.text and not event.by_launcher:
+            of_file.setdefault(event.file, []).append(event)
+    if not of_file:
+        return None
+    file, events = max(of_file.items(), key=lambda item: _weight(item[1]))
+    number, text = max(map(_last_of, events), default=(0, ""))
+    if file in tails and text.strip() not in tails[file]:
+        number, text = 0, tails[file]
+    return Quote(rank, text or tails[file], f"{file}:{number}" if number else file, None)
+
+
+def _last_of(event: Event) -> tuple[int, str]:
+    """Return the number and the text of the last line that an event is about."""
+    if isinstance(event, Printed):
+        return event.numbers[-1], event.texts[-1]
+    return event.line, event.text
+
+
+def _weight(events: list[Event]) -> tuple[bool, float]:
+    """Return whether lines of one file say more than how far the program came, and when the last of them was printed."""
+    errors = any(not e.calm and not isinstance(e, Progress) for e in events)
+    return errors, max((e.in_the_year or 0.0 for e in events), default=0.0)
+
+
 def has_ended(subject: Subject) -> bool:
     """Return whether lines report that a process of the job has ended."""
     statements = subject.analysis.case.statements
@@ -141,4 +179,5 @@ def _frames(frames: Stack, code: str) -> tuple[PageFrame, ...]:
 
 def _quote(event: Event) -> Quote:
     source = f"{event.file}:{event.line}" if event.line else event.file
-    return Quote(event.rank, event.text, source, event.time, event.stamp)
+    local = event.time is not None and not _ZONED.search(event.text)
+    return Quote(event.rank, event.text, source, event.time, event.stamp, local)

@@ -135,12 +135,16 @@ def size_words(document: Document) -> str:
 
 
 def standstill(document: Document) -> str:
-    """Return since when nothing moves, and for how long: `2026-11-20 15:13:24 UTC, for 3 min`; empty where no time is known, or the job goes on."""
+    """Return since when nothing moves, and for how long: `2026-11-20 15:13:24 UTC, for 3 min`; empty where no time is known, or the job goes on.
+
+    Dumps count in UTC; the clock of a log may be in any time zone.
+    """
     verdict = document.verdict
     if verdict is None or verdict.since is None or document.status == "no_hang":
         return ""
     seconds = (int(verdict.until) - int(verdict.since)) / 1e9 if verdict.until is not None else 0.0
-    return utc(int(verdict.since)) + (f", for {duration(seconds)}" if seconds >= 1 else "")
+    when = utc(int(verdict.since), local=not document.sources.get("dump"))
+    return when + (f", for {duration(seconds)}" if seconds >= 1 else "")
 
 
 def commands(document: Document) -> tuple[str, ...]:

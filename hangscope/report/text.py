@@ -83,7 +83,7 @@ def labelled(document: Document, *, verbose: bool) -> Iterator[Label]:
     else:
         yield from _places(verdict, document.status == "no_hang")
         yield from (("why", _fact(fact)) for fact in deciding_facts(verdict))
-        if explained := accounts(document):
+        if verdict.explains.ranks and (explained := accounts(document)):
             yield "accounts for", explained
         if since := standstill(document):
             yield "when", f"no progress since {since}"

@@ -132,10 +132,13 @@ def duration(seconds: float) -> str:
     return f"{whole:,} {unit}" + (f" {rest} {lesser}" if rest else "")
 
 
-def utc(ns: int, *, fine: bool = False) -> str:
-    """Return nanoseconds since the epoch as `2026-03-12 07:41:02 UTC`, `fine` with milliseconds; empty for what no calendar holds."""
+def utc(ns: int, *, fine: bool = False, local: bool = False) -> str:
+    """Return nanoseconds since the epoch as `2026-03-12 07:41:02 UTC`, `fine` with milliseconds; empty for what no calendar holds.
+
+    `local`: they are of a clock whose time zone is not known, so that none is printed.
+    """
     try:
         fraction = f".{ns // 10**6 % 1000:03}" if fine else ""
-        return f"{datetime.fromtimestamp(ns // 10**9, timezone.utc):%Y-%m-%d %H:%M:%S}{fraction} UTC"
+        return f"{datetime.fromtimestamp(ns // 10**9, timezone.utc):%Y-%m-%d %H:%M:%S}{fraction}{'' if local else ' UTC'}"
     except (OverflowError, OSError, ValueError):
         return ""

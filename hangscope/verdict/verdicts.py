@@ -18,6 +18,7 @@ from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.conclusion import CallRef, Collect, Evidence, Location, Verdict
 from hangscope.model.incident import CallKind, Group
+from hangscope.model.last_progress import last_completed
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict import substantiation
 from hangscope.verdict.claims import Act, act, blocked
@@ -120,7 +121,8 @@ def named(
     frame = match.frame or case.frame_of(finding.own.kind)
     whose = match.frame_rank if match.frame_rank is not None else next(iter(culprits), None)
     location = Location(frame.file, frame.line, frame.name, whose) if frame is not None else None
-    opened = [calls[0].created for r in in_call if (calls := case.graph.open_calls.get(r))]
+    opened = (calls[0].created for r in in_call if (calls := case.graph.open_calls.get(r)))
+    stalled = [created for created in opened if created]
     ends = (*case.statements.all(Exit), *case.statements.all(ExternalEnd))
     evidence = substantiation.collect(case, match, [item.text for item in wanted])
     label = case.incident.groups[finding.own.gid].label if finding.own.gid is not None else None
@@ -150,7 +152,7 @@ def named(
         api=match.api,
         evidence=evidence,
         deciding=substantiation.deciding(case, match, evidence),
-        since=min(filter(None, opened), default=None),
+        since=max(min(stalled), last_completed(case.incident)) if stalled else None,
         until=max((_ns(e.time) or 0 for e in ends if e.time is not None), default=None),
         advice=match.advice[:3],
         fingerprint=_fingerprint(case, match.cause, stuck.kind, location),

@@ -126,6 +126,17 @@ def test_the_receiver_of_a_tensor_that_waited_for_a_flag_is_alone_where_all_othe
         assert verdict is not None and verdict.culprit_ranks == named, name
 
 
+@pytest.mark.parametrize(("ranks", "sender"), [(2, " from rank 0"), (3, "")])
+def test_the_sender_of_a_tensor_that_did_not_fit_is_told_where_only_one_rank_can_be_it(
+    tmp_path: Path, ranks: int, sender: str
+) -> None:
+    logs = {f"rank{rank}.log": _lost(rank, 8) for rank in range(ranks) if rank != 1}
+    aborted = ["terminate called after throwing an instance of 'gloo::EnforceNotMet'", ENFORCE.format(20, 4)]
+    report = told(tmp_path, {**logs, "rank1.log": aborted})
+    met = [f.text for f in report.verdict.evidence if "expected 4" in f.text] if report.verdict else []
+    assert met == [f"rank 1 expected 4 bytes and received 20{sender}"]
+
+
 def test_sizes_of_an_all_to_all_that_never_fitted_tell_nothing(tmp_path: Path) -> None:
     """A recorder that keeps the buffers, and not what is sent of them."""
     recorders = job(4)

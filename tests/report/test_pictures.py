@@ -10,17 +10,20 @@ from typing import TypeVar
 import pytest
 
 from hangscope.api import Report
+from hangscope.report import quotes
 from hangscope.report.html.drawings import draw_timeline
 from hangscope.report.html.page import Page
 from hangscope.report.schema.document import Document
 from hangscope.report.schema.page import PageData
 from hangscope.report.schema.pictures import CallDiff, Moment, RankMapData, StripData
 from hangscope.report.schema.stories import Endings, Lines, Orders, Story
+from hangscope.report.subject import Subject
 from tests.conftest import FIXTURES, analyze
 from tests.dump_writer import Recorder, write_all
 from tests.report.samples import SIZES, document
 from tests.simulator import write_incident
 from tests.small_jobs import due, loop
+from tests.text_lines import told
 from tests.verdicts import judged
 
 T = TypeVar("T")
@@ -129,6 +132,20 @@ def test_where_no_call_is_known_the_story_is_what_is_known(tmp_path: Path) -> No
     assert len(part_of(story, Endings).endings) < 16 and story.parts[-1] is part_of(story, Endings)
 
 
+def test_the_last_output_of_a_rank_is_its_last_line_and_none_of_its_launcher(tmp_path: Path) -> None:
+    table = ["Failures:", "[1]:", "  time      : 2026-11-23_16:11:03", "  host      : localhost", "  rank      : 0 (local_rank: 0)",
+             "  exitcode  : -15 (pid: 11150)  (SIGTERM)", "  error_file: <N/A>", "  traceback : Signal 15 (SIGTERM) received by PID 11150"]  # fmt: skip
+    files = {"torchrun.err": table, "rank0/stderr.log": ["loading", "giving up"]}
+    files["all.log"] = ["[r1] step 3 of 9", "[r1] leaving train()", "[r1] done", "[r2] step 3 of 9"]
+    subject = Subject(told(tmp_path, files).analysis)
+    found = {rank: quotes.last_line(subject, rank) for rank in subject.incident.ranks}
+    assert {rank: said.text for rank, said in found.items() if said} == {
+        0: "giving up",
+        1: "done",
+        2: "step 3 of 9",
+    }
+
+
 def test_who_came_late_is_told_in_the_past(tmp_path: Path) -> None:
     report = simulated(tmp_path, "slow_rank")
     assert report.status == "no_hang" and page_of(report).waitfor is None
@@ -148,7 +165,7 @@ def test_who_did_not_join_is_told_in_a_sentence(tmp_path: Path) -> None:
 def test_moments_of_one_second_are_told_apart() -> None:
     first = Page(analyze(FIXTURES / "stuck_lock" / "dumps").document).first
     assert [at[-8:] for _, at, _, _ in first.moments] == [".223 UTC", ".224 UTC"]
-    assert next(at for _, at, _, _ in Page(document("hang_8")).first.moments).endswith("20:00.162 UTC")
+    assert next(at for _, at, _, _ in Page(document("hang_8")).first.moments).endswith("20:00.163 UTC")
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -171,6 +188,34 @@ def test_the_map_folds_to_few_rows_that_add_up_and_show_the_culprits(name: str) 
         ("dp", sample.world_size // 8, 8),
         ("tp", 8, 1),
     ]
+
+
+def test_the_last_progress_is_the_latest_call_of_any_rank_that_completed(tmp_path: Path) -> None:
+    """Another group goes on after the first rank is blocked."""
+    groups = {"0": ("default_pg", range(4)), "1": ("pair", (2, 3))}
+    recorders = [Recorder(rank, groups) for rank in range(4)]
+    for recorder in recorders:
+        recorder.call("all_reduce", times=6)
+        if recorder.rank > 1:
+            recorder.time_ns += 5 * 10**9
+            recorder.call("broadcast", "1", times=3)
+        if recorder.rank < 3:
+            recorder.call("all_reduce", state="started")
+    report = judged(tmp_path, recorders)
+    strip = page_of(report).strip
+    assert strip is not None and report.verdict is not None
+    found = {moment.kind: int(moment.at) for moment in strip.moments}
+    assert found["progress"] > found["stall"] + 4 * 10**9
+    assert int(report.verdict.since or 0) == found["progress"] == recorders[3].time_ns
+
+
+@pytest.mark.parametrize(("zone", "shown"), [("", "2026-11-23 16:11:03"), ("Z", "2026-11-23 16:11:03 UTC")])
+def test_a_time_of_a_log_has_no_zone_that_its_line_does_not_state(
+    tmp_path: Path, zone: str, shown: str
+) -> None:
+    line = f"2026-11-23T16:11:03{zone} gpu07 slurmstepd: error: *** JOB 812 ON gpu07 CANCELLED AT 2026-11-23T16:11:03 DUE TO TIME LIMIT ***"
+    first = Page(told(tmp_path, ["step 5 of 90", line]).document).first
+    assert {clock for _, clock, _, _ in first.moments} == {shown}
 
 
 def test_the_timeline_is_to_scale_and_its_numbers_do_not_overlap() -> None:

@@ -12,6 +12,7 @@ from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unsee
 from hangscope.explain.statements.standstill import HOUR, by_steps, stood_still
 from hangscope.explain.statements.statements import Death
 from hangscope.explain.text.complaint import says_it_hangs
+from hangscope.explain.text.steps import is_last
 from hangscope.ingest.job_logs.activity import EngineTimeout
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.faults import NoProgress
@@ -216,5 +217,8 @@ def left_quietly(case: Case) -> Match | None:
     last = [e for r in left for e in case.statements.of(r, Progress)[-1:]]
     why = f"{who(left)} exited without an error while the others still had collectives to issue"
     strength = 2 if any("code 0" in quiet[r] for r in left) else 1
-    evidence += [quote(e, f"its last output: {e.text}") for e in last]
+    evidence += [
+        quote(e, f"{'its last output' if is_last(case.statements, e) else 'it printed'}: {e.text}")
+        for e in last
+    ]
     return answer("early_exit", left, why, strength=strength, evidence=evidence)

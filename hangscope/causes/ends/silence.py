@@ -6,7 +6,7 @@ from hangscope.causes.case import Case, Match, answer, of_outlier, quote, who
 from hangscope.causes.participation import busy, calls_stay_open
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import not_collected
-from hangscope.explain.text.steps import last_output
+from hangscope.explain.text.steps import is_last, last_output
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.faults import OomCuda, OomHost
@@ -156,11 +156,14 @@ def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
     bye = [e for e in last if e is not None and (e.leaving or e.done or e.over)]
     if len(bye) < len(culprits):
         return None
-    why = f"{who(culprits)} exited without an error; {agree(culprits, 'its', 'their')} last output says that the work was done"
+    ends = all(is_last(case.statements, e) for e in bye)
+    last_word = " last" if ends else ""
+    why = f"{who(culprits)} exited without an error; {agree(culprits, 'its', 'their')}{last_word} output says that the work was done"
     code = f"Check the exit code of rank {culprits[0]}: 0 means that it exited early; otherwise look for what killed it."
     together = "Exit together: let all ranks agree on the end before any of them returns."
     strength = 1 if all(e.leaving or e.over for e in bye) else 0
-    facts = [quote(e, f"rank {e.rank}'s last output: {e.text}") for e in bye[-2:]]
+    said = "'s last output" if ends else " printed"
+    facts = [quote(e, f"rank {e.rank}{said}: {e.text}") for e in bye[-2:]]
     return answer("early_exit", culprits, why, code, together, strength=strength, evidence=facts)
 
 

@@ -20,6 +20,12 @@ def last_output(statements: Statements, rank: int) -> Progress | None:
     return max(statements.of(rank, Progress), key=lambda e: (e.file, e.line), default=None)
 
 
+def is_last(statements: Statements, event: Progress) -> bool:
+    """Return whether no later line of that rank's own program is known in the same file."""
+    printed = statements.of(event.rank, Printed) if event.rank is not None else []
+    return all(e.file != event.file or e.numbers[-1] <= event.line for e in printed)
+
+
 class Steps:
     """Compares the output of the culprits with that of the ranks that wait."""
 

@@ -80,7 +80,7 @@ class Stop:
     @property
     def since(self) -> float | None:
         """Return when the collective was enqueued, in seconds since the epoch."""
-        return self.until - self._ran if self.until is not None else None
+        return begun(self.until, self._ran) if self.until is not None else None
 
     @property
     def _ran(self) -> float:
@@ -103,9 +103,14 @@ class Stop:
         seq = f" seq {self.seq}" if self.seq is not None else ""
         group = f" on group {group_label(*self.group)}" if self.group[0] else ""
         stamp = self.timed.stamp if self.timed is not None else None
-        span = f" from {_clock(stamp - self._ran)} to {_clock(stamp)}" if stamp is not None else ""
+        span = f" from {_clock(begun(stamp, self._ran))} to {_clock(stamp)}" if stamp is not None else ""
         calls = f", {counted(self.in_flight, 'collective')} in flight" if self.in_flight > 0 else ""
         return f"{who} {what}{seq}{group}{span}{calls}"
+
+
+def begun(ended: float, seconds: float) -> float:
+    """Return when something began that lasted so long; an end without a fraction is any moment of its second, so that whole seconds lie before it."""
+    return ended - (seconds if ended % 1 else round(seconds))
 
 
 def _clock(moment: float) -> str:

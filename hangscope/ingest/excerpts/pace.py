@@ -46,8 +46,18 @@ _FASTER, _LONGER, _PAUSE = 4.0, 8.0, 60  # times; times the usual interval; s
 #: `    forward-backward .....: (812.11, 4120.50)`, the least and the most of all ranks in ms (megatron/core/timers.py)
 _TIMER = regex(r"^\s{1,8}([\w-]{3,60}) \.{2,80}: \((\d{1,9}\.\d{1,4}), (\d{1,9}\.\d{1,4})\)")
 _WORTH = 100  # ms
-_CLOCK = regex(r"\b(\d\d):(\d\d):(\d\d)\b(?:[.,]\d{1,9})?")
+_CLOCK = regex(
+    r"(?<!<)\b(\d\d):(\d\d):(\d\d)\b(?:[.,]\d{1,9})?(?!<)"
+)  # a progress bar has `[elapsed<remaining`
+#: What may precede the time stamp of a line besides levels and numbers: brackets, names with a colon, parts of a date.
+_BEFORE = regex(
+    r"\[[^\[\]]{0,100}\]|\([^()]{0,100}\)|<[^<>]{0,60}>|[\w.@/-]{1,80} {0,2}[:|]|\b[Rr]ank \d{1,7}\b"
+    r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\b"
+)
+_NO_STAMP = regex(r"[a-z]{3}|=\s{0,3}$")
+_A_LENGTH = regex(r"(?i)\b(?:eta|elapsed|wall|remaining|left|took|takes|total|uptime|duration|runtime)\b")
 _DATE = regex(r"\b\d{4}[-/]\d\d[-/]\d\d\b|\b\d\d[-/]\d\d[-/]\d{4}\b")
+_DATED = regex(rf"(?:{_DATE.pattern})[ T_-]$")
 _NUMBER = regex(r"\d{1,15}(?:\.\d{1,9})?")
 _DRAWN = regex(r"[^\x20-\x7e]{1,200}|[#|=>.-]{3,200}|\s{2,200}")
 _LEAST, _EVEN, _DAY = 3, 1.6, 86400
@@ -179,7 +189,7 @@ def silence(lines: Sequence[tuple[int, str]]) -> tuple[str, int, int]:
 
     It is far longer than the others; ("", 0, 0) where none is.
     """
-    clocks = [(number, clock) for number, text in lines if (clock := _CLOCK.search(text[:_HEAD]))]
+    clocks = [(number, clock) for number, text in lines if (clock := _stamp(text))]
     spans = [
         ((seconds_of_day(b) - seconds_of_day(a)) % _DAY, a, b, at) for (at, a), (_, b) in pairwise(clocks)
     ]
@@ -191,6 +201,17 @@ def silence(lines: Sequence[tuple[int, str]]) -> tuple[str, int, int]:
     if longest < _PAUSE or longest < _FASTER * max(others[-1], 1):
         return "", 0, 0
     return f"no line for {longest} s, from {before[0][:8]} to {after[0][:8]}", longest, number
+
+
+def _stamp(text: str) -> re.Match[str] | None:
+    """Return the time of day at which a line was printed; None where a time is part of what it says, as `done, wall 09:41:12`."""
+    clock = _CLOCK.search(text[:_HEAD])
+    before = text[: clock.start()] if clock else ""
+    if clock is not None and _DATED.search(before):
+        return clock
+    if clock is None or seconds_of_day(clock) >= _DAY or _A_LENGTH.search(before):
+        return None
+    return None if _NO_STAMP.search(_BEFORE.sub(" ", before)) else clock
 
 
 def longest(lines: Sequence[tuple[int, str]]) -> tuple[float, str]:

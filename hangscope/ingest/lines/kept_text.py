@@ -23,11 +23,22 @@ _AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 #: what changes from line to line in the prefix of one writer
 _TIME = regex(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
 
+#: tqdm's bar, behind which another writer goes on in the same line
+_BAR_END = regex(rb"[\d.?](?:it/s|s/it)(?:, [^\]]{1,200})?\](?=[^\s\]])")
+
 _HEAD_END = regex(rb"^.{0,40}(?:" + _TIME.pattern + rb")[Z\]|,: -]{0,4}")
 
 
 def _end_of(raw: bytes) -> str:
     return raw[-_TAIL:].decode("utf-8", "replace").rstrip()
+
+
+def _unglued(state: bytes) -> Sequence[bytes]:
+    """Return the bars and the lines that share one line because a bar ends without a line feed; whole where a launcher's prefix begins it."""
+    if state.startswith(b"[") or (b"it/s" not in state and b"s/it" not in state):
+        return (state,)
+    ends = [match.end() for match in _BAR_END.finditer(state)]
+    return [state[a:b] for a, b in zip([0, *ends], [*ends, None], strict=True)] if ends else (state,)
 
 
 class KeptText:
@@ -46,7 +57,7 @@ class KeptText:
             held = bisect_left(self.numbers, first)
             del self.numbers[held:], self.raw[held:]
             for number, text in enumerate(data.split(b"\n"), first):
-                states = [state[:_CUT] for state in text.split(b"\r") if state]
+                states = [part[:_CUT] for state in text.split(b"\r") if state for part in _unglued(state)]
                 self.raw += states
                 self.numbers += [number] * len(states)
         self.end = bisect_left(self.numbers, windows[-1][0]) if windows else 0

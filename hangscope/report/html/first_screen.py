@@ -178,7 +178,7 @@ def _moments(strip: StripData | None) -> list[tuple[str, str, str, str]]:
     for place, (moment, at, before) in enumerate(zip(shown, times, [*times[:1], *times], strict=False)):
         others = seconds[:place] + seconds[place + 1 :]
         is_close = any(abs(seconds[place] - other) <= 1 for other in others)
-        clock = utc(at, fine=bool(at % 10**9) and is_close)
+        clock = utc(at, fine=bool(at % 10**9) and is_close, local=moment.local)
         gap = (at - before) / 1e9
         result.append((moment.kind, clock, cut(moment.text, 110), f"+{duration(gap)}" if gap >= 1e-3 else ""))
     return result

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hangscope.model.incident import State
+from hangscope.model.last_progress import last_completed
 from hangscope.model.regex import regex
 from hangscope.report import quotes
 from hangscope.report.schema.pictures import Moment, StripData
@@ -35,7 +35,7 @@ def strip(subject: Subject) -> StripData | None:
     if not moments:
         return None
     moments.sort(key=lambda m: (_latest(int(m.at)), _ORDER.index(m.kind)))
-    begins = [int(m.at) for m in moments if m.kind in ("progress", "stall")]
+    begins = [int(m.at) for kind in ("progress", "stall") for m in moments if m.kind == kind]
     # Only a moment after the stall shows how long it lasted: a watchdog timeout, or the end.
     later = [int(m.at) for m in moments if m.kind not in ("progress", "stall")]
     lasted = max(later) - begins[0] if begins and later else 0
@@ -53,21 +53,20 @@ def strip(subject: Subject) -> StripData | None:
 def _stall(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
     """Yield the last progress and the stall; of a job that goes on, since when ranks waited."""
     since = subject.verdict.since if subject.verdict is not None else None
+    local = not any(record.dump_file for record in subject.incident.ranks.values())
     if since is not None and _EARLIEST < since < min(stalls, default=since + 1):
-        yield Moment("progress", str(since), "last progress")
-    elif stalls and (last := _last_completed(subject, stalls[0])):
-        when = "" if subject.over else "last progress before the stall: "
-        yield Moment("progress", str(last), f"{when}a collective was enqueued that completed")
+        yield Moment("progress", str(since), "last progress", local=local)
+    elif stalls and (last := _last_completed(subject)):
+        when = "" if subject.over else "last progress: "
+        yield Moment("progress", str(last), f"{when}a collective was enqueued that completed", local=local)
     if len(stalls) == 1:
-        yield Moment(
-            "stall", str(stalls[0]), "the rank began to wait" if subject.over else "the rank is blocked"
-        )
+        what = "the rank began to wait" if subject.over else "the rank is blocked"
+        yield Moment("stall", str(stalls[0]), what, local=local)
     elif stalls:
         spread = (stalls[-1] - stalls[0]) / _SECOND
         tail = f", the last {duration(spread)} later" if spread >= 1e-3 else ""
-        yield Moment(
-            "stall", str(stalls[0]), f"first rank {'began to wait' if subject.over else 'blocked'}{tail}"
-        )
+        what = f"first rank {'began to wait' if subject.over else 'blocked'}{tail}"
+        yield Moment("stall", str(stalls[0]), what, local=local)
 
 
 def _logged(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
@@ -84,7 +83,7 @@ def _logged(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
         if timed:
             at, _, source, first = min(timed, key=lambda item: item[:3])
             who = f"rank {first.rank}: " if first.rank is not None else ""
-            yield Moment(kind, _ns(at), who + cut(_PREFIX.sub("", first.text), 120), source)
+            yield Moment(kind, _ns(at), who + cut(_PREFIX.sub("", first.text), 120), source, first.local)
 
 
 def _end(subject: Subject) -> Iterator[Moment]:
@@ -93,7 +92,13 @@ def _end(subject: Subject) -> Iterator[Moment]:
     if captured > _EARLIEST / _SECOND:
         yield Moment("dump", _ns(captured), "stacks and dumps captured")
     if verdict is not None and verdict.until is not None and verdict.until > _EARLIEST:
-        yield Moment("until", str(verdict.until), "end of the job")
+        ends = (*quotes.ends(subject), *quotes.of_kind(subject, "watchdog"))
+        local = not any(e.time is not None and _is_at(e.time, verdict.until) and not e.local for e in ends)
+        yield Moment("until", str(verdict.until), "end of the job", local=local)
+
+
+def _is_at(seconds: float, ns: int) -> bool:
+    return abs(round(seconds * 1000) * 10**6 - ns) < 10**6 * 2
 
 
 def _ns(seconds: float) -> str:
@@ -106,11 +111,7 @@ def _latest(at: int) -> int:
     return at if at % _SECOND else at + _SECOND - 1
 
 
-def _last_completed(subject: Subject, before: int) -> int:
-    """Return when (ns) the last collective was enqueued before a moment that completed, 0 where none is known."""
-    found = 0
-    for record in subject.incident.ranks.values():
-        for queue in record.queues.values():
-            done = queue.created[(queue.state == State.DONE) & (queue.created < before)]
-            found = max(found, int(done.max()) if len(done) else 0)
+def _last_completed(subject: Subject) -> int:
+    """Return when (ns) the last collective of any rank was enqueued that completed, 0 where none is known."""
+    found = last_completed(subject.incident)
     return found if found > _EARLIEST else 0

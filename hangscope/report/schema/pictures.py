@@ -184,12 +184,13 @@ class TopologyData:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One point of the incident. `at` is ns since the epoch as text."""
+    """One point of the incident. `at` is ns since the epoch as text; `local` of a clock whose time zone is not known."""
 
     kind: str
     at: str
     text: str
     source: str = ""
+    local: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,12 +74,9 @@ def last_lines(subject: Subject) -> tuple[LastLine, ...]:
     """Return what ranks printed last, those of culprits first, equal words of several ranks once."""
     found: dict[tuple[str, str], tuple[list[int], str, str]] = {}
     for rank in sorted(subject.incident.ranks, key=lambda r: (r not in subject.culprits, r)):
-        words = quotes.last_words(subject, rank, 1)
-        tails = subject.incident.ranks[rank].log_tails
-        said = [(w.text, w.source) for w in words] or [(lines[-1], file) for file, lines in tails if lines]
-        if said:
-            text = cut(said[-1][0], WIDTH)
-            first: tuple[list[int], str, str] = ([], text, said[-1][1])
+        if said := quotes.last_line(subject, rank):
+            text = cut(said.text, WIDTH)
+            first: tuple[list[int], str, str] = ([], text, said.source)
             found.setdefault((subject.role(rank), masked(text)), first)[0].append(rank)
     return tuple(LastLine(compress(ranks), role, *said) for (role, _), (ranks, *said) in found.items())
 

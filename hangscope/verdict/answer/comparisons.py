@@ -102,7 +102,7 @@ def last_lines(case: Case) -> Observation | None:
         for ranks in sides.values()
     }
     wanted = "what {who} did between the last line that all of them printed and these"
-    seen = compared("the last lines of the ranks differ", shown, wanted, [*last.values()])
+    seen = compared("the last lines of the ranks' own programs differ", shown, wanted, [*last.values()])
     return replace(seen, proves=False, blamed=False)
 
 

@@ -22,6 +22,7 @@ _SAME = 60  # characters by which a line is known again
 _TELLING = frozenset({"saving", "validation", "warming up", "serving"})  # stages that say more than a step
 _BUILT = "communicator"  # a stage that says more where nothing failed
 _STARTED = "server_started"  # of knowledge/messages
+_BAR = regex(r"\d/\d{1,12} \[[^\]]{1,200}(?:it/s|s/it)[^\]]{0,200}\]$")  # a progress bar alone
 _ALL = regex(r"(?i)\b(?:training|job|run|fit)\b.{0,20}\b(?:finished|completed?|done|ended|over)\b|all epochs")
 #: What lines of programs have and sentences of people do not.
 _OF_A_PROGRAM = regex(r"[\[\](=|%<>/]|: ?\S|\d \||^\s{0,20}\S{1,24} \S{1,24}(?: \S{1,24})?$")
@@ -85,7 +86,7 @@ def _last_progress(case: Case) -> Progress | None:
         e
         for e in case.statements.all(Progress)
         if (e.step is not None or e.epoch is not None)
-        and (e.file, e.line) not in failed
+        and ((e.file, e.line) not in failed or _BAR.search(e.text))
         and _OF_A_PROGRAM.search(e.text)
         and not of_people(e.text)
         and not e.text.startswith("#")  # the head of a table

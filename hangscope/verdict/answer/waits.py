@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import others_of, size_by_elements, world_size
+from hangscope.explain.text.stop import begun
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout, is_default_group
 from hangscope.model.conclusion import Collect
@@ -97,7 +98,7 @@ class Wait:
         late = f", well over the limit of {lasted(limit)}" if limit and ran > 1.05 * limit + 2000 else ""
         if e.stamp is None:
             return f"{lasted(ran)}{late}"
-        return f"{lasted(ran)}{late} (from {clock(e.stamp - ran / 1000)} to {clock(e.stamp)})"
+        return f"{lasted(ran)}{late} (from {clock(begun(e.stamp, ran / 1000))} to {clock(e.stamp)})"
 
 
 def waits(case: Case) -> list[Wait]:

@@ -53,6 +53,32 @@ def test_the_longest_pause_is_told_where_it_is_far_longer_than_the_others() -> N
     assert silence([*enumerate(lines)]) == ("", 0, 0)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "  1%|2         | 307/25000 [08:40<21:17:48,  1.69s/it]",
+        " 47%|4         | 1412/3005 [21:17:48<11:04:33, 25.03s/it]",
+        "[r6] done, wall 21:17:48",
+        "Training  [ 41210/125000] eta: 21:17:48 time: 0.8182",
+        "#SBATCH --time=21:17:48",
+        "31018 Dl   -   46:11:20 python train.py",
+    ],
+)
+def test_a_time_within_what_a_line_says_is_no_time_stamp(line: str) -> None:
+    lines = [f"Sep 12 21:14:{s:02} box node: reading" for s in (2, 12, 22, 31)]
+    assert silence([*enumerate([*lines, line])]) == ("", 0, 0)
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    ["", "[", "[rank1]:[E714 ", "(Worker pid=5, ip=10.0.0.1) INFO 05-28 ", "gpu-a: ", "0: [rank3]:[W528 ", "[Rank 3] ",
+     "INFO:2026-11-27 ", "[INFO|trainer.py:2134] 2025-02-11 ", "[Tue May 13 ", "node-1 | W0918 ", "rank 0  (pid=39871) [", "{'loss': 1.8}   2024-07-03 "],
+)  # fmt: skip
+def test_a_time_behind_the_prefix_of_a_line_is_its_time_stamp(prefix: str) -> None:
+    times = ("21:14:02", "21:14:12", "21:14:22", "21:14:31", "21:17:48")
+    assert silence([*enumerate(f"{prefix}{time} reading" for time in times)])[1] == 197
+
+
 def test_steps_that_count_up_anywhere_in_a_text_went_on() -> None:
     lines = [f"Epoch: [3][{n}/5004]  Time 0.6{n % 7} (0.619)  Loss 2.4" for n in (2340, 2360, 2380)]
     assert (

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hangscope.ingest.job_logs.progress import Progress, progress_of
+from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.pasted import repair
 from hangscope.ingest.lines.prefixes import pieces
 from tests.text_lines import c10, short, told
@@ -38,6 +40,16 @@ def test_who_waits_for_an_id_waits_for_process_0_at_any_width(tmp_path: Path, wi
 def test_a_size_that_does_not_fit_is_told_at_any_width(tmp_path: Path, width: int) -> None:
     text = "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n  what():  [enforce fail at ../third_party/gloo/gloo/transport/tcp/pair.cc:446] op.preamble.length <= op.nbytes. 8192 vs 512"
     assert short(told(tmp_path, wrapped(text, width)))[:2] == ("shape_mismatch", ())
+
+
+def test_a_bar_and_what_another_writer_printed_behind_it_are_two_lines() -> None:
+    bars = "  0%|          | 430/100000 [00:32<2:16:40, 12.14it/s]\r  0%|          | 443/100000 [00:34<2:32:52, 10.85it/s, loss=0.1]"
+    ended = "W1127 18:59:30.232000 14819 torch/distributed/elastic/agent/server/api.py:753] Received 15 death signal, shutting down workers"
+    kept = KeptText([(1, f"{bars}{ended}\n".encode())])
+    assert [
+        progress.step for place in (0, 1) if isinstance(progress := progress_of(kept.line(place)), Progress)
+    ] == [430, 443]
+    assert (kept.texts, kept.numbers) == ([(1, ended)], [1, 1, 1])
 
 
 def desync(ops: dict[str, str]) -> list[str]:

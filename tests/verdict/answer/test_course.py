@@ -149,3 +149,10 @@ def test_a_job_that_ended_well_while_somebody_asks_is_no_hang(tmp_path: Path, li
     assert (report.status, report.verdict) == ("no_hang", None)
     assert any("The job finished" in reason for reason in report.document.confidence_why)
     assert "The job finished" in report.to_text()
+
+
+def test_a_bar_on_the_line_of_a_failure_is_the_last_progress(tmp_path: Path) -> None:
+    bar = " 44%|####      | 443/1000 [00:34<00:52, 10.85it/s]"
+    died = "[rank1]:[E1127 18:59:30.232000 ProcessGroupNCCL.cpp:683] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600018 milliseconds before timing out."
+    report = told(tmp_path, ["2026-11-27 18:59:26,239 [rank 0] step 400 loss 0.0621", f"{bar}{died}"])
+    assert "443/1000 [00:34" in judged(report).explanation

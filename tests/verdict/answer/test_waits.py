@@ -25,7 +25,7 @@ def gather(rank: int, numel_in: int, numel_out: int) -> str:
         pytest.param(
             [timeout(r) for r in range(4)],
             [
-                "Ranks 0-3 timed out after 600 s (from 03:21:37 to 03:31:38) in all_reduce seq 6",
+                "Ranks 0-3 timed out after 600 s (from 03:21:38 to 03:31:38) in all_reduce seq 6",
                 "neither the size",
             ],
             (),
