@@ -14,6 +14,7 @@ from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.conclusion import Alternative, Hypothesis, RuledOut, Verdict
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import agree, ranks_phrase
+from hangscope.verdict.unfit import contradicted
 
 MOST_HYPOTHESES, MOST_ALTERNATIVES, MOST_RULED_OUT = 6, 3, 12
 
@@ -79,7 +80,7 @@ def _excluded(case: Case, match: Match, verdict: Verdict, cause: str, ranks: tup
     facts = facts or [fact for fact in verdict.evidence if fact.stance == "for"][:1]
     if verdict.confidence == "high" and facts:
         return next((fact for fact in facts if fact.kind == "stack"), facts[0]).text
-    return ""
+    return contradicted(case, match.cause, cause, ranks)
 
 
 def _end_of(case: Case, cause: str, ranks: tuple[int, ...]) -> str:
