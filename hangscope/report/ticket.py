@@ -132,8 +132,8 @@ def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:
         rows.append(("Waited" if over else "Blocked", _plain(ranks_phrase(blocked) + share)))
         behind = len(blocked) - len(verdict.in_call)
         if behind and verdict.op and verdict.in_call:
-            more = f"{behind:,} more {'is' if behind == 1 else 'are'} indirectly blocked"
-            more = f"{behind:,} more waited indirectly" if over else more
+            more = f"{behind:,} more {'is' if behind == 1 else 'are'} blocked elsewhere"
+            more = f"{behind:,} more waited elsewhere" if over else more
             rows.append(("In it", _plain(f"{ranks_phrase(verdict.in_call)}; {more}")))
     if verdict.suspect_ranks and verdict.suspect_ranks != verdict.culprit_ranks:
         rows.append(("Suspects", _plain(ranks_phrase(verdict.suspect_ranks))))

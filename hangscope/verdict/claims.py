@@ -62,8 +62,8 @@ def blocked(case: Case, stuck: StuckCall, waiting: Sequence[int], in_call: Seque
     group = f" on group {stuck.group.label}" if stuck.group is not None else ""
     where = f"{'after' if left else 'in'} {op or 'a collective'}{seq}{group}"
     more = len(waiting) - len(in_call)
-    indirectly = f", and {more:,} more {'rank is' if more == 1 else 'ranks are'} indirectly blocked"
-    return f"{ranks_phrase(there)} {agree(there, 'is', 'are')} blocked {where}{indirectly if more else ''}"
+    elsewhere_too = f", and {more:,} more {'rank is' if more == 1 else 'ranks are'} blocked elsewhere"
+    return f"{ranks_phrase(there)} {agree(there, 'is', 'are')} blocked {where}{elsewhere_too if more else ''}"
 
 
 def are_in(ranks: str, count: int, call: str, where: str = "") -> str:

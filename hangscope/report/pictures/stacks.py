@@ -98,7 +98,7 @@ def _waiting(subject: Subject) -> SidePart | None:
         if verdict.culprit_ranks
         else "who is not known"
     )
-    how = "" if not ranks or subject.inside(ranks) else " indirectly"
+    how = "" if not ranks or subject.inside(ranks) else " elsewhere"
     title = f"{who}, {'waited' if subject.over else 'waiting'}{how}".capitalize()
     return SidePart("waiting", title, _call(call), rank, page_frames(call.frames))
 
