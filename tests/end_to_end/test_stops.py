@@ -47,7 +47,7 @@ def test_one_watchdog_line_is_a_stop_and_accuses_nobody(tmp_path: Path) -> None:
     assert (verdict.cause, verdict.culprit_ranks) == ("unknown", ())
     assert (verdict.op, verdict.seq, verdict.waiting_ranks) == ("all_reduce", 913, (17,))
     assert verdict.group is not None and (verdict.group.name, verdict.group.desc) == ("9", "tp")
-    assert "08:31:54 to 08:41:55" in verdict.summary
+    assert "08:31:55 to 08:41:55" in verdict.summary
     assert "1024 elements" in verdict.summary
 
 
