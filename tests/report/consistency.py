@@ -66,9 +66,9 @@ def root_is_the_culprit(document: Document) -> Iterator[str]:
     if verdict is None or picture is None:
         return
     roots = [n for n in picture.nodes if n.root]
-    if not roots:
-        yield "the wait-for graph has no root"
     named = set(verdict.culprit_ranks)
+    if named and not roots:  # of ranks that were not seen none is known to be one
+        yield "the wait-for graph has no root"
     hosts = set().union(*(ranks_of(n.ranks) for n in roots if n.kind == "host")) if roots else set()
     if named and hosts != named:
         yield f"the graph's root is {sorted(hosts)}, the headline's {sorted(named)}"
