@@ -77,7 +77,8 @@ CONTRAST = """
 #: The lowest edge of each named element, and how wide the page is against its window.
 EDGES = """
 (() => {
-  const below = (name) => Math.ceil(document.querySelector(name).getBoundingClientRect().bottom);
+  const bottom = (slot) => slot ? Math.ceil(slot.getBoundingClientRect().bottom) : 0;  // a slot may be left out
+  const below = (name) => bottom(document.querySelector(name));
   return {
     first: below("#first dl"), h1: below("h1"),
     who: below("#who"), where: below("#where"), what: below("#what"),
