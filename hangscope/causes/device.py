@@ -12,6 +12,7 @@ from hangscope.explain.finding import Absent, Lagging, Nothing, Stalled, Unseen,
 from hangscope.explain.statements.group_ranks import label_of
 from hangscope.explain.text.group_size import all_timed_out
 from hangscope.ingest.excerpts.excerpt import Excerpt
+from hangscope.ingest.excerpts.settings import setting
 from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
@@ -209,9 +210,9 @@ def helped_by_a_setting(case: Case) -> Match | None:
     helped = next((e for e in case.statements.all(Excerpt) if e.helped), None)
     if helped is None:
         return None
-    known = next(s for s in entries("lines/settings.toml", "setting") if helped.helped.startswith(s["name"]))
-    why = f"with {helped.helped} the job runs, by its reporter; what does not work is {known['path']}"
-    return answer("network_stall", (), why, f"Check {known['look']}.", strength=0, evidence=[helped])
+    known = setting(helped.helped)
+    why = f"with {helped.helped} the job runs, by its reporter; what does not work is {known.path}"
+    return answer("network_stall", (), why, f"Check {known.look}.", strength=0, evidence=[helped])
 
 
 def _hosts(warnings: list[NcclWarn]) -> str:

@@ -153,8 +153,8 @@ def test_who_came_late_is_told_in_the_past(tmp_path: Path) -> None:
     assert first.waiting == "15 ranks waited: 1-15"
     assert first.why[0][0].startswith("Rank 0 arrived after the timeout")
     assert {entry.label for entry in map_of(report).legend} == {"waited", "culprit"}
-    told = f"{report.to_text(verbose=True)} {report.to_markdown()} {report.document.headline}"
-    assert not any(words in told for words in ("blocked", "no progress", "waiting"))
+    shown = f"{report.to_text(verbose=True)} {report.to_markdown()} {report.document.headline}"
+    assert not any(words in shown for words in ("blocked", "no progress", "waiting"))
 
 
 def test_who_did_not_join_is_told_in_a_sentence(tmp_path: Path) -> None:

@@ -8,10 +8,18 @@ from pathlib import Path
 import pytest
 
 from hangscope.errors import NoInputError
-from tests.dump_writer import job
+from tests.dump_writer import Recorder, job
 from tests.small_jobs import due, loop
 from tests.text_lines import timeout, told
 from tests.verdicts import blame, judged, level
+
+
+def waiting() -> tuple[list[Recorder], float]:
+    """Return the recorders of three ranks that wait for rank 0, and when (s) they made their last call."""
+    recorders = loop(4)
+    for recorder in recorders[1:]:
+        due(recorder)
+    return recorders, max(entry["time_created_ns"] for r in recorders for entry in r.entries) / 1e9
 
 
 def test_slurms_word_that_a_job_ended_well_outweighs_a_store_that_was_gone_before_its_last_rank(
@@ -37,9 +45,7 @@ def test_an_agents_word_that_all_its_workers_ended_well_outweighs_dumps_that_wer
     """Rank 0 wrote a checkpoint while the dumps were made; the word of one of two nodes does not tell of the other."""
     agent = "I0712 23:45:39.067000 4711 torch/distributed/elastic/agent/server/api.py:879] [default] "
     ended = f"{agent}worker group successfully finished. Waiting 300 seconds for other agents to finish."
-    recorders = loop(4)
-    for recorder in recorders[1:]:
-        due(recorder)
+    recorders, _ = waiting()
     assert blame(judged(tmp_path / "well", recorders, job=[ended])) == ("no_hang", None, ())
     assert blame(judged(tmp_path / "open", recorders, job=[agent])) == ("hang", "stuck_rank", (0,))
     failed = [
@@ -99,9 +105,7 @@ def test_an_exit_code_that_a_script_prints_before_the_ranks_speak_is_of_another_
 
 
 def test_words_that_the_loop_is_over_make_a_freeze_in_dumps_a_guess(tmp_path: Path) -> None:
-    recorders = loop(4)
-    for recorder in recorders[1:]:
-        due(recorder)
+    recorders, _ = waiting()
     for words, sure in (("training complete", "low"), ("step 12/40 loss 0.3", "high")):
         assert level(judged(tmp_path / sure, recorders, job=[words])) == sure
 
@@ -242,10 +246,7 @@ UPLOAD = ["Traceback (most recent call last):", '  File "up.py", line 30, in upl
 def test_steps_that_are_printed_long_after_the_last_call_show_that_the_job_moved_on(
     tmp_path: Path, seconds: int, error: int | None, status: str
 ) -> None:
-    recorders = loop(4)
-    for recorder in recorders[1:]:
-        due(recorder)
-    last = max(entry["time_created_ns"] for r in recorders for entry in r.entries) / 1e9
+    recorders, last = waiting()
     steps = [
         f"{datetime.fromtimestamp(last + at, timezone.utc):%Y-%m-%d %H:%M:%S} [trainer] step {7 + at} loss 2.5"
         for at in range(seconds - 1, seconds + 1)
@@ -259,9 +260,7 @@ def test_steps_that_are_printed_long_after_the_last_call_show_that_the_job_moved
 def test_an_error_of_an_unknown_rank_was_survived_where_every_rank_printed_the_end(
     tmp_path: Path, ranks: tuple[int, ...], status: str
 ) -> None:
-    recorders = loop(4)
-    for recorder in recorders[1:]:
-        due(recorder)
+    recorders, _ = waiting()
     lines = [*UPLOAD, *(f"[rank{rank}]: finished, loss 0.41" for rank in ranks)]
     assert judged(tmp_path, recorders, train=lines).status == status
 
@@ -277,10 +276,7 @@ def test_an_error_of_an_unknown_rank_was_survived_where_every_rank_printed_the_e
 def test_lines_of_any_words_in_which_all_who_wait_count_on_show_that_the_job_moved_on(
     tmp_path: Path, form: str, writers: int, status: str
 ) -> None:
-    recorders = loop(4)
-    for recorder in recorders[1:]:
-        due(recorder)
-    last = max(entry["time_created_ns"] for r in recorders for entry in r.entries) / 1e9
+    recorders, last = waiting()
     lines = [
         f"[{datetime.fromtimestamp(last + 30 + n, timezone.utc):%H:%M:%S}] {form.format(rank=rank, n=n)}"
         for n in range(6)

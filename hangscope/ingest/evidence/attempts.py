@@ -68,7 +68,10 @@ def _ends_by_agents(events: list[Event]) -> list[int]:
 
 
 def _after(event: Event, other: Event) -> float:
-    """Return how many seconds a line came after one above it; negative where its clock is a little behind, as where the logs of two nodes were joined."""
+    """Return how many seconds a line came after one above it, 1 where one of them has no clock.
+
+    It is negative where its clock is a little behind, as where the logs of two nodes were joined.
+    """
     own, last = _CLOCK.search(event.text[:_HEAD]), _CLOCK.search(other.text[:_HEAD])
     if own is None or last is None:
         return 1.0

@@ -37,6 +37,7 @@ from hangscope.ingest.stacks.headers import (
     frame_of,
     header,
     is_frame,
+    is_of_an_error,
     untitled,
 )
 from hangscope.ingest.stacks.threads import (
@@ -172,6 +173,7 @@ class _Dump:
             None  # (rank, process id) that a line states of what is below it
         )
         self._left, self._by_hand = 0, False
+        self._raised = False  # below the title, a traceback has begun
         self._open: dict[_Who, OpenThread] = {}  # by writer
         self._last = _NOBODY  # whose header was read last
 
@@ -188,11 +190,12 @@ class _Dump:
             self._begin(*(self._title or (None, None)))
             self._by_hand, self._title = self._title is not None, None
         elif title is not None:
-            self._title, self._left = title, _BELOW_A_TITLE
+            self._title, self._left, self._raised = title, _BELOW_A_TITLE, False
             return
         elif line.text.strip("` \t"):
             self._left -= 1
-            begun = untitled(line.text, self._above) if self._title is not None and thread is None else None
+            self._raised |= is_of_an_error(line.text)
+            begun = untitled(line.text, self._raised) if self._title is not None and thread is None else None
             if self._title is not None and begun is not None:
                 self._begin(*self._title)
                 self._title, thread = None, begun
@@ -286,9 +289,8 @@ class LateStackParser(LineParser):
             self._open[line.origin] = _OTHERS_BETWEEN
             self._last = line.origin
         elif left > 1 and (not line.text.strip() or line.text.startswith(("Python v", _SOURCE))):
-            self._open[line.origin] = (
-                left - 1
-            )  # between two threads, a process and its first one, or two frames
+            # between two threads, a process and its first one, or two frames
+            self._open[line.origin] = left - 1
         self._open = {name: left - (name != line.origin) for name, left in self._open.items() if left > 1}
         return []
 

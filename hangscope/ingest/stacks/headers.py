@@ -50,6 +50,11 @@ _FRAMES = (
 )
 
 
+def is_of_an_error(text: str) -> bool:
+    """Return whether a line is the header of a traceback, whose frames are those of an error."""
+    return "Traceback (most recent call last)" in text
+
+
 def begins_dump(text: str) -> bool:
     """Return whether a line begins what faulthandler, py-spy or pystack print of a thread, or py-spy of a process."""
     return any(pattern.match(text) for pattern in (_FAULT_THREAD, _SPY_THREAD, _PYSTACK_THREAD, SPY_PROCESS))
@@ -60,10 +65,13 @@ def is_frame(text: str) -> bool:
     return any(pattern.match(text) for pattern in (_FAULT_FRAME, _SPY_FRAME, _PYSTACK_FRAME))
 
 
-def untitled(text: str, above: str) -> OpenThread | None:
-    """Return the thread whose stack begins with a line that has no header, such as below a title; None where none does. `above`: the line before."""
-    if _TRACEBACK_FRAME.match(text) and "Traceback" not in above:
-        return OpenThread("", "", outermost_first=True)
+def untitled(text: str, raised: bool) -> OpenThread | None:
+    """Return the thread whose stack begins with a line that has no header, such as below a title; None where none does.
+
+    `raised`: a traceback's own header came before, so that its frames are those of an error.
+    """
+    if _TRACEBACK_FRAME.match(text):
+        return None if raised else OpenThread("", "", outermost_first=True)
     return OpenThread("", "") if is_frame(text) or text.startswith("#0 ") else None
 
 

@@ -11,6 +11,7 @@ from functools import cache
 from hangscope.causes.case import Case
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.excerpts.excerpt import Excerpt
+from hangscope.ingest.excerpts.settings import setting
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.conclusion import Verdict
 from hangscope.model.dataclass import dataclass
@@ -18,6 +19,9 @@ from hangscope.model.regex import regex
 from hangscope.model.tables import entries
 
 _REPLIES, _MEANINGS = 2, 1
+_OF_A_PATH = frozenset(
+    {"network_stall", "unknown", "init_hang", "runtime_deadlock"}
+)  # what a path that does not work looks like
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +66,15 @@ def table() -> tuple[Remark, ...]:
 def remarks(case: Case, verdict: Verdict) -> Iterator[str]:
     """Yield what is added to the answer with this verdict: replies, then what the evidence means."""
     fitting = [remark for remark in table() if remark.fits(case, verdict)]
-    yield from [remark.says for remark in fitting if remark.people][:_REPLIES]
+    yield from [*_helped(case, verdict), *(remark.says for remark in fitting if remark.people)][:_REPLIES]
     yield from [remark.says for remark in fitting if not remark.people][:_MEANINGS]
+
+
+def _helped(case: Case, verdict: Verdict) -> Iterator[str]:
+    """Yield which path the setting points to with which the job runs, where the verdict does not say so itself."""
+    for helped in dict.fromkeys(e.helped for e in case.statements.all(Excerpt) if e.helped):
+        if verdict.cause in _OF_A_PATH and helped not in verdict.summary:
+            yield f"That {helped} helps points to {setting(helped).path}: check {setting(helped).look}"
 
 
 def _prose(case: Case) -> str:

@@ -225,6 +225,6 @@ def test_frames_of_a_traceback_below_a_title_are_a_stack_and_below_its_own_heade
     (process,) = read_processes(io.BytesIO(f"rank 1:\n{frames}".encode()), "s.txt")
     assert process.rank == 1 and [frame.line for frame in process.threads[0][1]] == [4, 9]
     header = "Traceback (most recent call last):\n"
-    assert not any(
-        p.threads for p in read_processes(io.BytesIO(f"rank 1:\n{header}{frames}".encode()), "s.txt")
-    )
+    for text in (frames, frames.replace("    main()\n", "")):  # with and without the source lines
+        raised = read_processes(io.BytesIO(f"rank 1:\n{header}{text}".encode()), "s.txt")
+        assert not any(process.threads for process in raised)
