@@ -66,9 +66,11 @@ def _kept_up(incident: Incident, rank: int) -> bool:
     for gid, queue in own.items():
         peers = [peer for peer in incident.groups[gid].ranks if peer != rank]
         found = [incident.ranks[peer].queues.get(gid) for peer in peers if peer in incident.ranks]
-        if len(found) < len(peers) or not all(
-            other is not None and _alike(queue, other, incident) for other in found
-        ):
+        if len(found) < len(peers) or None in found:
+            return False
+        # Ranks of one role share their columns: each of these is compared once.
+        distinct = {(id(other.seq), id(other.kind)): other for other in found if other is not None}
+        if not all(_alike(queue, other, incident) for other in distinct.values()):
             return False
         shared += len(peers)
     return shared > 0
