@@ -8,12 +8,14 @@ from hangscope.analysis import Analysis
 from hangscope.explain.text.group_size import stated_size
 from hangscope.model.incident import Absence, Group, Incident, RankRecord
 
+_MOST = 1 << 15  # ranks of which nothing was seen that are listed: a number in a short text costs no more
+
 
 def of_stated_size(analysis: Analysis) -> Analysis:
     """Return an analysis with a record of every rank that the job has by what an input states."""
     incident = analysis.incident
     size = stated_size(incident, analysis.case.statements)
-    if size is None or incident.size_stated:
+    if size is None or size > _MOST or incident.size_stated:
         return analysis
     ranks = {rank: RankRecord(rank, absence=Absence.NO_DUMP) for rank in range(size)}
     ranks.update(incident.ranks)
