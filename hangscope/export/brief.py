@@ -134,7 +134,8 @@ def _verdict(document: Document, verdict: VerdictPart) -> Iterator[str]:
         call = f"{verdict.op or 'a collective'} seq {verdict.seq}" if verdict.seq is not None else verdict.op
         group = f" on group {verdict.group.label}" if verdict.group is not None else ""
         inside = f"{len(verdict.in_call)} of them in {call or 'a collective'}{group}"
-        yield f"blocked: {ranks_phrase(verdict.waiting_ranks)}, {inside}"
+        state = verdict.wait_ends.state(verdict.waiting_ranks)
+        yield f"{state}: {ranks_phrase(verdict.waiting_ranks)}, {inside}"
     yield from _labelled(document, *_STATED)
 
 

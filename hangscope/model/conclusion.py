@@ -11,6 +11,7 @@ from dataclasses import field
 from hangscope.model.dataclass import dataclass
 from hangscope.model.frames import Stack
 from hangscope.model.incident import Group, Sizes
+from hangscope.model.wait_ends import WaitEnds
 
 #: Metadata of a field that a report leaves out where it is None.
 OMITTED = {"omit_none": True}
@@ -119,7 +120,7 @@ class Verdict:
     """The one root, what it is called, and how sure that is. See the README for the JSON form.
 
     `waiting_ranks` are all that wait, each in a call of its own group; `in_call` are those of them that are in the call
-    which `group`, `op` and `seq` name. Both are global. `deciding` are indexes into `evidence`: what tells this cause from
+    which `group`, `op` and `seq` name. `wait_ends`: how the waits of some of them ended. All are global. `deciding` are indexes into `evidence`: what tells this cause from
     its rivals. `api` is the library call of the user's that contains the culprit's collective. `since` and `until` are ns
     since the epoch: the last progress and the end of the job, None where unknown. `title` has at most 80 characters, `summary`
     240, `explanation` 900. `confidence` is the lower of `rank_confidence` and `cause_confidence`. `suspect_ranks` is the smallest set
@@ -155,3 +156,4 @@ class Verdict:
     cause_confidence: str = "low"
     suspect_ranks: tuple[int, ...] = ()
     collect: Sequence[Collect] = ()
+    wait_ends: WaitEnds = WaitEnds()

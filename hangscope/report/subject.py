@@ -7,7 +7,7 @@ receive.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from hangscope.align.frontier import GroupFrontier
@@ -88,6 +88,12 @@ class Subject:
             q.tells_completion or (len(q.state) and q.state[-1] == State.DONE) for q in queues
         )
         return ROLE_WORDS["idle"] if ends else "no end of a collective is recorded"
+
+    def waiting_words(self, ranks: Collection[int]) -> str:
+        """Return the state of ranks that are in a collective: `blocked`, or how their waits ended."""
+        if self.over or self.verdict is None:
+            return "waited"
+        return self.verdict.wait_ends.state(ranks) or ROLE_WORDS["waiting"]
 
     def stack(self, rank: int) -> Stack:
         """Return the stack of a rank's first thread, innermost frame first; empty where none was taken."""

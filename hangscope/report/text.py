@@ -111,8 +111,9 @@ def _places(verdict: VerdictPart, over: bool) -> Iterator[Label]:
         yield PLACE, f"{at.file}:{at.line} in {at.function}  ({f'{who} {did}' if did else who})"
     waiting = verdict.waiting_call
     if waiting is not None and verdict.in_call and (frame := user_frame(waiting.frames)) is not None:
-        who, state = ranks_phrase(waiting.ranks or verdict.in_call), "waited" if over else "blocked"
-        blocked = f"{who}, {state} in {waiting.op or 'a collective'}"
+        ranks = waiting.ranks or verdict.in_call
+        state = "waited" if over else verdict.wait_ends.state(ranks)
+        blocked = f"{ranks_phrase(ranks)}, {state} in {waiting.op or 'a collective'}"
         yield PLACE, f"{frame.file}:{frame.line} in {frame.name}  ({blocked})"
     if verdict.api:
         yield "inside", f"{verdict.api}, the library call that makes this collective"

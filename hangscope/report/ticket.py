@@ -22,6 +22,7 @@ from hangscope.report.reasons import (
 )
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.words import below_title, duration
+from hangscope.verdict.claims import blocked_elsewhere
 from hangscope.verdict.phrasing import sentence_case
 
 _FACTS, _WARNINGS, _RIVALS, _HOSTS = 6, 6, 3, 4
@@ -129,11 +130,11 @@ def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:
     rows.append(("Inside", (Piece(verdict.api or "", code=True),)))
     if blocked := verdict.waiting_ranks:
         share = f"; the root cause accounts for {explained}" if (explained := accounts(document)) else ""
-        rows.append(("Waited" if over else "Blocked", _plain(ranks_phrase(blocked) + share)))
-        behind = len(blocked) - len(verdict.in_call)
-        if behind and verdict.op and verdict.in_call:
-            more = f"{behind:,} more {'is' if behind == 1 else 'are'} blocked elsewhere"
-            more = f"{behind:,} more waited elsewhere" if over else more
+        state = "Waited" if over else sentence_case(verdict.wait_ends.state(blocked))
+        rows.append((state, _plain(ranks_phrase(blocked) + share)))
+        if (behind := set(blocked) - set(verdict.in_call)) and verdict.op and verdict.in_call:
+            more = "waited elsewhere" if over else blocked_elsewhere(verdict.wait_ends, behind)
+            more = f"{len(behind):,} more {more}"
             rows.append(("In it", _plain(f"{ranks_phrase(verdict.in_call)}; {more}")))
     if verdict.suspect_ranks and verdict.suspect_ranks != verdict.culprit_ranks:
         rows.append(("Suspects", _plain(ranks_phrase(verdict.suspect_ranks))))

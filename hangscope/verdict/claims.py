@@ -14,6 +14,7 @@ from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import agree, counted, ranks_phrase
+from hangscope.model.wait_ends import WaitEnds
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,16 @@ def blocked(case: Case, stuck: StuckCall, waiting: Sequence[int], in_call: Seque
     seq = f" seq {stuck.seq}" if stuck.seq is not None else ""
     group = f" on group {stuck.group.label}" if stuck.group is not None else ""
     where = f"{'after' if left else 'in'} {op or 'a collective'}{seq}{group}"
-    more = len(waiting) - len(in_call)
-    elsewhere_too = f", and {more:,} more {'rank is' if more == 1 else 'ranks are'} blocked elsewhere"
-    return f"{ranks_phrase(there)} {agree(there, 'is', 'are')} blocked {where}{elsewhere_too if more else ''}"
+    ends, others = statements.wait_ends, set(waiting) - set(in_call)
+    more = f", and {len(others):,} more {blocked_elsewhere(ends, others)}" if others else ""
+    return f"{ends.clause(there)} {where}{more}"
+
+
+def blocked_elsewhere(ends: WaitEnds, ranks: Collection[int]) -> str:
+    """Return `ranks are blocked elsewhere`, after how many they are."""
+    state = ends.state(ranks)
+    verb = f"{agree(ranks, 'is', 'are')} " if state == "blocked" else ""
+    return f"{agree(ranks, 'rank', 'ranks')} {verb}{state} elsewhere"
 
 
 def are_in(ranks: str, count: int, call: str, where: str = "") -> str:

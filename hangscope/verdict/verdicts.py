@@ -49,6 +49,7 @@ def unknown(case: Case, wanted: Sequence[Collect]) -> Verdict:
         seq=stuck.seq,
         is_p2p=stuck.pair is not None,
         waiting_ranks=waiting,
+        wait_ends=case.statements.wait_ends.among(waiting),
         waiting_call=_call(stuck.kind, stuck.seq),
         evidence=[
             *map(case.seen_at, list(case.stacks)[:3]),
@@ -88,6 +89,7 @@ def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
         op=(kind.op or None) if kind is not None else None,
         seq=seq,
         waiting_ranks=waiting,
+        wait_ends=case.statements.wait_ends.among(waiting),
         in_call=waiting if stop.call is not None else (),
         waiting_call=_whose(case, StuckCall(seq=seq, kind=kind), waiting, None),
         evidence=substantiation.unique((*map(quote, stop.events), *outliers, *base.evidence)),
@@ -145,6 +147,7 @@ def named(
         culprit_ranks=culprits,
         category=match.category or CATALOG[match.cause].category,
         waiting_ranks=waiting,
+        wait_ends=case.statements.wait_ends.among(waiting),
         in_call=in_call,
         explained=_explained(case, match, waiting),
         culprit_call=_culprit_call(case, culprits, label, earlier=stuck.node != case.finding.stuck.node),

@@ -14,13 +14,22 @@ from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
 from hangscope.ingest.torch_logs.reports import Terminate
 from hangscope.ingest.torch_logs.store import StoreTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
-from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
+from hangscope.ingest.torch_logs.wrapper import (
+    CallFingerprint,
+    GlooClosed,
+    GlooTimeout,
+    MonitoredBarrier,
+    MonitoredBarrierWitness,
+)
 from hangscope.knowledge.callsite import user_frame, waits_for_a_lock
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.frames import Frame, Stack
 from hangscope.model.incident import CallKind
+from hangscope.model.regex import regex
+from hangscope.model.wait_ends import WaitEnds
 
+_TIMEOUT = regex(r"(?i)tim(?:ed |e)-?out")
 CTRL_C = "KeyboardInterrupt"  # what Ctrl-C raises
 INTERRUPTS = frozenset({CTRL_C, "SystemExit", "SignalException"})
 RESOLUTION = 1.0  # seconds: launchers and c10's stamps count whole seconds
@@ -116,6 +125,15 @@ class Statements:
     def witnesses(self) -> frozenset[int]:
         """Return the ranks whose own text shows them waiting: they lost a peer or timed out themselves."""
         return self.ranks(*WAITED, AsyncError, StoreTimeout) | self.symptoms
+
+    @property
+    def wait_ends(self) -> WaitEnds:
+        """Return how the waits of ranks ended, by what these ranks printed."""
+        raised = [e for e in self.all(RankException) if e.symptom and e.rank is not None]
+        late = {e.rank for e in raised if e.rank is not None and _TIMEOUT.search(f"{e.type} {e.message}")}
+        timed_out = self.ranks(WatchdogTimeout, GlooTimeout, StoreTimeout, MonitoredBarrierWitness) | late
+        failed = (self.ranks(GlooClosed, AsyncError) | self.symptoms) - timed_out
+        return WaitEnds(tuple(sorted(timed_out)), tuple(sorted(failed)))
 
     @property
     def ended(self) -> frozenset[int]:

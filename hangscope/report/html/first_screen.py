@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.model.rankset import counted, ranks_phrase
+from hangscope.model.rankset import agree, counted, ranks_phrase
 from hangscope.report.html.drawings import draw_timeline
 from hangscope.report.reasons import commands, culprit_call, deciding_facts, read_words, size_words
 from hangscope.report.schema.document import Document, VerdictPart
@@ -95,9 +95,18 @@ def _waiting(document: Document) -> str:
     """Return how many ranks are blocked, or waited, and which; empty where none is."""
     ranks = document.verdict.waiting_ranks if document.verdict is not None else ()
     over = document.status == "no_hang"
-    if len(ranks) < 2:
-        return f"rank {ranks[0]} {'waited' if over else 'is blocked'}" if ranks else ""
-    return f"{len(ranks):,} ranks {'waited' if over else 'are blocked'}: {some_ranks(ranks, 70)}"
+    if over or document.verdict is None:
+        parts = [("waited", list(ranks))] if ranks else []
+    else:
+        parts = list(document.verdict.wait_ends.parts(ranks))
+    lines = []
+    for state, some in parts:
+        verb = f"{agree(some, 'is', 'are')} {state}" if state == "blocked" else state
+        one = len(some) == 1
+        lines.append(
+            f"rank {some[0]} {verb}" if one else f"{len(some):,} ranks {verb}: {some_ranks(some, 70)}"
+        )
+    return "; ".join(lines)
 
 
 def _places(sides: Sequence[SidePart], verdict: VerdictPart | None) -> list[tuple[SidePart, int]]:

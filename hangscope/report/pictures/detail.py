@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from hangscope.align.waitgraph import Host
 from hangscope.model.rankset import compress
+from hangscope.model.wait_ends import WaitEnds
 from hangscope.report import quotes
 from hangscope.report.pictures.call_diff.behaviour import Behaviour, Folding
 from hangscope.report.pictures.topology import Mesh
@@ -86,7 +87,9 @@ def _way(subject: Subject, steps: dict[Drawn, Drawn], rank: int) -> tuple[str, .
                 name = subject.call_name(call.node, at.rank)
                 lines.append(f"rank {at.rank} is in {name}{subject.on_group(call.gid)}")
             elif after is not None:
-                lines.append(f"rank {at.rank} is blocked, by its log")
+                ended = subject.verdict.wait_ends if subject.verdict is not None else WaitEnds()
+                became = f"rank {at.rank} waited" if subject.over else ended.clause([at.rank])
+                lines.append(f"{became}, by its log")
         at = after
     return (*lines[:_STEPS], f"and {len(lines) - _STEPS} more steps") if len(lines) > _STEPS else tuple(lines)
 

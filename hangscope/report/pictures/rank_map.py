@@ -113,7 +113,11 @@ def rank_map(subject: Subject, folded: tuple[MapFold, ...]) -> RankMapData | Non
         return None
     roles = [subject.role(rank) for rank in range(size)]
     by_role = grouped((role, rank) for rank, role in enumerate(roles))
-    labels = {**ROLE_WORDS, "idle": subject.idle_words, **({"waiting": "waited"} if subject.over else {})}
+    labels = {
+        **ROLE_WORDS,
+        "idle": subject.idle_words,
+        "waiting": subject.waiting_words(by_role.get("waiting", ())),
+    }
     by_host = grouped((record.host, rank) for rank, record in records if record.host)
     per_host = max(map(len, by_host.values()), default=0)
     is_even = [rank for ranks in by_host.values() for rank in ranks] == list(range(size)) and all(

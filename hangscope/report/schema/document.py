@@ -22,6 +22,7 @@ from hangscope.model.conclusion import (
 from hangscope.model.dataclass import dataclass
 from hangscope.model.frames import Frame
 from hangscope.model.incident import group_label
+from hangscope.model.wait_ends import WaitEnds
 from hangscope.report.schema.page import PageData
 
 SCHEMA = "hangscope.report/1"
@@ -106,6 +107,7 @@ class VerdictPart:
     cause_confidence: str = "low"
     suspect_ranks: tuple[int, ...] = ()
     collect: tuple[Collect, ...] = ()
+    wait_ends: WaitEnds = WaitEnds()
 
 
 @dataclass(frozen=True, slots=True)
