@@ -14,7 +14,7 @@ from hangscope.causes.participation import busy
 from hangscope.explain.finding import Circular
 from hangscope.explain.statements.whereabouts import located
 from hangscope.model.conclusion import Evidence, Source
-from hangscope.model.incident import CallKind
+from hangscope.model.incident import CallKind, on_group
 from hangscope.model.rankset import agree
 
 FEW = 4  # ranks of a cycle without an outlier that are named; more of them mostly wait in their turn
@@ -141,5 +141,5 @@ def _pending(case: Case, rank: int) -> Evidence:
     named = []
     for call in case.graph.open_calls[rank][:2]:
         kind, group = _kind(case, rank, call), case.incident.groups[call.gid]
-        named.append(f"{describe(kind)} on group {group.label}{at(case.frame_of(kind))}")
+        named.append(f"{describe(kind)} {on_group(group.label)}{at(case.frame_of(kind))}")
     return case.recorded(rank, f"rank {rank} is in {', then '.join(named)}")

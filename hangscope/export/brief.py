@@ -10,6 +10,7 @@ from itertools import groupby
 
 from hangscope.analysis import Analysis
 from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import on_group
 from hangscope.model.rankset import compress, counted, ranks_phrase
 from hangscope.report import quotes
 from hangscope.report.masking.secrets import presentable
@@ -132,7 +133,7 @@ def _verdict(document: Document, verdict: VerdictPart) -> Iterator[str]:
     yield f"cause: {verdict.cause} ({verdict.category}); {who(verdict)}"
     if verdict.waiting_ranks:
         call = f"{verdict.op or 'a collective'} seq {verdict.seq}" if verdict.seq is not None else verdict.op
-        group = f" on group {verdict.group.label}" if verdict.group is not None else ""
+        group = f" {on_group(verdict.group.label)}" if verdict.group is not None else ""
         inside = f"{len(verdict.in_call)} of them in {call or 'a collective'}{group}"
         state = verdict.wait_ends.state(verdict.waiting_ranks)
         yield f"{state}: {ranks_phrase(verdict.waiting_ranks)}, {inside}"

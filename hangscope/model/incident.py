@@ -181,10 +181,18 @@ class Group:
         return group_label(self.name, self.desc)
 
 
+_UNNAMED = "(unnamed)"
+
+
 def group_label(name: str, desc: str) -> str:
     """Return how a group is written for a person: `0 (default_pg)`."""
-    name = name or "(unnamed)"
+    name = name or _UNNAMED
     return f"{name} ({desc})" if desc and desc != name else name
+
+
+def on_group(label: str) -> str:
+    """Return where a collective is, from the label of its group: `on group 0 (default_pg)`."""
+    return "on an unnamed group" if label == _UNNAMED else f"on group {label}"
 
 
 @dataclass(frozen=True, slots=True)

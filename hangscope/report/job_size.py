@@ -24,7 +24,7 @@ def of_stated_size(analysis: Analysis) -> Analysis:
 
 def with_members(group: Group, incident: Incident) -> Group:
     """Return a group as far as its members are known: of the default group they are all ranks of a job of known size."""
-    if not (group.desc == "default_pg" or (group.name == "0" and not group.desc)):
+    if not (group.desc == "default_pg" or (group.name in ("", "0") and not group.desc)):
         return group
     if not incident.size_stated:
         return replace(group, members_known=False)

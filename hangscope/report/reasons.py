@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.conclusion import Evidence, Hypothesis
+from hangscope.model.incident import on_group
 from hangscope.model.rankset import counted, ranks_phrase, spans
 from hangscope.model.regex import regex
 from hangscope.report.schema.document import CulpritPart, Document, OutlierLine, VerdictPart
@@ -83,7 +84,7 @@ def culprit_call(verdict: VerdictPart) -> str:
         return ""
     if call.completed or call.group is not None or call.seq == verdict.seq:
         verb = "issued" if call.completed else "is in"
-        return f"{verb} {call_words(call)}" + (f" on group {call.group}" if call.group is not None else "")
+        return f"{verb} {call_words(call)}" + (f" {on_group(call.group)}" if call.group is not None else "")
     return f"last enqueued {call_words(call)} on that group"
 
 

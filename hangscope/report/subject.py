@@ -16,7 +16,7 @@ from hangscope.align.waitgraph import Instance, Node, OpenCall, Unnamed, WaitGra
 from hangscope.analysis import Analysis
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Verdict
-from hangscope.model.incident import CallKind, Incident, Stack, State
+from hangscope.model.incident import CallKind, Incident, Stack, State, on_group
 from hangscope.report.words import ROLE_WORDS, sizes_words
 
 
@@ -123,7 +123,7 @@ class Subject:
 
     def on_group(self, gid: int) -> str:
         """Return ` on group 0 (default_pg)`; empty where the group is not known."""
-        return f" on group {self.label(gid)}" if 0 <= gid < len(self.incident.groups) else ""
+        return f" {on_group(self.label(gid))}" if 0 <= gid < len(self.incident.groups) else ""
 
     def kind_of(self, node: Node, rank: int | None = None) -> CallKind | None:
         """Return what a rank, or else any member, called in an instance."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
 from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import on_group
 from hangscope.model.rankset import ranks_phrase
 from hangscope.report.reasons import (
     accounts,
@@ -125,7 +126,7 @@ def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:
         rows.append((f"{others} at", _place(frame.file, frame.line, frame.name)))
     if verdict.op:
         seq = f" seq {verdict.seq}" if verdict.seq is not None else ""
-        group = f" on group {verdict.group.label}" if verdict.group is not None else ""
+        group = f" {on_group(verdict.group.label)}" if verdict.group is not None else ""
         rows.append(("What", (Piece(verdict.op, code=True), Piece(seq + group))))
     rows.append(("Inside", (Piece(verdict.api or "", code=True),)))
     if blocked := verdict.waiting_ranks:

@@ -17,7 +17,7 @@ from hangscope.ingest.job_logs.endings import ExitOk
 from hangscope.ingest.job_logs.progress import JobCompleted, WorkersEnded
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import CallRef, Source, Verdict
-from hangscope.model.incident import Absence, Incident, Input, RankRecord
+from hangscope.model.incident import Absence, Incident, Input, RankRecord, on_group
 from hangscope.model.rankset import compress, ranks_phrase
 from hangscope.report.job_size import of_stated_size, with_members
 from hangscope.report.masking.redaction import CONTRACT, Redaction
@@ -230,7 +230,7 @@ def _last_call(incident: Incident, record: RankRecord) -> str | None:
     queue = max(queues, key=lambda queue: int(queue.order[-1]))
     kind = incident.kinds.without_sizes(int(queue.kind[-1]))
     frame = user_frame(kind.stack)
-    where = f"on group {incident.groups[queue.gid].label}" + (f" at {frame}" if frame else "")
+    where = f"{on_group(incident.groups[queue.gid].label)}" + (f" at {frame}" if frame else "")
     return f"{kind.op or 'a call,'} seq {int(queue.seq[-1])} {where}"
 
 

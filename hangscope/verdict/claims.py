@@ -13,6 +13,7 @@ from hangscope.explain.finding import StuckCall
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import on_group
 from hangscope.model.rankset import agree, counted, ranks_phrase
 from hangscope.model.wait_ends import WaitEnds
 
@@ -60,7 +61,7 @@ def blocked(case: Case, stuck: StuckCall, waiting: Sequence[int], in_call: Seque
     if not there:
         return ""
     seq = f" seq {stuck.seq}" if stuck.seq is not None else ""
-    group = f" on group {stuck.group.label}" if stuck.group is not None else ""
+    group = f" {on_group(stuck.group.label)}" if stuck.group is not None else ""
     where = f"{'after' if left else 'in'} {op or 'a collective'}{seq}{group}"
     ends, others = statements.wait_ends, set(waiting) - set(in_call)
     more = f", and {len(others):,} more {blocked_elsewhere(ends, others)}" if others else ""

@@ -19,7 +19,7 @@ from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 from hangscope.knowledge.callsite import user_frames
 from hangscope.model.conclusion import Evidence, Hypothesis, Source, Verdict
 from hangscope.model.events import Event
-from hangscope.model.incident import CallKind
+from hangscope.model.incident import CallKind, on_group
 from hangscope.model.rankset import counted, ranks_phrase
 from hangscope.verdict.rivals import blocked_without
 
@@ -74,7 +74,7 @@ def _calls(case: Case) -> Iterator[Evidence]:
         if not member.queue.tells_completion or (member.unknown and completed < reached[rank]):
             done = "completions were not recorded"
         far = f"last enqueued seq {reached[rank]}" if reached[rank] else "has enqueued nothing"
-        yield case.recorded(rank, f"rank {rank} {far} on group {view.group.label}; {done}")
+        yield case.recorded(rank, f"rank {rank} {far} {on_group(view.group.label)}; {done}")
 
 
 def _edits(case: Case) -> Iterator[Evidence]:

@@ -68,14 +68,15 @@ def stated(incident: Incident, statements: Statements) -> dict[Key, Bounds]:
         bounds.enqueued = max(enqueued or 0, bounds.enqueued or 0)
         bounds.completed = _most(completed, bounds.completed)
         bounds.events.append(counted)
-    names = set(named.values()) or {group.name for group in incident.groups} or {"0"}
-    only = min(names) if len(names) == 1 and len(incident.groups) <= 1 else ""
+    names = set(named.values()) or {group.name for group in incident.groups} or {""}
+    only = min(names) if len(names) == 1 and len(incident.groups) <= 1 else None
     in_calls: list[InCall] = [*statements.all(WatchdogTimeout), *statements.all(AsyncError)]
     for event in in_calls:
         seq, rank = event.seq, event.rank
         if rank is None or seq is None or not event.op:
             continue
-        if name := event.group_name or named.get((rank, seq)) or only:
+        name = event.group_name or named.get((rank, seq)) or only
+        if name is not None:
             bounds = table[(rank, name)]
             bounds.events.append(event)
             if event.op in _POINT_TO_POINT:

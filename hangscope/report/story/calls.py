@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from hangscope.align.p2p import Half, PairInstance
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import CallRef
+from hangscope.model.incident import on_group
 from hangscope.model.rankset import ranks_phrase
 from hangscope.report.pictures.call_diff.behaviour import Behaviour, Program
 from hangscope.report.schema.stories import Box, Boxes, Lines, OrderedCall, Orders, Part, Row, Story, Table
@@ -93,11 +94,11 @@ def _last(subject: Subject, program: Program, other: Program) -> tuple[OrderedCa
     for call in program.last(_CALLS):
         issued.add((call.gid, call.seq))
         key = f"{call.gid if call.gid in shared else _purpose(subject, call.gid)} {call.seq}"
-        text = f"{call.kind.op} seq {call.seq} on group {subject.label(call.gid)}"
+        text = f"{call.kind.op} seq {call.seq} {on_group(subject.label(call.gid))}"
         calls.append(OrderedCall(key, text, call.site, call.state))
     for gid, seq in _open_keys(other):
         if (gid, seq) not in issued and gid in groups:
-            text = f"seq {seq} on group {subject.label(gid)}"
+            text = f"seq {seq} {on_group(subject.label(gid))}"
             calls.append(OrderedCall(f"{gid} {seq}", text, "", "not issued yet"))
     return tuple(calls)
 

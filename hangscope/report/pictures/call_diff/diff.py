@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangscope.align.p2p import PairInstance
+from hangscope.model.incident import on_group
 from hangscope.model.rankset import compress
 from hangscope.report.pictures.call_diff.alignment import align
 from hangscope.report.pictures.call_diff.behaviour import Behaviour, Call, Program
@@ -245,4 +246,4 @@ def _last(subject: Subject, behaviour: Behaviour) -> str:
     call = behaviour.program.call(-1)
     group = subject.incident.groups[call.gid]
     label = group.label if set(behaviour.ranks) <= set(group.ranks) else group.desc or group.label
-    return f"{call.kind.op} seq {call.seq} on group {label}"
+    return f"{call.kind.op} seq {call.seq} {on_group(label)}"
