@@ -68,9 +68,10 @@ def stated(incident: Incident, statements: Statements) -> dict[Key, Bounds]:
         bounds.enqueued = max(enqueued or 0, bounds.enqueued or 0)
         bounds.completed = _most(completed, bounds.completed)
         bounds.events.append(counted)
-    names = set(named.values()) or {group.name for group in incident.groups} or {""}
-    only = min(names) if len(names) == 1 and len(incident.groups) <= 1 else None
     in_calls: list[InCall] = [*statements.all(WatchdogTimeout), *statements.all(AsyncError)]
+    names = set(named.values()) or {group.name for group in incident.groups}
+    names = names or {e.group_name for e in in_calls if e.group_name} or {""}
+    only = min(names) if len(names) == 1 and len(incident.groups) <= 1 else None
     for event in in_calls:
         seq, rank = event.seq, event.rank
         if rank is None or seq is None or not event.op:

@@ -40,7 +40,7 @@ _LENGTH = regex(
     r"(?: (?:per|in|each|in total|from|of|this|the|my|an|one|epoch|loader|shard) ?[\w ]{0,40})?\W{0,2}$"
 )
 _EPOCH = regex(r"(?i)\bepoch\b\s{0,3}[:=#(/]?\s{0,3}\[?(\d{1,9})")
-_OF = regex(r"\s{0,3}(?:/|of)\s{0,3}(\d{1,12})\b")
+_OF = regex(r"\s{0,3}(?:/|of)\s{0,8}(\d{1,12})\b")
 #: `Epoch: [3][2340/5004]` (pytorch/examples, imagenet/main.py), `[iter 40/100]`
 _IN_BRACKETS = regex(r"\[ {0,8}(\d{1,12})/\d{1,12}\]")
 _BAR = regex(r"(?:\||\b)\s{0,4}(\d{1,12})/(\d{1,12}|\?) \[\d{1,3}:\d\d")
@@ -98,7 +98,7 @@ def progress_of(line: Line) -> Progress | LoopLength | None:
     done = words("loop_ended").search(line.text)
     epoch = _EPOCH.search(line.text)
     bar = _BAR.search(line.text)
-    if line.text[:1].isspace() and not bar:
+    if line.text.startswith(("  ", "\t")) and not bar:  # Megatron's lines of iterations begin with one blank
         return None  # a line of a traceback or of a report
     if bar and words("loads").search(line.text, 0, bar.start()):
         return None

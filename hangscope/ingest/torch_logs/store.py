@@ -93,6 +93,7 @@ class StoreUnreachable(GroupEvent, same_by=("store_host", "port", "what")):
         says(r"connecting: SO_ERROR: [\w ]{3,60}, remote=\[", what="peer"),
         says("TCP client failed to connect"),
         says('Failed to check the "should dump" flag on TCPStore', what="store gone"),
+        says(r"\b(?:recvValue|recvVector|sendBytes) failed on SocketImpl", what="store gone"),
     )
     also = (  # the last one that matches counts
         regex(r"(?:remote=|connect to )\[(?P<store_host>[\w.:%-]{1,253})\]:(?P<port>\d{1,5})"),

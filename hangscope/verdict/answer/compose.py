@@ -17,6 +17,7 @@ from hangscope.verdict.answer.lines import lines
 from hangscope.verdict.answer.messages import messages
 from hangscope.verdict.answer.observation import Observation, bare, pasted
 from hangscope.verdict.answer.only_suspect import DEFAULT, naming, only_suspect
+from hangscope.verdict.answer.position import position
 from hangscope.verdict.answer.remarks import remarks
 from hangscope.verdict.phrasing import (
     EXPLANATION,
@@ -188,7 +189,11 @@ def _completed(
     return replace(
         verdict,
         explanation=_paragraph(
-            case, facts, [*remarks(case, verdict), *_nobody(case, verdict, facts)], step, read
+            case,
+            facts,
+            [*remarks(case, verdict), position(case, verdict), *_nobody(case, verdict, facts)],
+            step,
+            read,
         ),
         collect=[*collect],
         advice=list(dict.fromkeys(steps))[:3],
@@ -196,8 +201,10 @@ def _completed(
 
 
 def _nobody(case: Case, verdict: Verdict, facts: Sequence[str]) -> list[str]:
-    """Return that a pasted text names nobody, where its job stopped and no fact says so."""
+    """Return that nobody is to blame for an end from outside; or that a pasted text names nobody, where its job stopped and no fact says so."""
     named = {*verdict.culprit_ranks, *verdict.suspect_ranks}
+    if verdict.category == "external" and not named:
+        return [ends.after_the_end(case)]
     if named or not pasted(case) or find_stop(case.statements) is None or _UNTOLD.search(" ".join(facts)):
         return []
     return ["The text does not show which rank is to blame"]

@@ -8,15 +8,17 @@ from dataclasses import replace
 from hangscope.causes.case import Case
 from hangscope.causes.ends.unnamed import whose
 from hangscope.explain.statements.statements import CTRL_C
-from hangscope.explain.text.stop import find_stop
+from hangscope.explain.text.stop import PROOFS, find_stop
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.job_logs.messages import Message
 from hangscope.ingest.torch_logs.reports import Terminate
+from hangscope.ingest.torch_logs.store import StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Collect
 from hangscope.model.events import Event
+from hangscope.model.rankset import ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, clock, quoted, who
 from hangscope.verdict.answer.text import cause, main
@@ -65,6 +67,18 @@ def _ended(case: Case, shows: str, signal: str, event: Event) -> Observation:
     host = next(filter(None, (event.host, *hosts)), "its host")
     text = _LEAVES.get(signal, _LEAVES["SIGABRT"]).format(whose=who(suspects, "that process"), host=host)
     return Observation(shows, Collect(suspects, "log", text), suspects, True, True, (event,))
+
+
+def after_the_end(case: Case) -> str:
+    """Return that no rank ended the job, and which ranks only lost their peers or the store after it had been ended from outside."""
+    end = case.statements.external
+    later = {
+        e.rank
+        for e in case.statements.all(*PROOFS, StoreUnreachable, StoreTimeout, RankException)
+        if end is not None and e.file == end.file and e.line > end.line and e.rank is not None
+    }
+    nobody = "It was ended from outside, by no rank"
+    return f"{nobody}: what {ranks_phrase(later)} reported came after that" if later else nobody
 
 
 def exceptions(case: Case) -> Observation | None:

@@ -17,11 +17,12 @@ from hangscope.model.conclusion import Collect
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.incident import group_label
-from hangscope.model.rankset import ranks_phrase
+from hangscope.model.rankset import compress, ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.model.tables import entries
 from hangscope.verdict.answer.observation import Observation, quoted
 
+_OF_ALL = "default_pg"  # in whose keys numbers are global ranks
 _SHOWN = 4  # different statements
 _TIMES = {1: "once", 2: "twice"}
 
@@ -92,10 +93,13 @@ def _observation(case: Case, row: LineKind, events: Sequence[Event]) -> Observat
     if not row.names.isidentifier():  # a number within the group of whoever prints it
         resolve = case.statements.group_ranks.resolve
         named = tuple(sorted({rank for e in events for rank in resolve(e, row.named([e]))[0]}))
-    if named:
-        blanks["named"] = ranks_phrase(named)
+    printers = {e.rank for e in events}
+    itself = {e.rank for e in events if e.rank in row.named([e]) and _OF_ALL not in e.text}
+    suspects = tuple(r for r in named if r not in printers) or tuple(r for r in named if r not in itself)
+    if named:  # nobody waits for itself: its own number there is that of another process in another group
+        unknown = f"member {compress(named)} of another group"
+        blanks["named"] = ranks_phrase(named) if suspects else unknown
     wanted = filled(row.collect, blanks)
-    suspects = tuple(rank for rank in named if rank not in {e.rank for e in events}) or named
     retrying = any(isinstance(e, NcclWarn) and e.retrying for e in events)
     return Observation(
         f"{filled(row.says, blanks)}: {_worded(case, row, events) if row.each else quoted(events)}",

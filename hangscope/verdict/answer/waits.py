@@ -23,6 +23,10 @@ from hangscope.verdict.phrasing import short
 
 _FEW = 8  # ranks that are suspects together
 _OPS = {"coalesced": "a coalesced batch (usually the sends and receives of a pipeline)"}
+_HALVES = {
+    "send": "; a send ends only when its peer posts the matching recv",
+    "recv": "; a recv ends only when its peer posts the matching send",
+}
 _QUOTED = 2  # last lines of other ranks
 _Group = tuple[str, str]  # name and description, either of which may be empty
 _PAUSED = ". A watchdog fires so late only if its process or host was stopped or suspended, or if it was blocked itself"
@@ -160,6 +164,7 @@ def timeouts(case: Case) -> Observation | None:
     complete = size is not None and len(wait.ranks) == size
     missing = others_of(size, wait.ranks) if wait.default and not wait.repeats else ()
     shows = f"{who(wait.ranks)} timed out after {wait.span()} in {wait.sized_call()}"
+    shows += _HALVES.get(wait.events[0].op, "")
     shows += f"; Ray repeated the line {wait.repeats} times across the cluster" if wait.repeats else ""
     heard = {e.rank for events in case.statements.kinds.values() for e in events if not e.by_launcher}
     shows += _membership(wait, size, missing, [rank for rank in missing if rank in heard])
