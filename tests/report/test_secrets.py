@@ -194,6 +194,8 @@ GROWING = (
     "identified by ", "create user a identified by ", "addauth digest a:", "setAcl a digest:a:", "conn a/", "imp a/", ".logon a/b,", "nmcli a.psk ", "usage: ", "密码 ", "SecureString --value ", "getConnection('jdbc:', '",
     "a,password\nb,", "a,password\n", "password  a\nb  ", "|password|a|\n", "cat /a/secret\n", "cat secret", "echo $A_PASSWORD\n", "pass show a\n", "kubectl get secret a base64 ", "openssl rand a\n", "t1.aaaaaaa.", "gpg -d a\n",
     "password=invalid ", "key: aaa-", "password=a:/etc/",
+    "password: str | ", "password: Optional[", "password: Optional[a], ", "password: a.", "def f(password: a, ", "def f(", "dapi1\n    a1b2c3", "dapi1\n",
+    "raw_data: \"", "raw_data: \"AAAA\"\n\"", "raw_data: \"A\\", "raw_", "dtype data: \"", "torch_tensor", "dense<\"0xA",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ _REFERENCE = "<<references>>"
 _GETS = regex(
     r"(?:\w\[|(?i:get|read|load|fetch|find|lookup|resolve|input|prompt)\w{0,30}\()\s{0,4}[bruf]?[\"'`]$|!(?:Ref|GetAtt|ImportValue|Sub|secret|env|ENV)\s{1,4}$"
 )
+_SIGNATURE = regex(r"(?<!\w)def \w{1,60}\((?:(?!\) ?(?:->|:))[^\n]){0,400}$")
 _BEFORE = regex(r"(?<![\w-])(\w{2,20}) $")
 _AFTER_WORD = frozenset(("key", "id", "value", "string"))  # `Secret ID: XXXX`, `primary key: XXXX`
 _USER = regex(r"(?i)(?<![a-z])(?:user(?:[_-]?name)?|login|uid|email)\\*[\"']?\s?[=:]{1,2}\s?[^\n]{1,48}$")
@@ -105,6 +106,8 @@ class _Pairs:
             return reference.end()
         if how and quote and self._closes(pair, quote):
             return at
+        if how and (own := compiled("<<own_type>>").match(text, at)) and self._is_signature(pair):
+            return own.end()
         if how and _GETS.search(text, max(pair.start(), at - 48), at):
             return at
         if not quote and (quoted := self._whole(pair)):
@@ -134,6 +137,11 @@ class _Pairs:
         line = text[max(0, begin - 120) : begin].rpartition("\n")[2]
         is_bare = text[pair.end(1)] not in "\\\"'`"
         return is_bare and line.count(quote) % 2 == 1 and text[pair.end() : pair.end() + 1] in " ),;"
+
+    def _is_signature(self, pair: re.Match[str]) -> bool:
+        """Return whether a name is a parameter where its function is defined, so that its type or another name follows."""
+        begin = pair.start()
+        return _SIGNATURE.search(self.text, max(0, begin - _NEARBY), begin) is not None
 
     def _strength(self, name: str, pair: re.Match[str]) -> Strength:
         begin = pair.start()

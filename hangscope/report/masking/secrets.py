@@ -7,7 +7,6 @@ its characters starts, and what may repeat is bounded or ends the pattern.
 from __future__ import annotations
 
 import re
-from functools import cache
 
 from hangscope.report.masking.columns import hide_columns
 from hangscope.report.masking.disguise import seen, undisguised
@@ -15,11 +14,10 @@ from hangscope.report.masking.nearby import hide_nearby
 from hangscope.report.masking.pairs import hide_pairs
 from hangscope.report.masking.randomness import is_mixed
 from hangscope.report.masking.rules import hide
-from hangscope.report.masking.tables import compiled, table
+from hangscope.report.masking.tables import compiled, table, tokens
 from hangscope.report.words import clean
 
 _DISGUISES = 3  # how many times text may be encoded
-_DIGIT = r"(?=[A-Za-z-]{0,40}\d)"
 
 
 def mask_text(text: str) -> str:
@@ -43,23 +41,11 @@ def presentable(text: str) -> str:
 
 
 def _masked(text: str) -> str:
-    text = _tokens().sub(_without_token, hide("issued", text))
+    text = tokens().sub(_without_token, hide("issued", text))
     text = hide("call", hide("argument", text))
     if compiled(table("rules")["hints"]["named"]).search(text.lower()):
         text = hide("said", hide_pairs(hide_columns(hide("form", text))))
     return hide("blob", hide_nearby(text))
-
-
-@cache
-def _tokens() -> re.Pattern[str]:
-    """Return the pattern of all tokens with a known prefix: an attempt looks at every character once."""
-    return re.compile(
-        "|".join(
-            f"{re.escape(prefix)}{body.replace('#', _DIGIT)}{{{least},}}"
-            for prefixes, body, least in table("issuers")["prefixes"]
-            for prefix in prefixes.split()
-        )
-    )
 
 
 def _without_token(match: re.Match[str]) -> str:

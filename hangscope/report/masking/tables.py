@@ -9,6 +9,7 @@ from typing import Any
 
 from hangscope.model.regex import regex
 
+_DIGIT = r"(?=[A-Za-z-]{0,40}\d)"
 _REFERENCE = re.compile(r"<<(\w+)>>")
 
 
@@ -31,6 +32,18 @@ def words(name: str) -> frozenset[str]:
 def compiled(pattern: str) -> re.Pattern[str]:
     """Return a pattern of a file, with each `<<name>>` in it replaced by the words of that list."""
     return regex(_expanded(pattern))
+
+
+@cache
+def tokens() -> re.Pattern[str]:
+    """Return the pattern of all tokens with a known prefix: an attempt looks at every character once."""
+    return re.compile(
+        "|".join(
+            f"{re.escape(prefix)}{body.replace('#', _DIGIT)}{{{least},}}"
+            for prefixes, body, least in table("issuers")["prefixes"]
+            for prefix in prefixes.split()
+        )
+    )
 
 
 def _expanded(pattern: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from hangscope.model.regex import regex
 from hangscope.report.masking.randomness import changes, is_mixed, is_path, is_unspeakable, kind, looks_random
-from hangscope.report.masking.tables import words
+from hangscope.report.masking.tables import compiled, tokens, words
 
 MAX_LENGTH = 80
 _WORDS = regex(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\dA-Z_]+|\d+")
@@ -183,6 +183,17 @@ def _is_account(value: str) -> bool:
     return not password or len(user) >= _LONGEST_USER or not is_placeholder(password)
 
 
+def _is_wrapped(value: str) -> bool:
+    """Return whether lines hold one token: together, or the first a token by itself and the others characters in no word."""
+    first, *more = compiled("<<wrap>>").split(value)
+    token = "".join([first, *more])
+    if not tokens().fullmatch(token):
+        return False
+    if tokens().fullmatch(first):
+        return all(changes(line) * 4 > len(line) for line in more)
+    return first.isupper() or any(map(str.isdigit, first)) or is_mixed(token)
+
+
 def _is_login(value: str) -> bool:
     """Return whether base64 holds a user and a password."""
     try:
@@ -214,6 +225,7 @@ LOOKS: Mapping[str, Callable[[str], bool]] = {
     "mixed": is_mixed,
     "random by itself": looks_random,
     "random": is_random,
+    "wrapped": _is_wrapped,
     "private": _is_private,
     "account": _is_account,
     "login": _is_login,
