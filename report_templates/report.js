@@ -192,7 +192,7 @@
     const [data, whole] = [await detail(), await report()];
     const row = data.ranks.find((r) => holds(r.ranks, wanted));
     const host = row && hostOf(data, row, wanted);
-    const facts = row ? [row.state, row.absence, host && "host " + host, row.label || placeOf(wanted)] : [];
+    const facts = row ? [row.standing, row.absence, host && "host " + host, row.label || placeOf(wanted)] : [];
     if (row && row.ranks !== String(wanted)) facts.push("as all of ranks " + row.ranks.slice(0, 120));
     open("rank", String(wanted), "Rank " + wanted, row ? [
       make("p", facts.filter(Boolean).join(" · ")),
@@ -394,7 +394,7 @@
       if (rank === null) return;
       const data = await detail();
       const row = data.ranks.find((r) => holds(r.ranks, rank));
-      line.textContent = ["rank " + rank, hostOf(data, row, rank), (row && row.label) || placeOf(rank), row && row.state].filter(Boolean).join(" · ");
+      line.textContent = ["rank " + rank, hostOf(data, row, rank), (row && row.label) || placeOf(rank), row && row.standing].filter(Boolean).join(" · ");
     });
     if (tile) {
       map.classList.add("live");
@@ -465,7 +465,7 @@
     const groups = whole.groups.filter((g) => fits(labelOf(g)));
     total += groups.length;
     for (const row of data.ranks) {
-      const texts = [row.host, row.label, row.state, ...row.events, ...row.log, ...row.stack, ...row.files];
+      const texts = [row.host, row.label, row.standing, ...row.events, ...row.log, ...row.stack, ...row.files];
       let why = texts.find(fits);
       if (!why && row.queue !== null) {
         const call = data.queues[row.queue].findLast((c) => fits(c.join(" ")));

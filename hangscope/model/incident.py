@@ -50,7 +50,7 @@ class Absence(str, Enum):
     PENDING_ONLY = "dump of pending calls only"
     UNREADABLE = "file unreadable"
     STALE = "stale dump"
-    TOLD = "no dump; its log tells the last calls"
+    TOLD = "no dump; its log shows its last calls"
 
 
 Sizes = tuple[tuple[int, ...], ...]

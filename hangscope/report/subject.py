@@ -17,7 +17,7 @@ from hangscope.analysis import Analysis
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Verdict
 from hangscope.model.incident import CallKind, Incident, Stack, State, on_group
-from hangscope.report.words import ROLE_WORDS, sizes_words
+from hangscope.report.words import HEARD, ROLE_WORDS, sizes_words
 
 
 class Subject:
@@ -78,6 +78,31 @@ class Subject:
             return "waiting"
         record = self.incident.ranks.get(rank)
         return "idle" if record is not None and record.seen and record.calls_file else "unseen"
+
+    def standing(self, rank: int) -> str:
+        """Return the state of a rank in words: `timed out`, `no dump; log or stack only`."""
+        role = self.role(rank)
+        if role == "unseen" and rank in self.heard:
+            return HEARD
+        own = {"waiting": self.waiting_words([rank]), "idle": self.idle_words}
+        return own.get(role, ROLE_WORDS[role])
+
+    @cached_property
+    def heard(self) -> frozenset[int]:
+        """Return the ranks of which some text or stack was read."""
+        of_rank = self.analysis.case.statements.of_rank
+        own = {
+            r for r, kinds in of_rank.items() if any(not e.by_launcher for es in kinds.values() for e in es)
+        }
+        records = self.incident.ranks.items()
+        return frozenset(own | {r for r, record in records if record.events or record.threads})
+
+    def files_of(self, rank: int) -> tuple[str, ...]:
+        """Return the files of a rank, or those that hold lines of it among those of others."""
+        record = self.incident.ranks[rank]
+        kinds = self.analysis.case.statements.of_rank.get(rank, {})
+        own = (e.file for events in kinds.values() for e in events if e.file)
+        return tuple(record.files) or tuple(sorted(dict.fromkeys(own)))
 
     @cached_property
     def idle_words(self) -> str:

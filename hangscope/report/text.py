@@ -127,7 +127,9 @@ def _notes(document: Document, verdict: VerdictPart, verbose: bool) -> Iterator[
         yield "note", f"{counted(len(notes) - _NOTES, 'more fact')}; -v shows them"
     against = other_facts(verdict, "against")
     yield from (("against", _fact(fact)) for fact in (against if verbose else against[:_AGAINST]))
-    yield from (("missing", _fact(fact)) for fact in (other_facts(verdict, "missing") if verbose else ()))
+    steps = " ".join((*verdict.advice, *(item.text for item in verdict.collect)))
+    missing = other_facts(verdict, "missing") if verbose else ()
+    yield from (("missing", _fact(fact)) for fact in missing if not _says(steps, fact.text))
     for line in outlier_lines(document)[: None if verbose else _OUTPUT]:
         yield "output", f"{line.note}: {line.text}  [{line.source}]"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any
@@ -17,7 +17,7 @@ from hangscope.ingest.job_logs.endings import ExitOk
 from hangscope.ingest.job_logs.progress import JobCompleted, WorkersEnded
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import CallRef, Source, Verdict
-from hangscope.model.incident import Absence, Incident, Input, RankRecord, on_group
+from hangscope.model.incident import Absence, Incident, RankRecord, on_group
 from hangscope.model.rankset import compress, ranks_phrase
 from hangscope.report.job_size import of_stated_size, with_members
 from hangscope.report.masking.redaction import CONTRACT, Redaction
@@ -77,7 +77,7 @@ def build_document(
         headline=_headline(analysis),
         world_size=incident.world_size,
         partial=_partial(incident, analysis.case.statements),
-        world_size_known=incident.size_stated,
+        world_size_known=incident.size_stated and incident.world_size > 0,
         verdict=verdict_part(verdict, incident) if verdict is not None else None,
         confidence_why=tuple(judgement.reasons)
         if verdict is not None or judgement.status == "no_hang"
@@ -91,7 +91,7 @@ def build_document(
         ruled_out=tuple(judgement.ruled_out),
         groups=_groups(analysis),
         ranks=_ranks(subject),
-        inputs=_inputs(incident.inputs),
+        inputs=_inputs(incident),
         coverage=_coverage(analysis),
         warnings=tuple(WarningPart(n.code, n.file, n.line, n.message, n.hint) for n in incident.notes),
         stacks=branches[:_BRANCHES],
@@ -157,6 +157,8 @@ def _partial(incident: Incident, statements: Statements) -> Partial:
     missing = [rank for rank, record in records if record.dump_file is None]
     dumped = tuple(rank for rank, record in records if record.dump_file is not None)
     size = incident.world_size if incident.size_stated else None
+    if not records:
+        return Partial(True, "no line names the rank that printed it")
     if not missing:
         return Partial(False, f"dumps of all {size} ranks" if size else seen_of("dumps", dumped, None))
     if not dumped:
@@ -177,7 +179,7 @@ def _sources(incident: Incident) -> dict[str, int]:
     return {
         "dump": sum(1 for r in incident.ranks.values() if r.dump_file),
         "log": sum(1 for i in logs if not is_of_the_watcher(i.file)),
-        "stack": sum(1 for r in incident.ranks.values() if r.stack_file),
+        "stack": sum(1 for r in incident.ranks.values() if r.threads) + len(incident.unplaced),
     }
 
 
@@ -207,19 +209,17 @@ def _ranks(subject: Subject) -> tuple[RankPart, ...]:
             rank=rank,
             host=record.host,
             state=subject.role(rank),
+            standing=subject.standing(rank),
             absence=record.absence.value if record.absence else None,
             last_call=_last_call(subject.incident, record),
-            files=tuple(record.files),
+            files=subject.files_of(rank),
         )
         for rank, record in sorted(subject.incident.ranks.items())
     ]
     if len(rows) <= FOLD_ABOVE:
         return tuple(rows)
-    classes = folded(((row.state, row.absence, row.last_call), row.rank or 0) for row in rows)
-    return tuple(
-        RankPart(ranks=compress(ranks), count=len(ranks), state=state, absence=absence, last_call=last)
-        for (state, absence, last), ranks in classes
-    )
+    classes = folded(((row.state, row.standing, row.absence, row.last_call), row.rank or 0) for row in rows)
+    return tuple(RankPart(None, compress(ranks), len(ranks), None, *alike) for alike, ranks in classes)
 
 
 def _last_call(incident: Incident, record: RankRecord) -> str | None:
@@ -234,7 +234,12 @@ def _last_call(incident: Incident, record: RankRecord) -> str | None:
     return f"{kind.op or 'a call,'} seq {int(queue.seq[-1])} {where}"
 
 
-def _inputs(inputs: Sequence[Input]) -> tuple[InputPart, ...]:
+def _inputs(incident: Incident) -> tuple[InputPart, ...]:
+    owners = grouped((file, rank) for rank, record in incident.ranks.items() for file in record.files)
+    inputs = [
+        replace(i, rank=own[0]) if i.rank is None and len(own := owners.get(i.file, [])) == 1 else i
+        for i in incident.inputs
+    ]
     if len(inputs) <= FOLD_ABOVE:
         return tuple(
             InputPart(file=i.file, kind=i.kind, rank=i.rank, status=i.status, reason=i.reason) for i in inputs

@@ -22,6 +22,8 @@ ROLE_WORDS = {
     "idle": "no collective pending",
     "unseen": "no usable dump",
 }
+#: Of a rank without a usable dump of which something else was read.
+HEARD = "no dump; log or stack only"
 STATUS_WORDS = {"hang": "Hang", "no_hang": "No hang", "inconclusive": "Inconclusive"}
 STATE_WORDS = {"done": "completed", "pending": "pending", "started": "started", "unknown": "end not recorded"}
 #: What a collective is called of which no line names op or seq.

@@ -34,7 +34,7 @@ from hangscope.verdict.status import ended_well, moved_on, status_without_verdic
 CROWD = 4  # an unconfirmed match may name at most this part of the job's ranks, or one
 MOST = 4  # faults of one hang that are reported separately; more at once have one common cause
 
-_BY_ITS_REPORTER = "that the job hangs is the word of who pasted the text; no line of it proves that"
+_BY_ITS_REPORTER = "only the person who pasted the text says that the job hangs; no line of a log proves it"
 
 
 @dataclass(slots=True)

@@ -22,7 +22,13 @@ def missing_inputs(case: Case) -> list[Collect]:
         how = "set TORCH_FR_BUFFER_SIZE to 2000 or more; with gloo, call torch._C._distributed_c10d._dump_fr_trace() from a watcher thread"
         result.append(Collect(everybody, "dump", f"Collect the Flight Recorder dump of each rank: {how}"))
     elif gone:
-        text = f"Collect the Flight Recorder {agree(gone, 'dump', 'dumps')} of {ranks_phrase(gone)}: none was usable"
+        spoilt = [rank for rank in gone if case.incident.ranks[rank].absence in unusable]
+        text = f"Collect the Flight Recorder {agree(gone, 'dump', 'dumps')} of {ranks_phrase(gone)}"
+        text += (
+            f"; {agree(spoilt, 'that', 'those')} of {ranks_phrase(spoilt)} {agree(spoilt, 'is', 'are')} not usable"
+            if spoilt
+            else ""
+        )
         result.append(Collect(tuple(gone), "dump", text))
     if case.incident.momentary:
         why = "these were written within a second of the last collective, or at different moments"
@@ -42,7 +48,7 @@ def missing_inputs(case: Case) -> list[Collect]:
 def next_files(case: Case, missing: Sequence[Collect]) -> list[Collect]:
     """Return what to fetch next, what is missing of the suspects first."""
     records, ended = case.incident.ranks, {death.rank for death in case.statements.deaths}
-    ended.update(case.statements.left_quietly)
+    ended.update(case.statements.left_quietly, case.statements.exits)
     unseen = tuple(
         r
         for r in case.explanation.suspects
@@ -53,7 +59,6 @@ def next_files(case: Case, missing: Sequence[Collect]) -> list[Collect]:
     what = "dump or a stack" if len(unseen) == 1 else "dumps or stacks"
     if case.stacks.keys() >= set(unseen):
         what = agree(unseen, "dump", "dumps")
-    waits = case.finding.waiting or case.graph.waiting
-    why = f": blocked ranks may be waiting for {agree(unseen, 'it', 'them')}" if waits else ""
-    first = Collect(unseen, "dump", f"Fetch the {what} of {ranks_phrase(unseen)} first{why}")
+    where = f", to see where {agree(unseen, 'it is', 'they are')}"
+    first = Collect(unseen, "dump", f"Fetch the {what} of {ranks_phrase(unseen)} first{where}")
     return [first, *missing]

@@ -21,6 +21,7 @@ from hangscope.verdict.claims import Act
 
 TITLE, SUMMARY, EXPLANATION = 80, 240, 900
 _SHOWN = 190  # of a quoted fact
+_SLACK = 24  # characters that it is not worth to leave out
 _BUILT_AT = regex(r"\[/\S{1,200}\.(?:cc|cpp|h):\d{1,6}\] ")  # where torch's sources were when it was built
 _NO_TITLE = 12  # characters that say nothing yet
 _BREAKS = ("; ", ": ", " while ", ", ", " in the ")
@@ -134,7 +135,7 @@ def suspects(verdict: Verdict) -> list[str]:
         return [f"The first rank to look at is {others[0]}"]
     if not others or len(verdict.suspect_ranks) > max(8, len(verdict.waiting_ranks)):
         return []
-    return [f"The root cause is among {ranks_phrase(verdict.suspect_ranks)}"]
+    return [f"The suspects are {ranks_phrase(verdict.suspect_ranks)}"]
 
 
 def without_prefix(line: str) -> str:
@@ -145,7 +146,7 @@ def without_prefix(line: str) -> str:
 def short(text: str, limit: int = 170, end: int = 2) -> str:
     """Return a text on one line, without the middle of one that is too long; its end has one part in `end` of what remains."""
     text = " ".join(text.split())
-    if len(text) <= limit:
+    if len(text) <= limit + _SLACK:
         return text
     tail = text[-(limit // end) :].partition(" ")[2]
     head = text[: limit - limit // end]

@@ -56,6 +56,7 @@ _COLUMN = regex(
 )
 _SENTENCE = 160  # characters of a line that may be a title
 _TITLE_LIMIT = 80
+_SHORT = 48  # of a title that ends in no colon
 _MOST_RANKS = 4096  # of one title
 _OF_A_DUMP = (
     "the|begin|global|py-?spy|cuda-?gdb|gdb|p|faulthandler|stacks?|stack-?traces?|traces?|back-?traces?|dumps?|output|main|main ?thread|threads?"
@@ -236,7 +237,10 @@ def ranks_titled(text: str, above_a_stack: bool = False) -> tuple[int, ...]:
     alone = len(_MENTION.findall(text)) == 1
     if alone and (ruled := _RULED.match(text)):
         return _numbers(ruled[1])
-    if not text.rstrip("`* ").endswith((":", "：")):
+    if above_a_stack and not alone and _LIKEWISE.search(text) and (all_named := _RANK.findall(text)):
+        return _numbers(", ".join(all_named))
+    short = above_a_stack and len(text) <= _SHORT
+    if not short and not text.rstrip("`* ").endswith((":", "：")):
         return ()
     loosely = (_RANK if above_a_stack else _IN_BRACKETS).search(text) if alone else None
     match = _ENDS.search(text) or loosely

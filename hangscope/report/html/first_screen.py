@@ -56,7 +56,6 @@ class FirstScreen:
         self.why = _why(document, data)
         self.read = read_words(document)
         self.reasons = _reasons(document)
-        self.missing = [cut(line, _NOTE) for line in document.missing[:2] if line not in steps]
         self.next_title = "Collect next time" if undecided else "Do next"
         self.steps = [cut(step, LINE_CHARS) for step in steps[:_STEPS]]
         self.more_steps = [cut(step, LINE_CHARS) for step in steps[_STEPS:]]
@@ -70,7 +69,7 @@ def next_steps(document: Document) -> list[str]:
     """Return what to do next; for an inconclusive report, what to collect comes first."""
     advice = list(document.verdict.advice) if document.verdict is not None else []
     if document.status == "hang":
-        return advice
+        return [*advice, *(item for item in document.missing if item not in advice)]
     return [*document.missing, *(a for a in advice if a not in document.missing)]
 
 

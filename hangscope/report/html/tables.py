@@ -83,19 +83,18 @@ def _frontier(rows: Sequence[FrontierRow]) -> str:
 def ranks(document: Document) -> Table:
     """Return one row per rank, or per class of ranks of a large job, those of culprits first."""
     found = sorted(document.ranks, key=lambda r: r.state != "culprit")
-    rows = tuple(_rank(r, document.status == "no_hang") for r in found[:ROWS])
+    rows = tuple(map(_rank, found[:ROWS]))
     more = sum(r.count or 1 for r in found[ROWS:])
     left_out = f"{counted(more, 'more rank')}; the search above shows each of them." if more else ""
-    head = ("Rank", "Host", "State", "Not seen because", "Last call on any group", "Files")
+    head = ("Rank", "Host", "State", "Dump", "Last call on any group", "Files")
     return Table("All ranks", head, rows, (0, 1, 4, 5), left_out)
 
 
-def _rank(rank: RankPart, over: bool) -> Row:
+def _rank(rank: RankPart) -> Row:
     files = ", ".join(cut_path(f, 60) for f in rank.files[:_FILES])
     files += f" and {len(rank.files) - _FILES} more" if len(rank.files) > _FILES else ""
     name, last = cut(rank.ranks or str(rank.rank), 80), cut(rank.last_call or "", 140)
-    state = "waited" if over and rank.state == "waiting" else rank.state
-    return Row((name, rank.host or "", state, rank.absence or "", last, files))
+    return Row((name, rank.host or "", rank.standing, rank.absence or "used", last, files))
 
 
 def coverage(document: Document) -> str:

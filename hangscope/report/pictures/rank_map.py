@@ -15,7 +15,7 @@ from hangscope.report.pictures.topology import Mesh
 from hangscope.report.pictures.wait_edges import Drawn
 from hangscope.report.schema.pictures import FoldRow, MapFold, RankMapData, StateRow
 from hangscope.report.subject import Subject
-from hangscope.report.words import ROLE_WORDS, ROLES, grouped, some_ranks
+from hangscope.report.words import HEARD, ROLE_WORDS, ROLES, grouped, some_ranks
 
 ROWS = 24  # above it, alike rows are one
 
@@ -117,6 +117,7 @@ def rank_map(subject: Subject, folded: tuple[MapFold, ...]) -> RankMapData | Non
         **ROLE_WORDS,
         "idle": subject.idle_words,
         "waiting": subject.waiting_words(by_role.get("waiting", ())),
+        **({"unseen": HEARD} if subject.heard.issuperset(by_role.get("unseen", ())) else {}),
     }
     by_host = grouped((record.host, rank) for rank, record in records if record.host)
     per_host = max(map(len, by_host.values()), default=0)

@@ -58,7 +58,9 @@ def _stall(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
         yield Moment("progress", str(since), "last progress", local=local)
     elif stalls and (last := _last_completed(subject)):
         when = "" if subject.over else "last progress: "
-        yield Moment("progress", str(last), f"{when}a collective was enqueued that completed", local=local)
+        yield Moment(
+            "progress", str(last), f"{when}the last collective that completed was enqueued", local=local
+        )
     if len(stalls) == 1:
         what = "the rank began to wait" if subject.over else "the rank is blocked"
         yield Moment("stall", str(stalls[0]), what, local=local)

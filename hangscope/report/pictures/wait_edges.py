@@ -72,7 +72,7 @@ def _edges(subject: Subject) -> Edges:
         host = Host(rank)
         if first is None or (isinstance(first.node, Untold) and not any_known):
             continue
-        edges[host] = {first.node: graph.edges.get(host, {}).get(first.node, True)}
+        edges[host] = {first.node: isinstance(first.node, Untold)}
         calls[first.node] = True
     for root in graph.roots:
         calls.update((n, True) for n in root.nodes if not isinstance(n, Host))
@@ -85,7 +85,7 @@ def _edges(subject: Subject) -> Edges:
         _leave_out_own(subject, edges)
     for targets in list(edges.values()):
         for target in targets:
-            if isinstance(target, Host) and subject.role(target.rank) == "unseen":
+            if isinstance(target, Host) and not subject.incident.ranks[target.rank].seen:
                 targets[target] = True  # it may be in the call
             edges.setdefault(target, {})
     if not circular and edges and subject.node is not None:
@@ -142,7 +142,7 @@ def _logged_edges(subject: Subject) -> Edges:
         return {}
     call = VerdictCall()
     edges: Edges = {Host(rank): {call: False} for rank in verdict.waiting_ranks}
-    edges[call] = {Host(rank): False for rank in verdict.culprit_ranks}
+    edges[call] = {Host(rank): True for rank in verdict.culprit_ranks}
     edges.update({Host(rank): {} for rank in verdict.culprit_ranks})
     return edges
 

@@ -150,6 +150,7 @@ class RankPart:
     count: int | None = field(default=None, metadata=OMITTED)
     host: str | None = None
     state: str = "unseen"
+    standing: str = ""
     absence: str | None = None
     last_call: str | None = None
     files: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ class RankDetail:
     host: str | None
     label: str
     state: str
+    standing: str
     absence: str | None
     waits: tuple[str, ...]
     queue: int | None

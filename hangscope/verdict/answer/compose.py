@@ -27,6 +27,7 @@ from hangscope.verdict.phrasing import (
     as_sentence,
     cited,
     fitting,
+    imperative,
     sentence_case,
     words,
 )
@@ -181,7 +182,7 @@ def _completed(
     read: Set[int],
 ) -> Verdict:
     """Return a verdict with these facts, and with what to collect next or its own advice where nothing is."""
-    step = f"Next: {nexts[0].text}" if nexts else "".join(verdict.advice[:1])
+    step = f"Next: {_lowered(imperative(nexts[0].text))}" if nexts else "".join(verdict.advice[:1])
     steps = [sentence_case(item.text) for item in nexts] or verdict.advice
     collect = nexts or (verdict.collect if verdict.confidence == "low" else [])
     if not pasted(case):  # a job's own folder: what was not recorded can be recorded next time
@@ -198,6 +199,11 @@ def _completed(
         collect=[*collect],
         advice=list(dict.fromkeys(steps))[:3],
     )
+
+
+def _lowered(step: str) -> str:
+    """Return a step without its capital, after `Next: `."""
+    return step[:1].lower() + step[1:]
 
 
 def _nobody(case: Case, verdict: Verdict, facts: Sequence[str]) -> list[str]:

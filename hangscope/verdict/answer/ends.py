@@ -108,9 +108,16 @@ def interrupts(case: Case) -> Observation | None:
 
 
 def _raised(case: Case, raised: Sequence[RankException]) -> str:
-    """Return who raised what, where."""
+    """Return who raised what, where; of ranks at different places each with its own."""
     first = raised[0]
     frame = user_frame(first.frames)
+    places: dict[str, list[RankException]] = {}
+    for event in raised:
+        places.setdefault(str(user_frame(event.frames) or ""), []).append(event)
     at = f" at {frame}" if frame is not None else ""
+    if len(places) > 1:
+        at = " at " + " and ".join(
+            f"{place} ({whose(case, some)})" for place, some in places.items() if place
+        )
     message = f": {short(first.message)}" if first.message else ""
     return f"{whose(case, raised)} raised {first.type.rsplit('.', 1)[-1]}{at}{message}"

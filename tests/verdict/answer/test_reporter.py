@@ -47,4 +47,4 @@ def test_a_reporter_who_shows_where_processes_are_reports_a_stop(
 ) -> None:
     report = told(tmp_path, lines)
     assert report.status == status
-    assert ("that the job hangs is the word" in report.to_text()) is (status == "hang")
+    assert ("only the person who pasted the text" in report.to_text()) is (status == "hang")
