@@ -69,7 +69,9 @@ def ticket(document: Document) -> list[Block]:
 
 
 def _of_verdict(document: Document, verdict: VerdictPart) -> list[Block]:
-    against = (*other_facts(verdict, "against"), *other_facts(verdict, "missing"))
+    steps = {*verdict.advice, *(wanted.text for wanted in verdict.collect)}
+    missing = [fact for fact in other_facts(verdict, "missing") if fact.text not in steps]
+    against = (*other_facts(verdict, "against"), *missing)
     explanation = below_title(document.title, verdict.explanation)
     excluded = ((Piece(r.cause, code=True), Piece(f": {r.because}")) for r in document.ruled_out)
     possible = ((Piece(cause, code=True), Piece(why)) for cause, why in rivals(document)[:_RIVALS])

@@ -261,4 +261,4 @@ def test_what_a_thread_has_not_come_to_is_not_said_to_be_skipped(tmp_path: Path)
     report = simulated(tmp_path, "async_checkpoint", seed=3)
     assert report.verdict is not None and report.verdict.cause == "stuck_rank"
     missing = [row.cells[-1] for row in diff_of(report).rows if row.differs]
-    assert missing and {cell.note for cell in missing} == {"not reached"}
+    assert missing and {cell.note for cell in missing} == {"not issued"}

@@ -161,7 +161,7 @@ def died(case: Case) -> Match | None:
         culprits,
         why,
         fix,
-        "Do not raise the timeout: the others are waiting for a process that is gone.",
+        "A longer timeout would not help: the process that the others need is gone.",
         strength=0 if doubtful else 2 if len(culprits) == 1 else 1,
         evidence=[death.event for death in deaths],
         frame=first.frame,

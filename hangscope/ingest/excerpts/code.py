@@ -54,6 +54,8 @@ def _guarded_call(lines: Sequence[tuple[int, str]], name: str) -> Guarded | None
     code = [(number, _NUMBER.sub(" " * 4, text)) for number, text in lines]
     own = {number: int(match[1]) for number, text in lines if (match := _NUMBER.match(text))}
     stood = {int(at) for number, text in lines if number not in own for at in _AT.findall(text)}
+    quoted = {number + 1 for number, text in lines if _AT.search(text)}  # below the frames of a traceback
+    calls = [row for row in code if row[0] not in quoted]
     several = any(_NODES.search(text) for _, text in code)
     for i, (_, text) in enumerate(code):
         if not _GUARD.match(text.strip()) or (several and _OF_A_NODE.search(text)):
@@ -65,7 +67,7 @@ def _guarded_call(lines: Sequence[tuple[int, str]], name: str) -> Guarded | None
             statement = below.split("#")[0]
             of_all = words(name).search(statement) or own.get(number) in stood
             call = _CALL.search(statement) if of_all else None
-            if call is not None and sum(call[0] in other for _, other in code) == 1:
+            if call is not None and sum(call[0] in other for _, other in calls) == 1:
                 return Guarded(text.strip().rstrip(":"), call[1], own.get(number, number))
     return None
 

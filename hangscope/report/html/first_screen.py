@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hangscope.model.incident import on_group
 from hangscope.model.rankset import agree, counted, ranks_phrase
 from hangscope.report.html.drawings import draw_timeline
 from hangscope.report.reasons import commands, culprit_call, deciding_facts, read_words, size_words
@@ -137,7 +138,7 @@ def _what(verdict: VerdictPart | None) -> list[str]:
         parts.append(sizes_words(stuck.sizes, stuck.dtypes))
     if group is not None:
         members = counted(len(group.ranks), "rank") if group.members_known else "members not known"
-        parts.append(f"group {group.label}, {members}")
+        parts.append(f"{on_group(group.label).removeprefix('on ')}, {members}")
     lines = [line] if (line := " · ".join(filter(None, parts))) else []
     is_other = culprit is not None and culprit.op and (culprit.op, culprit.seq) != (verdict.op, verdict.seq)
     return [*lines, f"the culprit {culprit_call(verdict)}"] if lines and is_other else lines

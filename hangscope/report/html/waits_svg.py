@@ -111,7 +111,7 @@ def _sub(node: WaitNode) -> str:
     parts = ["root"] if node.root else []
     parts += [node.group] if node.group else []
     if node.kind == "call":
-        parts += [counted(node.count, "rank")] if node.count else []
+        parts += [f"{counted(node.count, 'rank')} in it"] if node.count else []
     elif node.count > 2:
         parts.append(f"{node.count:,} ranks")
     return " · ".join(parts)

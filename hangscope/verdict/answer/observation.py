@@ -76,12 +76,12 @@ def lasted(milliseconds: int) -> str:
     return f"{seconds} s ({seconds / 60:.3g} minutes)" if seconds >= 1200 else f"{seconds} s"
 
 
-def repeated(count: int, began: float | None, ended: float | None) -> str:
+def repeated(count: int, began: float | None, ended: float | None, what: str = "times") -> str:
     """Return ` (5 times from 07:12:44 to 07:16:44, 240 s)`; empty of a line that came once or twice."""
     span = ""
     if began is not None and ended is not None and ended - began >= _LONG:
         span = f" from {clock(began)} to {clock(ended)}, {lasted(round((ended - began) * 1000))}"
-    return f" ({count} times{span})" if span or count > _FEW_TIMES else ""
+    return f" ({count} {what}{span})" if span or count > _FEW_TIMES else ""
 
 
 def bare(text: str) -> str:

@@ -69,7 +69,7 @@ def groups(case: Case, *kinds: str) -> list[LineGroup]:
 
 def often(group: LineGroup) -> str:
     """Return how often a line was printed, and from when to when."""
-    return repeated(group.count, group.began, group.ended)
+    return repeated(group.count, group.began, group.ended, "such lines")
 
 
 def main(case: Case) -> Observation | None:
@@ -112,7 +112,7 @@ def roll(case: Case, answer: str) -> str:
     size = max([*(g.size for g in called if g.size), *(e.sizes[-1] for e in texts if e.sizes)], default=None)
     absent, silent = others_of(size, heard), sorted(heard - set(last.ranks))
     gaps = sorted(set(range(max(heard))) - heard)
-    what = "that" if short(last.text) in answer else f"'{short(last.text, 80)}'"
+    what = "that" if short(last.text) in answer else f"lines like '{short(last.text, 80)}'"
     text = f"{ranks_phrase(last.ranks)}{f' of {size}' if size else ''} printed {what}"
     if absent or (not silent and 0 < _GAPS * len(gaps) <= len(last.ranks)):
         missing = absent or gaps

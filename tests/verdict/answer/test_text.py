@@ -19,7 +19,7 @@ def test_an_unknown_error_is_quoted_before_those_who_wait(tmp_path: Path) -> Non
     assert explanation.startswith(
         "A network adapter or its plug-in reports an error: 'NET/OFI fabric plugin initialization failed'"
     )
-    assert "(4 times from 08:10:10 to 08:13:10, 180 s)" in explanation
+    assert "(4 such lines from 08:10:10 to 08:13:10, 180 s)" in explanation
     assert "ranks 2-7 are not in this text" in explanation and "fi_info" in explanation
 
 

@@ -162,7 +162,7 @@ class _Diff:
             is_after = not any(
                 later > row and self.base.call(later).kind.of_a_thread for later in alignment.matched
             )
-        mark, note = ("not_reached", "not reached") if is_after else ("left_out", "skipped")
+        mark, note = ("not_reached", "not issued") if is_after else ("left_out", "skipped")
         return DiffCell(mark, note=note)
 
     def _has_part(self, behaviour: Behaviour, call: Call) -> bool:

@@ -44,7 +44,7 @@ def logged_diff(subject: Subject) -> CallDiff | None:
     if verdict.culprit_ranks:
         call, differs = verdict.culprit_call, 1
         classes.append(_class("culprit", verdict.culprit_ranks, call))
-        absent = DiffCell("not_reached", note="not in it")
+        absent = DiffCell("not_reached", note="not issued")
         cells.append(_cell(subject, call, "differs") if call is not None else absent)
     groups = (DiffGroup(subject.gid, subject.label(subject.gid), 0),) if subject.gid is not None else ()
     return CallDiff(tuple(classes), groups, (DiffRow(tuple(cells), differs),), 0, differs or 0)
@@ -66,7 +66,9 @@ def logged_state(subject: Subject, behaviour: Behaviour) -> str:
 
 def _class(role: str, ranks: tuple[int, ...], call: CallRef | None) -> DiffClass:
     words = _words(call)
-    return DiffClass(compress(ranks), len(ranks), role, f"in {words}" if words else "not in it", ranks[0])
+    return DiffClass(
+        compress(ranks), len(ranks), role, f"in {words}" if words else "not in this collective", ranks[0]
+    )
 
 
 def _is_logged(subject: Subject) -> bool:
