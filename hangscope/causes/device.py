@@ -13,7 +13,7 @@ from hangscope.explain.statements.group_ranks import label_of
 from hangscope.explain.text.group_size import all_timed_out
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.settings import setting
-from hangscope.ingest.job_logs.faults import CudaError, Xid
+from hangscope.ingest.job_logs.faults import CudaError, DeviceReset, Xid
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.model.conclusion import Evidence
@@ -56,7 +56,7 @@ def ib_statuses() -> tuple[IbStatus, ...]:
 def device_fault(case: Case) -> Match | None:
     """A sticky CUDA error, an Xid, or a device that lags behind what its peers completed with it."""
     finding, statements = case.finding, case.statements
-    reported = (statements.all(Xid, CudaError), case.warned("cuda"))
+    reported = (statements.all(Xid, DeviceReset, CudaError), case.warned("cuda"))
     by_rank = ([e for e in events if e.rank is not None] for events in reported)
     faults = [e for e in next(filter(None, by_rank), ()) if not _of_the_program(e)]
     broken_path = any(e.tier < 3 for e in statements.all(NcclWarn) if e.of_transport)
@@ -68,7 +68,8 @@ def device_fault(case: Case) -> Match | None:
         return None
     first = min(faults, key=_moment)
     whose = f"rank {first.rank}"
-    why = f"{whose} reported a device error: {device_error(first)}"
+    by_kernel = isinstance(first, Xid | DeviceReset)
+    why = f"{f'the GPU of {whose} failed' if by_kernel else f'{whose} reported a device error'}: {device_error(first)}"
     named = [rank for rank in (first.rank,) if rank is not None]
     return answer("gpu_stall", named, why, remedy(first, whose), strength=2, evidence=faults[:4])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangscope.explain.statements.statements import Statements
-from hangscope.ingest.job_logs.faults import CudaError, Xid
+from hangscope.ingest.job_logs.faults import CudaError, DeviceReset, Xid
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.model.dataclass import dataclass
@@ -62,4 +62,6 @@ def device_error(event: Event) -> str:
         return (
             f"Xid {event.code} on GPU {event.device}" if printed else f"GPU {event.device} fell off the bus"
         )
+    if isinstance(event, DeviceReset):
+        return f"its driver reset GPU {event.device}"
     return event.text[:120]

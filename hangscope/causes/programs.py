@@ -252,12 +252,25 @@ def guarded_code(case: Case) -> Excerpt | None:
     return next((e for e in case.statements.all(Excerpt) if e.guarded and stops), None)
 
 
+def stands_behind_a_guard(case: Case) -> Match | None:
+    """Rank 0's stack is in the collective that the program's code, as far as it was pasted, calls on rank 0 alone."""
+    excerpt, stacks = guarded_code(case), case.stacks
+    if excerpt is None or 0 not in stacks:
+        return None
+    name = excerpt.guarded.rsplit(".", 1)[-1]
+    return _behind_a_guard(excerpt, 1) if any(frame.name == name for frame in stacks[0].stack) else None
+
+
 def called_behind_a_guard(case: Case) -> Match | None:
     """The program's code, as far as it was pasted, calls a collective on rank 0 alone, and nothing names another rank."""
     excerpt = guarded_code(case)
     culprits = set(case.finding.culprits)
     if excerpt is None or culprits - {0} or (culprits and isinstance(case.finding, Different)):
         return None
+    return _behind_a_guard(excerpt, 0)
+
+
+def _behind_a_guard(excerpt: Excerpt, strength: int) -> Match:
     why = f"only rank 0 calls {excerpt.guarded} (`{excerpt.guard}`), by the code in this text; every rank must call it"
     fix = f"Call {excerpt.guarded} on every rank, and guard only what rank 0 alone may do: the write, the print."
-    return answer("rank_conditional_collective", (0,), why, fix, strength=0)
+    return answer("rank_conditional_collective", (0,), why, fix, strength=strength)

@@ -23,6 +23,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Finding, late.arrived_late),
     (finding.Finding, late.takes_longer),
     (finding.Unseen | finding.Nothing, late.made_after_the_end),
+    (finding.Finding, programs.stands_behind_a_guard),
     (finding.Finding, process.left_quietly),
     (finding.OtherMembers, agreement.other_members),
     (finding.OtherRoot, agreement.other_root),

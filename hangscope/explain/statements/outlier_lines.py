@@ -23,6 +23,7 @@ from hangscope.model.regex import regex
 
 LEAST = 0.2  # score from which a line is worth showing
 TELLING = 0.5  # score of a line that is no habit, at the end of what its rank printed
+_SHORTENED = ("...", "…")
 _MOST = 8
 _REPORT = 0.3  # weight of a line of the reporter that counts or measures nothing and does not name its rank
 _FEW = 0.25  # share of the ranks whose value may be the outlier
@@ -108,6 +109,8 @@ def outlier_lines(
         columns = event.counts, event.behind, event.texts, event.earlier, event.numbers
         for template, count, behind, text, earlier, line in zip(event.templates, *columns, strict=True):
             before = said[template].get(event.rank)
+            if text.startswith(_SHORTENED):
+                continue  # a person left out lines, and says so
             if line >= last:
                 after[template].add(event.rank)
             elif before is None or before.count < count:

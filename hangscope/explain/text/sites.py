@@ -23,10 +23,12 @@ from hangscope.ingest.torch_logs.reports import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import is_user, user_frames
+from hangscope.model.frames import Frame, Stack
 from hangscope.model.incident import ROOTED_OPS, Incident
 
 _Lines = tuple[tuple[str, int], ...]  # files and lines, innermost first
 
+_OF_TORCH = "torch/distributed/"
 _BATCHED = frozenset({"batch_isend_irecv"})
 POINT_TO_POINT = _BATCHED | {"send", "recv", "isend", "irecv"}
 #: Calls that create a group, and wait for its members alone.
@@ -69,8 +71,10 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
     sides = sorted([*sides, *([paired] if paired else [])], key=lambda ranks: (-len(ranks), ranks))
     if len(sides) < 2 or (of_a_moment and len(ops) == 1 and not says_it_hangs(statements)):
         return None  # collectives of one operation meet, whatever their lines
-    if _in_groups_of_their_own(statements, sides):
-        return None  # collectives of different groups need not meet
+    if _in_groups_of_their_own(statements, sides) or helper_of(
+        [statements.whereabouts[s[0]].stack for s in sides]
+    ):
+        return None  # collectives of different groups need not meet, and those of one function come one after the other
     kinds = {r: w.call for r, w in statements.whereabouts.items()}
     events = tuple(e for side in sides[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
     apart = different(None, sides, kinds, statements)
@@ -90,6 +94,19 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
     # Of two equal sides the one off the step is the outlier, unless ranks that nobody saw are on it.
     even = 2 * len(sides[0]) <= len(inside) < len(incident.ranks)
     return replace(apart, events=events, guess=bool(alone) or of_a_moment or even)
+
+
+def helper_of(stacks: Sequence[Stack]) -> Frame | None:
+    """Return the function of torch.distributed within which two stacks part: their lines are steps of the same call.
+
+    A gather to rank 0 is followed there by a scatter from it: who has sent its part is further on, and waits for the same rank.
+    """
+    if len(stacks) != 2:
+        return None
+    for one, other in zip(*map(reversed, stacks), strict=False):
+        if one != other:
+            return one if (one.name, one.file) == (other.name, other.file) and _OF_TORCH in one.file else None
+    return None
 
 
 def _without_shortened(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
+from hangscope.ingest.torch_logs.store import RendezvousBegun
 from hangscope.model.events import Event
 
 
@@ -27,5 +28,7 @@ def tasks_are_ranks(events: Sequence[Event]) -> bool:
 
 def _of_an_agent(event: Event) -> bool:
     """Return whether torchrun's agent printed this."""
-    by_agent = isinstance(event, Exit) and event.via in {"agent", "table"}
+    by_agent = isinstance(event, RendezvousBegun) or (
+        isinstance(event, Exit) and event.via in {"agent", "table"}
+    )
     return by_agent or (isinstance(event, (Exit, CleanupSignal)) and event.agent is not None)

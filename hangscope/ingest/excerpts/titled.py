@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from hangscope.ingest.excerpts.excerpt import MOST
+from hangscope.ingest.files.numbering import of_file_titles
 from hangscope.ingest.job_logs.vocabulary import of_people
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.rank_words import ranks_titled
@@ -37,10 +38,12 @@ def _sections(kept: KeptText) -> dict[int, int]:
     titles = set[int]()
     now: int | None = None
     before = 0
-    for place, number in enumerate(kept.numbers):
-        line = kept.line(place)
+    lines = [kept.line(place) for place in range(len(kept.numbers))]
+    counted = of_file_titles(line.text for line in lines)
+    for line, number in zip(lines, kept.numbers, strict=True):
         text = line.text
         named = ranks_titled(text) if line.rank is None else ()
+        named = named or ((counted[text],) if text in counted else ())
         if len(named) == 1 and not text.startswith((" ", "\t")):
             now = named[0]
             titles.add(now)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from hangscope.model.regex import regex
 
@@ -24,6 +24,8 @@ _OTHERS = regex(
 )
 
 
+#: the name of a file above a copy of it, as head and tail print it
+FILE_TITLE = regex(r"^(?:==+>?|#{1,6}|-{2,6}) ?([\w./-]{1,200}) ?(?:<?==+|#{0,6}|-{0,6})$")
 _COUNTED = regex(r"([A-Za-z]{0,20})[ _.#:-]{0,2}(\d{1,7})(?!\d)")  # in a title, with the word before it
 _NODE = regex(r"(?i)(?<![a-z])(?:node|host|pod)[ _.#:-]{0,2}$")
 
@@ -72,6 +74,13 @@ def _number(file: str, single: bool = False) -> re.Match[str] | None:
         return None
     before = name[: found[0].start()]
     return found[0] if (single and _NODE.search(before)) or not _OTHERS.search(before) else None
+
+
+def of_file_titles(texts: Iterable[str]) -> dict[str, int]:
+    """Return the rank of each line that is the name of a file, such as `==> err.0 <==`, where their names count ranks."""
+    files = {text: title[1] for text in texts if (title := FILE_TITLE.match(text)) is not None}
+    counted = of_files(dict.fromkeys(files.values()))
+    return {text: counted[file] for text, file in files.items() if file in counted}
 
 
 def of_titles(titles: Mapping[int, str]) -> dict[int, int]:

@@ -139,6 +139,16 @@ class Xid(Event, same_by=("code", "device"), by_launcher=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceReset(Event, same_by=("device",), by_launcher=True):
+    """The kernel resets an AMD GPU that hung (drivers/gpu/drm/amd/amdgpu/amdgpu_device.c). The rank follows from `device`, the PCI address."""
+
+    device: str
+    forms = (
+        says(r"amdgpu (?P<device>[\da-f]{4,8}:[\da-f]{2}:[\da-f]{2}(?:\.\d)?): amdgpu: GPU reset begin"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderWorkerDeath(Event, same_by=("worker_pid",)):
     """A data loader worker was killed, or had a bus error."""
 

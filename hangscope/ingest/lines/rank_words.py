@@ -57,6 +57,7 @@ _COLUMN = regex(
 _SENTENCE = 160  # characters of a line that may be a title
 _TITLE_LIMIT = 80
 _SHORT = 48  # of a title that ends in no colon
+_AT_END = regex(r"(?i)\branks?[ :#]{0,2}\d{1,7}\)?$")
 _MOST_RANKS = 4096  # of one title
 _OF_A_DUMP = (
     "the|begin|global|py-?spy|cuda-?gdb|gdb|p|faulthandler|stacks?|stack-?traces?|traces?|back-?traces?|dumps?|output|main|main ?thread|threads?"
@@ -239,7 +240,7 @@ def ranks_titled(text: str, above_a_stack: bool = False) -> tuple[int, ...]:
         return _numbers(ruled[1])
     if above_a_stack and not alone and _LIKEWISE.search(text) and (all_named := _RANK.findall(text)):
         return _numbers(", ".join(all_named))
-    short = above_a_stack and len(text) <= _SHORT
+    short = above_a_stack and len(text) <= _SHORT and _AT_END.search(text) is not None
     if not short and not text.rstrip("`* ").endswith((":", "：")):
         return ()
     loosely = (_RANK if above_a_stack else _IN_BRACKETS).search(text) if alone else None

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 from typing import BinaryIO
 
-from hangscope.ingest.files.numbering import of_titles
+from hangscope.ingest.files.numbering import FILE_TITLE, of_file_titles, of_titles
 from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.ingest.lines.rank_words import likewise, ranks_titled
@@ -115,8 +115,10 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
     titles = {pid: f"{found.titles.get(pid, '')} {found.remarks.get(pid, '')}".strip() for pid in pids}
     by_title, local_by_title = ranks_of_commands(titles), local_ranks_of_commands(titles)
     by_title = by_title or of_titles(found.headed)
+    by_file = of_file_titles(writer for *_, writer in found.threads)
     processes = []
-    for (rank, local_rank, task, pid, _), threads in found.threads.items():
+    for (rank, local_rank, task, pid, writer), threads in found.threads.items():
+        rank = rank if rank is not None else by_file.get(writer)
         if rank is None and pid is not None:
             rank = by_title.get(pid)
             local_rank = local_by_title.get(pid) if rank is None and local_rank is None else local_rank
@@ -168,6 +170,7 @@ class _Dump:
         self.titled: dict[int | None, tuple[int, ...]] = {}
         self._section: int | None = None  # rank, the first of several
         self._pid: int | None = None
+        self._file = ""  # a title that names a file, of which the text is a copy
         self._by_thread: int | None = None  # process id by the number of a main thread
         self._title: tuple[int | None, int | None] | None = (
             None  # (rank, process id) that a line states of what is below it
@@ -182,6 +185,9 @@ class _Dump:
         if (remark := _REMARK.match(line.text)) and begins_dump(remark[1]):
             self._begin(int(remark[2]))
             line = replace(line, text=remark[1])
+        if FILE_TITLE.match(line.text) and not ranks_titled(line.text):
+            self._begin(None)
+            self._file = line.text
         section, process = _SECTION.match(line.text), SPY_PROCESS.match(line.text)
         thread = header(line.text)
         title = None if section or process or thread else self._titled(line)
@@ -231,14 +237,14 @@ class _Dump:
         return line.rank, int(process[1])
 
     def _begin(self, section: int | None, pid: int | None = None) -> None:
-        self._open, self._section, self._pid = {}, section, pid
+        self._open, self._section, self._pid, self._file = {}, section, pid, ""
 
     def _thread(self, line: Line, thread: OpenThread | None) -> None:
         """Begin a thread, or add a frame to that of the line's writer."""
         rank = line.rank if line.rank is not None else self._section
         writer: _Who = (rank, None, None, None, "")
         if rank is None:
-            writer = (None, line.local_rank, line.task, line.pid, line.origin)
+            writer = (None, line.local_rank, line.task, line.pid, line.origin or self._file)
         if thread is None and writer == _NOBODY and writer not in self._open and self._last in self._open:
             writer = self._last  # a logger puts its prefix before the first line of what it prints alone
         if thread is None and writer not in self._open and line.text.startswith("#0 "):

@@ -141,7 +141,12 @@ def over(case: Case) -> Observation | None:
         return Observation(shows, Collect((), "stack", text), events=(answers[-1],))
     notices = [e for e in case.statements.all(Notice) if not of_people(e.text)]
     last_notice = max(notices, key=lambda e: e.line, default=None)
-    if complaint_of(case) or last_notice is None or last_notice.id != _STARTED:
+    waited = (
+        stalls
+        and last_notice is not None
+        and all((e.file, e.line) < (last_notice.file, last_notice.line) for e in stalls)
+    )
+    if (complaint_of(case) and not waited) or last_notice is None or last_notice.id != _STARTED:
         return None
     shows = f"the server finished its start: '{short(last_notice.text)}'; these lines show no hang"
     return Observation(shows, Collect((), "stack", text), events=(last_notice,))

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hangscope.causes.case import Case, at
 from hangscope.explain.statements.statements import Whereabouts
+from hangscope.explain.text.sites import helper_of
 from hangscope.ingest.evidence.stack_owners import offered_call, place_of
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.torch_logs.traceback import RankException
@@ -42,9 +43,16 @@ def stacks(case: Case) -> Observation | None:
             found_at[f"{call} {place}".strip()].append(rank)
     if not found_at:
         return None
+    firsts = {place: case.stacks[ranks[0]].stack for place, ranks in found_at.items()}
+    helper = helper_of([*firsts.values()])
     unseen = sorted(case.incident.ranks.keys() - case.stacks.keys())
     met = not unseen and all((d := doing(w.stack)) and d.collective for w in case.stacks.values())
     found = compared("by their stacks", found_at, _PATH if met else _MOVE, (), what="stack", suspects=())
+    if helper is not None:
+        inside = (
+            f"both are inside {helper.name} ({helper.file.rsplit('/', 1)[-1]}), whose steps follow each other"
+        )
+        found = replace(found, shows=f"{found.shows}; {inside}: that is no mismatch")
     if 0 < len(unseen) <= _MOST_UNSEEN:
         found = replace(found, shows=f"{found.shows}; there is no stack of {ranks_phrase(unseen)}")
     elif met and len(found_at) == 1:
