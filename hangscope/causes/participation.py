@@ -15,13 +15,14 @@ from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.doing import doing
 from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import ROOTED_OPS, CallKind, Event, State
-from hangscope.model.rankset import counted
+from hangscope.model.rankset import agree, counted
 
 _ORDER = ("collective_order_mismatch", "the collective that it skipped may have come next")
 _STOPPED = "{who} stopped by a signal (SIGSTOP, SIGTSTP or SIGTTIN): `kill -CONT PID` resumes the process; find out who stopped it."
 _MOVE = "If it is slow and not stuck, move that work out of the step, or let all ranks wait for it with a longer timeout."
 _WHOLE = ("stuck_rank", "the process may be stopped as a whole: a signal, a debugger, a dead disk")
 _QUOTED = 120  # characters of a line in a reason
+_SLOW = ("slow_rank", "it may have gone on afterwards")
 _OTHERWISE = ("stuck_rank", "no call of it is known, so it may as well be at work or blocked outside of them")
 _LATE = ("slow_rank", "a rank that computes may still arrive: capture it again")
 
@@ -67,6 +68,15 @@ def by_its_words(case: Case) -> Match | None:
         return None
     whose, said = who(finding.culprits), own[0]
     what = said.note if said.how == "value" else f"{whose} printed what no other rank did"
+    evidence = map(of_outlier, own[:2])
+    if all(case.incident.ranks[rank].calls_file is not None for rank in finding.culprits):
+        why = f"{what}, and {agree(finding.culprits, 'its', 'their')} recorded collectives are those of the others: '{said.text[:_QUOTED]}'"
+        advice = (
+            f"Find out how long {whose} took for what that line is about: its next line, or a stack of it."
+        )
+        return answer(
+            "stuck_rank", finding.culprits, why, advice, strength=0, evidence=evidence, rivals=[_SLOW]
+        )
     why = f"{what}; it may have skipped a collective of the others, or made one of its own: '{said.text[:_QUOTED]}'"
     advice = f"{'Check' if finding.waiting else 'If the job no longer prints, check'} whether {whose} issues every collective of the step after that line."
     return answer(
@@ -75,7 +85,7 @@ def by_its_words(case: Case) -> Match | None:
         why,
         advice,
         strength=0,
-        evidence=map(of_outlier, own[:2]),
+        evidence=evidence,
         rivals=[_OTHERWISE],
     )
 
