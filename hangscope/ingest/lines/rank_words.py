@@ -238,8 +238,9 @@ def ranks_titled(text: str, above_a_stack: bool = False) -> tuple[int, ...]:
     alone = len(_MENTION.findall(text)) == 1
     if alone and (ruled := _RULED.match(text)):
         return _numbers(ruled[1])
-    if above_a_stack and not alone and _LIKEWISE.search(text) and (all_named := _RANK.findall(text)):
-        return _numbers(", ".join(all_named))
+    same = _LIKEWISE.search(text) if above_a_stack and not alone else None
+    if same is not None and _RANK.search(text, 0, same.start()) and _RANK.search(text, same.end()):
+        return _numbers(", ".join(_RANK.findall(text)))  # `rank 0 (pid 812), same in rank 2 and rank 3:`
     short = above_a_stack and len(text) <= _SHORT and _AT_END.search(text) is not None
     if not short and not text.rstrip("`* ").endswith((":", "：")):
         return ()
