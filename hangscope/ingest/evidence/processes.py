@@ -166,7 +166,17 @@ class Processes:
             if ("local in", folder, local) in self._ranks:
                 rank = self._of("local in", folder, local)
                 return rank if rank is not None and {rank - local} == bases else None
-        return local if self._identity and len(bases) < 2 else None
+        if (block := self._block_of(file)) and local < len(block):
+            return block[local]
+        return local if self._identity and len(bases) < 2 and not block else None
+
+    def _block_of(self, file: str) -> range:
+        """Return the ranks whose lines a file has, where they are those of one node other than the first: a block of equal ones from rank 0 on."""
+        heard = sorted(self._heard.get(file, ()))
+        if len(heard) < 2 or heard[0] == 0 or heard[0] % len(heard):
+            return range(0)
+        block = range(heard[0], heard[0] + len(heard))
+        return block if heard == [*block] else range(0)
 
     def of_pid(self, pid: int | None) -> int | None:
         """Return the global rank of a process id that one rank alone is known by, or None."""
