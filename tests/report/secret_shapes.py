@@ -59,6 +59,8 @@ SECRETS = (
     "HF_TOKEN=hf_{an:12}\x1b[0m{an:22}",
     "hf_{an:10}\u200b{an:24} was used",
     "pass\u200bword={word:}",
+    "pass\x05word={word:}",
+    "hf_{an:10}\ufffd{an:24} was used",
     "pass\x1b[1mword\x1b[0m={word:}",
     "password\x1b[0m=\x1b[31m{word:}\x1b[0m",
     "AKIA\u200d{up:16}",

@@ -51,7 +51,12 @@ def test_a_list_of_equal_items_is_text(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["[wa" + "A" * 500, '  File "/usr/lib/python3.11/threading.py", line 9 in run']
+    "line",
+    [
+        "[wa" + "A" * 500,
+        '  File "/usr/lib/python3.11/threading.py", line 9 in run',
+        "\0\0default_pgq\tX\5\0\0\0ranksq",
+    ],
 )
 def test_what_no_program_prints_says_nothing_of_its_rank(tmp_path: Path, line: str) -> None:
     """It made a collective inside the loop of what is a loop that ended early, and that for certain."""

@@ -12,12 +12,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import takewhile
 
+from hangscope.ingest.lines.prefixes import REPLACED
+
 _END = 4  # characters on which a copy and its original agree at one end
 _LEAST = 8  # characters that they have in common
 _FLIPPED = 16  # characters of which one may have another bit
 _FRAGMENT = 3  # letters of a piece of a word
 _COMPARED = 16  # originals that a line is compared with, by each of its ends
-REPLACED = "\ufffd"  # in place of invalid bytes
 _KEY = 8  # characters by which a piece that follows itself is found
 _COPIES, _STRETCH = 3, 24  # of it in a row at least, and characters that they have together
 _READ = 1000  # characters of a line

@@ -24,11 +24,14 @@ from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
 TEXT_LIMIT = 500
+REPLACED = "\ufffd"  # in place of invalid bytes
 AnyEvent = TypeVar("AnyEvent", bound=Event)
 _WHO = ("rank", "host", "pid", "time", "local_rank", "task", "stamp")
 
 _ANSI = regex(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_CONTROL = regex("[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_CONTROL = regex("[\x07\x08\x0a-\x0f\x1b\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+#: What neither programs nor terminals write into a text; zeros around a line fill a hole of its file.
+_NO_TEXT = regex("[\x00-\x06\x10-\x1a\x1c-\x1f]+")
 
 # What nearly every line of a torch job starts with, in one match; the layers are for the rest.
 _COMMON = regex(
@@ -78,10 +81,12 @@ class Line:
 
 
 def clean(text: str) -> str:
-    """Return the text without escape sequences, control characters and direction marks; tabs stay."""
+    """Return the text without escape sequences, control characters and direction marks; tabs stay. What is no text is marked as invalid."""
+    if text.isprintable():
+        return text
     if "\x1b" in text:
         text = _ANSI.sub("", text)
-    return _CONTROL.sub("", text)
+    return _NO_TEXT.sub(REPLACED, _CONTROL.sub("", text).strip("\0"))
 
 
 def cut(text: str, limit: int) -> str:

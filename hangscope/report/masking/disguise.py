@@ -14,7 +14,7 @@ from hangscope.model.regex import regex
 _ESCAPES = regex(r"\x1b(?:\[[0-?]{0,40}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _UNSEEN = regex(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb]"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\ufffd]"
 )
 _QUOTES = str.maketrans("«»„“”‟‹›‚‘’‛", '""""""' + "'" * 6)
 #: Of what a URL may encode, letters, digits and the signs that part names from values.

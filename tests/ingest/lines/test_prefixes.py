@@ -159,7 +159,7 @@ def test_two_writers_have_two_origins() -> None:
 
 
 def test_control_characters_never_pass() -> None:
-    assert clean("a\x1b[31mb\x1b]0;title\x07c\x00d\u202ee\x9bf\tg") == "abcdef\tg"
+    assert clean("a\x1b[31mb\x1b]0;title\x07c\x00d\u202ee\x9bf\tg") == "abc\ufffddef\tg"
     assert quote("x" * 600) == "x" * 499 + "…"
 
 
