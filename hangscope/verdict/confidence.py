@@ -24,7 +24,7 @@ from hangscope.explain.finding import (
 )
 from hangscope.explain.predict import MOST_REPLAYED
 from hangscope.explain.statements.bounds import idle
-from hangscope.explain.statements.deaths import doubt, endings
+from hangscope.explain.statements.deaths import doubt, endings, raised_by_victims
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.ingest.job_logs.activity import Computing
 from hangscope.ingest.job_logs.progress import Progress
@@ -116,11 +116,11 @@ def damaged(case: Case, match: Match, proof: Proof) -> Doubts:
         yield MEDIUM, why
     if match.cause != "crashed_rank":
         return
-    printed = endings(case.statements)
+    printed, victims = endings(case.statements), raised_by_victims(case.statements)
     for death in case.statements.first_deaths:
         if death.rank not in match.culprits:
             continue
-        if why := doubt(death, case.statements, printed) or cut(case.incident, death.event):
+        if why := doubt(death, case.statements, printed, victims) or cut(case.incident, death.event):
             yield MEDIUM, why
 
 

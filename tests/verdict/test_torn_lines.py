@@ -304,3 +304,14 @@ def test_a_traceback_whose_frames_are_no_text_is_not_sure(tmp_path: Path) -> Non
     log.write_bytes(DEATH.replace(b"/workspace/train.py", b"/work\xffpace/tra\x80n.py"))
     torn = analyze(log)
     assert certainty(torn)[1] == "medium" and "invalid bytes" in " ".join(torn.to_dict()["confidence_why"])
+
+
+@pytest.mark.parametrize("damaged", ["KeyboardOInterrupt", "\0eyboardInterrupt"])
+def test_an_interrupt_of_another_spelling_is_no_sure_death(tmp_path: Path, damaged: str) -> None:
+    text = (FIXTURES / "text" / "interrupted_srun_label.txt").read_text()
+    log = tmp_path / "job.log"
+    log.write_text(text.replace("2: KeyboardInterrupt", f"2: {damaged}"))
+    verdict = analyze(log).verdict
+    assert verdict is None or verdict.confidence != "high"
+    log.write_text(text.replace("2: KeyboardInterrupt", "2: AssertionError"))
+    assert certainty(analyze(log)) == ("crashed_rank", "high")

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 from hangscope.explain.statements.exits import ABORTS, CLEANUPS, Exits
 from hangscope.explain.statements.statements import INTERRUPTS, WAITED, AnyEvent, Death, Statements
-from hangscope.explain.statements.torn_lines import REPLACED, Endings
+from hangscope.explain.statements.torn_lines import Endings, Originals
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied
 from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.messages import Message
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.lines.prefixes import REPLACED
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import (
     DumpObserved,
@@ -178,7 +179,13 @@ def endings(statements: Statements) -> Endings:
     return Endings([*printed, *((e.file, e.text) for e in statements.all(Progress))])
 
 
-def doubt(death: Death, statements: Statements, printed: Endings) -> str:
+def raised_by_victims(statements: Statements) -> Originals:
+    """Return the last lines of the tracebacks of ranks that were interrupted, or lost a peer."""
+    raised = (e for e in statements.all(RankException) if e.symptom or e.type in INTERRUPTS)
+    return Originals(dict.fromkeys(f"{e.type}: {e.message}" for e in raised))
+
+
+def doubt(death: Death, statements: Statements, printed: Endings, victims: Originals) -> str:
     """Return why a death may be none, or none of the rank's own; nothing where it is one.
 
     Its traceback's beginning, or all of its frames, are not there, and nothing else says that the rank ended. Or the
@@ -197,6 +204,8 @@ def doubt(death: Death, statements: Statements, printed: Endings) -> str:
         return f"the error of {who} has lost its message, or never had one"
     if printed.hold(event.file, event.text):
         return f"the last line of the traceback of {who} ends as another line does: its own end is lost"
+    if victims.of(f"{event.type}: {event.message}"):
+        return f"the last line of the traceback of {who} is a damaged copy of one of a rank that was interrupted or lost a peer"
     place = event.frames[0].file.replace("\\", "/") if event.frames else ""
     of_peers = place.endswith(_COMMUNICATION) or _ITS_WORDS.search(event.message)
     if of_peers and event.type.rsplit(".", 1)[-1] not in _ARGUMENT_ERRORS:
