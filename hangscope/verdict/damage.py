@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hangscope.causes.case import Case, Match
 from hangscope.explain.statements.torn_lines import is_garbled
+from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.events import Event
 from hangscope.model.incident import Incident
@@ -43,6 +44,10 @@ def damage(case: Case, match: Match) -> str:
     for file in sorted({file.split("!/")[0] for file in files if file} & damaged_files(case.incident)):
         return f"it rests on {file}, which is damaged"
     lines += [(event.file, event.text) for event in finding.events]
+    mangled = {(e.file, e.line) for e in case.statements.all(RankException) if e.mangled}
+    for item in match.evidence:
+        if item.source is not None and (item.source.file, item.source.line) in mangled:
+            return f"it rests on a traceback in {item.source.file} within which lines are damaged"
     garbled = next((file for file, text in lines if is_garbled(text)), None)
     if garbled is None:
         return ""

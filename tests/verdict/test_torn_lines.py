@@ -315,3 +315,23 @@ def test_an_interrupt_of_another_spelling_is_no_sure_death(tmp_path: Path, damag
     assert verdict is None or verdict.confidence != "high"
     log.write_text(text.replace("2: KeyboardInterrupt", "2: AssertionError"))
     assert certainty(analyze(log)) == ("crashed_rank", "high")
+
+
+GPU_TWICE = (FIXTURES / "text" / "last_error_duplicate_gpu.txt").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        GPU_TWICE.replace(b"    main()\n", b"    main()\n\3\0(M\xd1\xb5t"),
+        GPU_TWICE.replace(b'  File "/home/u/finetune/run.py", line 61, in <module>\n', b""),
+    ],
+    ids=["no text", "no frame"],
+)
+def test_a_traceback_with_a_hole_is_not_sure_evidence(tmp_path: Path, damaged: bytes) -> None:
+    log = tmp_path / "job.log"
+    log.write_bytes(GPU_TWICE)
+    assert certainty(analyze(log)) == ("init_hang", "high")
+    assert damaged != GPU_TWICE
+    log.write_bytes(damaged)
+    assert certainty(analyze(log)) == ("init_hang", "medium")

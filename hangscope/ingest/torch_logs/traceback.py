@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 
 from hangscope.ingest.lines.forms import LineParser
-from hangscope.ingest.lines.prefixes import Line, quote
+from hangscope.ingest.lines.prefixes import REPLACED, Line, quote
 from hangscope.ingest.torch_logs.symptoms import is_check, is_symptom
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -79,7 +79,8 @@ class RankException(Event, kind="exception", same_by=("type", "message", "frames
 
     `type` is empty where the last line is missing (`truncated`). `code` is the source text of the deepest user frame; `symptom`:
     the communication layer noticed a peer's failure or a mismatch of calls, so that it is no cause of its own; `torn`: the header
-    or all frames are missing, so that the last line may belong to another exception, or to one that was caught.
+    or all frames are missing, so that the last line may belong to another exception, or to one that was caught; `mangled`: between
+    them stands what is of no traceback.
     """
 
     type: str
@@ -89,6 +90,7 @@ class RankException(Event, kind="exception", same_by=("type", "message", "frames
     symptom: bool = False
     truncated: bool = False
     torn: bool = False
+    mangled: bool = False
 
     @property
     def by_check(self) -> bool:
@@ -109,6 +111,7 @@ class _Traceback:
     where: Line
     fed: int  # lines of the log when it had its last one
     headed: bool = True
+    mangled: bool = False
     chained: bool = False
     original: bool = False
     rank: int | None = None  # as the header names it
@@ -148,6 +151,7 @@ class _Traceback:
             symptom=is_symptom(self.kind, self.message),
             truncated=truncated,
             torn=not (self.headed and self.rows),
+            mangled=self.mangled,
         )
 
 
@@ -242,6 +246,8 @@ class TracebackParser(LineParser):
             unindented = message is not None and not message.startswith("  ")
             if _TYPE.search(match[2]) or (opened.rows and unindented) or text.strip().isidentifier():
                 yield from self._exception(key, opened, line, match[1], (message or "")[:_MESSAGE_LIMIT])
+        elif text.startswith("    ") or REPLACED in text:  # a line of code without its frame, or no line
+            opened.mangled = True
 
     def _exception(
         self, key: str, opened: _Traceback, line: Line, kind: str, message: str
