@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -335,3 +336,14 @@ def test_a_traceback_with_a_hole_is_not_sure_evidence(tmp_path: Path, damaged: b
     assert damaged != GPU_TWICE
     log.write_bytes(damaged)
     assert certainty(analyze(log)) == ("init_hang", "medium")
+
+
+def test_a_line_that_is_torn_in_one_of_two_files_says_nothing_of_its_rank(tmp_path: Path) -> None:
+    """The launcher's own log holds it as well, and whole."""
+    job = tmp_path / "job"
+    shutil.copytree(FIXTURES / "uneven_loader_detail" / "dumps", job)
+    (log,) = (job / "log_dir").glob("*/attempt_0/1/stdout.log")
+    text = log.read_text()
+    log.write_text(text.replace("rank 1 step 1 loss", "ranstep 1 loss"))
+    assert log.read_text() != text
+    assert certainty(analyze(job)) == ("uneven_loader", "medium")

@@ -100,6 +100,7 @@ def outlier_lines(
     said: dict[str, dict[int, _Said]] = defaultdict(dict)
     ranks, cut = set(heard), set[int]()
     after: dict[str, set[int]] = defaultdict(set)
+    in_file: dict[tuple[str, int, str], int] = {}
     for event in printed:
         if event.rank is None:
             continue
@@ -111,6 +112,7 @@ def outlier_lines(
             before = said[template].get(event.rank)
             if text.startswith(_SHORTENED):
                 continue  # a person left out lines, and says so
+            in_file[template, event.rank, event.file] = count
             if line >= last:
                 after[template].add(event.rank)
             elif before is None or before.count < count:
@@ -120,7 +122,7 @@ def outlier_lines(
             del said[template]  # who printed it in its aftermath does not lack it
     cut |= _leave_out_garbled(said)
     for printers in (2, 1):
-        _join_torn(said, printers)
+        _join_torn(said, in_file, printers)
     speakers = set[int]().union(*said.values())
     reporters = {0} | (speakers if len(speakers) == 1 else set())  # who prints for all
     found = (_outlier(lines, ranks, cut, reporters) for lines in said.values()) if len(ranks) > 1 else ()
@@ -137,8 +139,13 @@ def _leave_out_garbled(said: dict[str, dict[int, _Said]]) -> set[int]:
     return damaged
 
 
-def _join_torn(said: dict[str, dict[int, _Said]], printers: int) -> None:
-    """Count damaged copies, which one rank printed, as the line that its peers printed more often: at least `printers` ranks."""
+def _join_torn(
+    said: dict[str, dict[int, _Said]], in_file: dict[tuple[str, int, str], int], printers: int
+) -> None:
+    """Count damaged copies, which one rank printed, as the line that its peers printed more often: at least `printers` ranks.
+
+    Where a second file holds what a rank printed as well, only those of the copy's own file count.
+    """
     forms = {t: _NUMBER.sub("#", next(iter(who.values())).text) for t, who in said.items() if who}
     whole = {forms[template]: template for template, who in said.items() if len(who) >= printers}
     originals = Originals(whole)
@@ -148,11 +155,13 @@ def _join_torn(said: dict[str, dict[int, _Said]], printers: int) -> None:
         ((rank, copy),) = said[template].items()
         for form in originals.of(forms[template]):
             who = said.get(whole[form], {})
-            own = who[rank].count if rank in who else 0
+            own = in_file.get((whole[form], rank, copy.file), who[rank].count if rank in who else 0)
             others = [it.count for r, it in who.items() if r != rank and whole[form] != template]
             more = any(count > own for count in others)
             if more:
-                who[rank] = replace(who.get(rank, copy), count=own + copy.count)
+                known = who.get(rank, copy)
+                who[rank] = replace(known, count=max(known.count, own + copy.count))
+                in_file[whole[form], rank, copy.file] = own + copy.count
             if more or (
                 others and len(form) < len(forms[template])
             ):  # with more in it, but no word of its own
