@@ -44,7 +44,9 @@ def _refused(case: Case) -> Match | None:
         port = events[0].port
         why = f"port{f' {port}' if port else ''} of the rendezvous store was already in use on its host"
         fix = f"Another process holds port {port or 'MASTER_PORT'}: end the stale process, or choose a free port per job (--rdzv-endpoint host:0, or MASTER_PORT by job id)."
-        return answer("init_hang", ranks, why, fix, strength=2, evidence=events[:3])
+        # Who recorded calls had joined: at that port something else began, or the line is of another start.
+        joined = any(r.queues for rank, r in case.incident.ranks.items() if not ranks or rank in ranks)
+        return answer("init_hang", ranks, why, fix, strength=1 if joined else 2, evidence=events[:3])
     if shared := case.warned("duplicate_gpu"):
         # Ranks of a smaller communicator are numbered anew.
         own = [e for e in shared if e.rank in (None, e.rank_a)]

@@ -347,3 +347,15 @@ def test_a_line_that_is_torn_in_one_of_two_files_says_nothing_of_its_rank(tmp_pa
     log.write_text(text.replace("rank 1 step 1 loss", "ranstep 1 loss"))
     assert log.read_text() != text
     assert certainty(analyze(job)) == ("uneven_loader", "medium")
+
+
+def test_a_port_in_use_is_no_sure_cause_for_who_made_calls(tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    shutil.copytree(FIXTURES / "stuck_loader_detail" / "dumps", job)
+    assert certainty(analyze(job)) == ("stuck_rank", "high")
+    log = job / "logs" / "rank3.out"
+    bound = (
+        "ddress. The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).\n"
+    )
+    log.write_text(log.read_text()[:30] + bound)
+    assert certainty(analyze(job))[1] != "high"
