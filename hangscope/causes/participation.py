@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hangscope.align.waitgraph import Instance, Node
 from hangscope.causes.case import Case, Match, answer, of_outlier, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe, meeting
@@ -69,8 +70,8 @@ def by_its_words(case: Case) -> Match | None:
     whose, said = who(finding.culprits), own[0]
     what = said.note if said.how == "value" else f"{whose} printed what no other rank did"
     evidence = map(of_outlier, own[:2])
-    if all(case.incident.ranks[rank].calls_file is not None for rank in finding.culprits):
-        why = f"{what}, and {agree(finding.culprits, 'its', 'their')} recorded collectives are those of the others: '{said.text[:_QUOTED]}'"
+    if all(_with_the_others(case, rank) for rank in finding.culprits):
+        why = f"{what}, and {agree(finding.culprits, 'its', 'their')} pending collectives are those of the others: '{said.text[:_QUOTED]}'"
         advice = (
             f"Find out how long {whose} took for what that line is about: its next line, or a stack of it."
         )
@@ -88,6 +89,25 @@ def by_its_words(case: Case) -> Match | None:
         evidence=evidence,
         rivals=[_OTHERWISE],
     )
+
+
+def _with_the_others(case: Case, rank: int) -> bool:
+    """Return whether a rank has pending collectives, and others are in each of them with the same op."""
+    nodes = [call.node for call in case.graph.open_calls.get(rank, ())]
+    for node in nodes:
+        ops = {_op(case, other, node) for other, _ in case.graph.calls_of(node) if other != rank}
+        if ops != {_op(case, rank, node)}:
+            return False
+    return bool(nodes)
+
+
+def _op(case: Case, rank: int, node: Node) -> str | None:
+    """Return what a rank's records call a collective; None where they do not have it."""
+    queue = case.incident.ranks[rank].queues.get(node.gid) if isinstance(node, Instance) else None
+    if queue is None or not isinstance(node, Instance):
+        return None
+    kinds = queue.kind[queue.seq == node.seq]
+    return case.incident.kinds.without_sizes(int(kinds[-1])).op if len(kinds) else None
 
 
 def _act(d: Difference) -> tuple[int, str] | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from itertools import takewhile
 
 from hangscope.ingest.lines.prefixes import REPLACED
+from hangscope.model.regex import regex
 
 _END = 4  # characters on which a copy and its original agree at one end
 _LEAST = 8  # characters that they have in common
@@ -22,6 +23,8 @@ _COMPARED = 16  # originals that a line is compared with, by each of its ends
 _KEY = 8  # characters by which a piece that follows itself is found
 _COPIES, _STRETCH = 3, 24  # of it in a row at least, and characters that they have together
 _READ = 1000  # characters of a line
+#: of c10's logger
+_HEADER = regex(r"\[[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d{3,9} \w{1,60}\.[ch]pp:\d{1,5}\]")
 _AS_ZERO = str.maketrans("123456789", "000000000")
 
 
@@ -87,12 +90,12 @@ def _is_copy(line: str, original: str, near: Iterable[str]) -> bool:
 
 
 def is_garbled(line: str) -> bool:
-    """Return whether no program printed a line: it holds invalid bytes, or a piece that follows itself again and again without a seam.
+    """Return whether no program printed a line: it holds invalid bytes, two of c10's headers, or a piece that follows itself again and again.
 
     A list repeats its items as well (`nan, nan, nan`), with what separates them.
     """
     line = line[:_READ]
-    if REPLACED in line or _begins_again(line):
+    if REPLACED in line or len(_HEADER.findall(line)) > 1 or _begins_again(line):
         return True
     return any(_stutters(line, start) for start in range(0, len(line) - _STRETCH + 1, _KEY))
 
