@@ -66,8 +66,6 @@ def other_roots(case: Case) -> Match | None:
         return None
     stalled = isinstance(finding, Stalled) and finding.stuck.pair is None
     view, seq = finding.stuck.view, finding.stuck.seq
-    if stalled and case.from_text and view and seq and any(view.kind_of(r, seq) is None for r in view.seen):
-        return None  # what some of them called there is not known
     kind = finding.stuck.kind if stalled else _all_at_one_line(case)
     if kind is None or kind.op not in ROOTED_OPS or kind.root is not None:
         return None

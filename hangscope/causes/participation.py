@@ -10,8 +10,7 @@ from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe, meeting
 from hangscope.explain.finding import Extra, Unseen
 from hangscope.ingest.job_logs.activity import Computing, Held
-from hangscope.ingest.job_logs.last_lines import Printed
-from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout, WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.doing import doing
 from hangscope.model.conclusion import Evidence
@@ -21,7 +20,6 @@ from hangscope.model.rankset import agree, counted
 _ORDER = ("collective_order_mismatch", "the collective that it skipped may have come next")
 _STOPPED = "{who} stopped by a signal (SIGSTOP, SIGTSTP or SIGTTIN): `kill -CONT PID` resumes the process; find out who stopped it."
 _MOVE = "If it is slow and not stuck, move that work out of the step, or let all ranks wait for it with a longer timeout."
-_WHOLE = ("stuck_rank", "the process may be stopped as a whole: a signal, a debugger, a dead disk")
 _QUOTED = 120  # characters of a line in a reason
 _SLOW = ("slow_rank", "it may have gone on afterwards")
 _OTHERWISE = ("stuck_rank", "no call of it is known, so it may as well be at work or blocked outside of them")
@@ -61,10 +59,6 @@ def by_its_words(case: Case) -> Match | None:
     if not finding.guess or (known and not isinstance(finding, Unseen)):
         return None
     own = [o for o in case.statements.outlier_lines if o.telling and o.ranks == finding.culprits]
-    if isinstance(finding, Unseen):
-        last = {e.texts[-1] for rank in finding.culprits for e in case.statements.of(rank, Printed)}
-        own = Difference(case).steps.skips
-        own = [] if own and own[0].text in last else own
     if not own:
         return None
     whose, said = who(finding.culprits), own[0]
@@ -216,21 +210,3 @@ def calls_stay_open(case: Case) -> bool | None:
     inside = [m for m in stuck.view.members.values() if m.row_of(stuck.seq) is not None]
     pending = [stuck.seq in member.pending for member in inside]
     return (any(pending) if stuck.kind.op in ROOTED_OPS else all(pending)) if inside else None
-
-
-def host_thread_stuck(case: Case) -> Match | None:
-    """A CPU thread of one rank never returned from a CUDA, NCCL or driver call: its own watchdog had stopped before any timeout."""
-    finding, statements = case.finding, case.statements
-    if not case.from_text or len(finding.culprits) != 1:
-        return None
-    own = statements.of(finding.culprits[0], HeartbeatTimeout)
-    alone = statements.ranks(HeartbeatTimeout) == set(finding.culprits)
-    if not alone or own[0] not in finding.events or statements.of(finding.culprits[0], WatchdogTimeout):
-        return None  # if watchdogs stopped on several ranks, the named one is named for another reason
-    locked = any(e.what == "gil" for e in own)
-    what = "a thread held the GIL" if locked else "its NCCL watchdog thread made no progress"
-    why = f"a CPU thread of {who(finding.culprits)} did not return from a CUDA, NCCL or driver call: {what} before any collective timed out"
-    strength, rivals = 0 if finding.guess else 1, [_WHOLE]
-    return answer(
-        "runtime_deadlock", finding.culprits, why, strength=strength, evidence=own[:3], rivals=rivals
-    )

@@ -18,7 +18,7 @@ from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.activity import Held
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
-from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused, JoinExhausted
+from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.knowledge.callsite import in_constructor, shared_line, user_frame
 from hangscope.knowledge.library import Reading
@@ -119,9 +119,6 @@ def left_the_loop(case: Case) -> Match | None:
     """A rank left the loop while its peers began one more step."""
     finding, d = case.finding, Difference(case)
     culprits, over = finding.culprits, d.steps.loop_over
-    if exhausted := case.statements.all(JoinExhausted):  # a line without a number is about the others
-        own = {e.rank for e in exhausted if e.rank is not None and e.group_rank is not None}
-        return _left(sorted(own) or culprits, 2, "ran out of inputs", exhausted[:2])
     if isinstance(finding, Different):
         return None if d.steps.skips else _by_its_call(d)
     held = any(case.statements.of(rank, Held) for rank in culprits)  # what it does since then is known

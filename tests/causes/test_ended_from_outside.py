@@ -137,25 +137,6 @@ def test_ctrl_c_at_one_rank_for_which_the_others_wait_hardly_tells_whether_it_wa
 
 
 @pytest.mark.parametrize(
-    ("end", "missing", "answer"),
-    [
-        (CANCELLED.format(at="10:31:00"), (2,), ("init_hang", (2,), "medium")),
-        (CANCELLED.format(at="10:31:00"), (), ("crashed_rank", (), "medium")),
-        (CANCELLED.format(at="10:31:00 DUE TO PREEMPTION"), (2,), ("crashed_rank", (), "medium")),
-    ],
-)
-def test_who_never_began_what_all_others_wait_in_was_missing_before_somebody_cancelled(
-    tmp_path: Path, end: str, missing: tuple[int, ...], answer: tuple[str, tuple[int, ...], str]
-) -> None:
-    start = "gpu01:{pid}:{pid} [{r}] NCCL INFO ncclCommInitRankConfig comm 0x5{r} rank {r} nranks 4 cudaDev {r} nvmlDev {r} busId {r}b000 commId 0x77 - Init START"
-    complete = "gpu01:{pid}:{pid} [{r}] NCCL INFO ncclCommInitRankConfig comm 0x5{r} rank {r} nranks 4 cudaDev {r} nvmlDev {r} busId {r}b000 commId 0x77 localSize 64 used 4 bytes on core - Init COMPLETE"
-    there = [r for r in range(4) if r not in missing]
-    lines = [start.format(pid=70 + r, r=r) for r in there]
-    lines += [complete.format(pid=70 + r, r=r) for r in there if not missing]
-    assert short(told(tmp_path, [*lines, end])) == answer
-
-
-@pytest.mark.parametrize(
     ("was", "sure"), [("was making progress", "high"), ("had shown no progress yet", "medium")]
 )
 def test_what_the_watcher_saw_decides_whether_the_job_was_moving(tmp_path: Path, was: str, sure: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.text_lines import DEFAULT, c10, judged, short, timeout, told
+from tests.text_lines import judged, short, timeout, told
 
 COLL = "gpu:{pid}:{pid} [{dev}] NCCL INFO {op}: opCount {n} sendbuff (nil) recvbuff 0x7f count 64 datatype 7 op 0 root {peer} comm 0x55{dev} [nranks=2] stream 0x1"
 
@@ -16,12 +16,6 @@ def test_a_known_defect_quotes_its_upstream_issue_and_blames_no_gpu(tmp_path: Pa
     verdict = judged(told(tmp_path, lines))
     assert (verdict.cause, verdict.category, verdict.culprit_ranks) == ("known_defect", "environment", ())
     assert "NVIDIA/nccl/issues/1672" in verdict.explanation
-
-
-def test_a_watchdog_that_stood_still_before_any_timeout_is_a_runtime_deadlock(tmp_path: Path) -> None:
-    stuck = "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress"
-    lines = [c10(2, f"[{DEFAULT}Rank 2] {stuck}", 10), timeout(0), timeout(1)]
-    assert short(told(tmp_path, lines))[:2] == ("runtime_deadlock", (2,))
 
 
 def test_two_ranks_that_both_send_do_not_meet(tmp_path: Path) -> None:

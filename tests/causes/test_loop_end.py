@@ -11,7 +11,6 @@ from tests.conftest import analyze
 from tests.dump_writer import Recorder, job, write_all
 from tests.simulator import Remains, collect, simulate
 from tests.small_jobs import ODD_ONES, frozen
-from tests.text_lines import raised, short, told
 from tests.verdicts import blame, level
 
 RING = {"0": ("default_pg", range(4))}
@@ -109,20 +108,6 @@ def test_its_own_word_that_an_epoch_is_over_outweighs_the_place_of_a_line(tmp_pa
         (tmp_path / f"rank_{recorder.rank}.log").write_text("\n".join(log) + "\n")
     report = analyze(write_all(recorders, tmp_path))
     assert blame(report) == ("hang", "uneven_loader", (1,))
-
-
-def test_what_join_raises_on_every_rank_names_the_one_that_ran_out(tmp_path: Path) -> None:
-    """torch.distributed.algorithms.join with `throw_on_early_termination`: the rank that ran out raises, and so do all others."""
-    others = "RuntimeError: Detected at least one rank that exhausted inputs. Throwing across all ranks."
-    logs: dict[str, str | list[str]] = {f"rank{rank}.log": raised(rank, others) for rank in range(4)}
-    logs["rank1.log"] = raised(1, "RuntimeError: Rank 1 exhausted all inputs.")
-    assert short(told(tmp_path, logs))[:2] == ("uneven_loader", (1,))
-
-
-def test_what_join_raises_names_the_rank_where_no_prefix_does(tmp_path: Path) -> None:
-    others = "RuntimeError: Detected at least one rank that exhausted inputs. Throwing across all ranks."
-    lines = [others, "RuntimeError: Rank 2 exhausted all inputs.", others]
-    assert short(told(tmp_path, lines))[:2] == ("uneven_loader", (2,))
 
 
 @pytest.mark.slow

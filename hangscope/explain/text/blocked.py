@@ -1,4 +1,4 @@
-"""Who is blocked alone: elsewhere while all other ranks wait for their devices, or held up by a debugger, a signal or the kernel, or in its own watchdog.
+"""Who is blocked alone: elsewhere while all other ranks wait for their devices, or held up by a debugger, a signal or the kernel.
 
 The CPU threads of an NCCL job wait for their devices outside of any collective, at the first result that they need: torch's
 `synchronize`, or the driver's, shows such a wait.
@@ -14,10 +14,9 @@ from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.stop import PROOFS
 from hangscope.ingest.job_logs.activity import BUSY, IDLE, GpuUse, Held
-from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.lines.layers import seconds_of_day
-from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import is_user, user_frame
 from hangscope.knowledge.doing import doing
@@ -119,23 +118,6 @@ def _of_the_program(frame: Frame) -> bool:
     return is_user(frame) or "torch/" in frame.file.replace("\\", "/")
 
 
-def watchdog_blocked(incident: Incident, statements: Statements) -> Absent | None:
-    """Name the one rank whose own watchdog was stuck before any other rank's collective timed out: a thread of it blocks it.
-
-    A watchdog that is stuck later may have been stopped by the abort of a collective that had timed out. Where none timed out,
-    the launcher must report that this rank alone failed.
-    """
-    stuck = statements.by_rank(HeartbeatTimeout, lambda e: e.what == "watchdog_stuck")
-    timeouts, waiting = statements.all(WatchdogTimeout), statements.ranks(WatchdogTimeout)
-    failed = {e.rank for e in statements.all(Exit) if e.code != 0}
-    if len(stuck) != 1 or waiting & stuck.keys() or not (waiting or failed == stuck.keys()):
-        return None
-    ((rank, event),) = stuck.items()
-    if event.in_the_year is None or any((e.in_the_year or 0.0) <= event.in_the_year for e in timeouts):
-        return None
-    return Absent((rank,), waiting=tuple(sorted(waiting)), events=(event, *timeouts[:1]))
-
-
 def at_work_alone(incident: Incident, statements: Statements) -> Absent | None:
     """Name the one rank that printed lines of its own again and again while all others that print waited for their timeout."""
     printed, waiting = worked_on(statements), statements.ranks(WatchdogTimeout, GlooTimeout)
@@ -186,11 +168,8 @@ def _time_of_day(event: Event) -> float | None:
 
 
 def held_up(incident: Incident, statements: Statements) -> Absent | None:
-    """Name the one rank that a debugger, a signal or the kernel holds up; without a number in the line, the one that others wait for."""
-    held, waited = statements.all(Held), statements.ranks(*PROOFS)
-    named, left = statements.ranks(Held), incident.ranks.keys() - waited
-    if held and not named and waited and {e.by for e in held} == {"debugger"}:
-        named = frozenset(left)
+    """Name the one rank that a debugger, a signal or the kernel holds up."""
+    held, waited, named = statements.all(Held), statements.ranks(*PROOFS), statements.ranks(Held)
     if len(named) != 1 or named & waited:
         return None
     return Absent(tuple(named), waiting=tuple(sorted(waited)), events=tuple(held[:2]))

@@ -21,7 +21,6 @@ from hangscope.explain.text.blocked import (
     held_by_its_host,
     held_up,
     idle_device,
-    watchdog_blocked,
 )
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.fingerprints import fingerprints
@@ -34,7 +33,7 @@ Search = Callable[[Incident, Statements], Finding | reports.Report | None]
 #: The searches by the kind of evidence that they rest on, the strongest first.
 SEARCHES: dict[Source, tuple[Search, ...]] = {
     Source.OWN_WORDS: (fingerprints,),
-    Source.REPORT: (reports.barrier, reports.desync, reports.ras, held_up, watchdog_blocked),
+    Source.REPORT: (reports.barrier, reports.desync, reports.ras, held_up),
     Source.HINT: (reports.analyzer, reports.horovod),
     Source.SILENCE: (
         at_work_alone,

@@ -222,16 +222,6 @@ class FsdpOrder(Event, same_by=()):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinExhausted(Event, same_by=(), prints_group_rank=True):
-    """Join: a rank ran out of inputs."""
-
-    forms = (
-        says("Detected at least one rank that exhausted inputs"),
-        says(r"Rank (?P<group_rank>\d{1,7}) exhausted all inputs"),
-    )
-
-
 _RANKS_KEPT = 20_000
 _IN_BARRIER = r" store based barrier .{0,80}?rank:? (?P<group_rank>\d{1,7}), (?:for )?key: "
 _BARRIER_KEY = regex(r"\bkey: ?(\S{1,300})")

@@ -22,13 +22,6 @@ def _waits(*ranks: int) -> list[str]:
     return [line for rank in ranks for line in (timeout(rank), status(rank, 6, 6, 5))]
 
 
-def test_a_prompt_holds_the_rank_that_the_others_wait_for(tmp_path: Path) -> None:
-    begun = [f"[rank{rank}] iter 40 loss 2.1" for rank in range(3)]
-    assert short(told(tmp_path / "silent", [*begun, *PROMPT, *_waits(0, 2)]))[:2] == ("stuck_rank", (1,))
-    own = [f"[rank2]: {line}" for line in PROMPT]
-    assert short(told(tmp_path / "own", [*begun, *own, *_waits(0, 1)]))[:2] == ("stuck_rank", (2,))
-
-
 def test_a_prompt_of_a_job_of_which_several_ranks_are_silent_names_nobody(tmp_path: Path) -> None:
     begun = [f"[rank{rank}] iter 40 loss 2.1" for rank in range(4)]
     assert short(told(tmp_path, [*begun, *PROMPT, *_waits(0, 2)]))[1] == ()

@@ -84,11 +84,6 @@ CASES = [
         "fsdp_order",
         {},
     ),
-    (
-        "RuntimeError: Detected at least one rank that exhausted inputs. Throwing across all ranks.",
-        "join_exhausted",
-        {},
-    ),
 ]
 
 
