@@ -111,12 +111,6 @@ def test_a_rank_whose_peers_no_line_tells_waits_and_is_shown(tmp_path: Path) -> 
     assert report.to_html().startswith("<!") and report.to_text()
 
 
-def test_an_idle_rank_beside_ranks_that_nobody_collected_is_a_guess(tmp_path: Path) -> None:
-    _stuck(tmp_path, 4, 7)
-    Recorder(4, world(7)).call("all_reduce", sizes=[[64]], times=5).write(tmp_path)
-    assert short(analyze(tmp_path)) == ("stuck_rank", (4,), "low")
-
-
 def _stack_of(folder: Path, rank: int, function: str) -> None:
     lines = [
         "Thread 0x00007f0000000000 (most recent call first):",

@@ -30,11 +30,3 @@ def test_a_rank_that_came_late_to_the_call_of_the_others_stays_the_culprit(tmp_p
     logs = {f"rank_{rank}": _raised_in(rank, "all_reduce", 20) for rank in range(3)}
     recorders = [_gloo(0, 70, False), _gloo(1, 70, True), _gloo(2, 70, True)]
     assert blame(judged(tmp_path, recorders, **logs))[2] == (0,)
-
-
-def test_an_idle_dump_and_a_traceback_in_another_call_are_a_guess(tmp_path: Path) -> None:
-    """Without a waiting rank's own traceback nothing proves that the dumps are older than the freeze."""
-    report = judged(
-        tmp_path, [_gloo(0, 70, False), _gloo(2, 70, True)], rank_0=_raised_in(0, "all_gather", 9)
-    )
-    assert report.verdict is not None and report.verdict.confidence == "low"

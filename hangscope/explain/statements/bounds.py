@@ -14,7 +14,7 @@ from dataclasses import field, replace
 
 import numpy as np
 
-from hangscope.explain.statements.logged_calls import InCall, LoggedCalls, stated_queue
+from hangscope.explain.statements.logged_calls import InCall, LoggedCalls, stated_queue, with_refused
 from hangscope.explain.statements.logged_groups import Key, LoggedGroups
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.ingest.nccl.comm import UnmadeCommunicator
@@ -87,6 +87,7 @@ def stated(incident: Incident, statements: Statements) -> dict[Key, Bounds]:
 
 def joined(incident: Incident, statements: Statements) -> Incident:
     """Return the incident with what text states of its ranks beyond their dumps."""
+    incident = with_refused(incident, statements)
     table = stated(incident, statements)
     groups = LoggedGroups(incident, statements, table)
     kinds = LoggedCalls(incident)

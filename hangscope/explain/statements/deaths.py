@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.explain.statements.exits import ABORTS, CLEANUPS, Exits
+from hangscope.explain.statements.exits import CLEANUPS, Exits
 from hangscope.explain.statements.statements import INTERRUPTS, WAITED, AnyEvent, Death, Statements
 from hangscope.explain.statements.torn_lines import Endings, Originals
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied
@@ -22,7 +22,6 @@ from hangscope.ingest.torch_logs.c10d import (
     DumpSignal,
     HeartbeatTimeout,
     WatchdogStatus,
-    WatchdogTimeout,
 )
 from hangscope.ingest.torch_logs.reports import Terminate
 from hangscope.ingest.torch_logs.traceback import RankException
@@ -192,12 +191,8 @@ def doubt(death: Death, statements: Statements, printed: Endings, victims: Origi
     communication layer raised it, in words that no rule knows: a rank whose peer is gone gets such an error, too.
     """
     event, told, who = death.event, statements.exits.get(death.rank), f"rank {death.rank}"
-    if isinstance(event, Exit) and event.code in ABORTS and statements.all(WatchdogTimeout):
-        return f"a watchdog aborts its process as well, as those of other ranks did: the log of {who} may be incomplete"
     if not isinstance(event, RankException):
         return ""
-    if any(REPLACED in frame.file + frame.name for frame in event.frames):
-        return f"the traceback of {who} contains invalid bytes"
     if event.torn and (told is None or not told.code):
         return f"the traceback of {who} is incomplete: its last line may be of an error that was caught"
     if event.type == "RuntimeError" and not event.message:

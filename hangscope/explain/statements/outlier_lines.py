@@ -175,8 +175,6 @@ def _outlier(
     """Return how a template sets a minority apart, None where it does not."""
     counts = {rank: lines[rank].count if rank in lines else 0 for rank in sorted(ranks)}
     usual, times = Counter(counts.values()).most_common(1)[0]
-    if len(ranks) == 2 and len(lines) == 1:
-        usual, times = 0, 1
     few = tuple(rank for rank, count in counts.items() if count != usual)
     in_step = len(lines) == len(ranks) and max(counts.values()) - min(counts.values()) < 2
     if usual and in_step and (odd := _other_value(lines, ranks)) and (odd.telling or not few):

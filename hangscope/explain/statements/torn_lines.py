@@ -17,7 +17,6 @@ from hangscope.model.regex import regex
 
 _END = 4  # characters on which a copy and its original agree at one end
 _LEAST = 8  # characters that they have in common
-_FLIPPED = 16  # characters of which one may have another bit
 _FRAGMENT = 3  # letters of a piece of a word
 _COMPARED = 16  # originals that a line is compared with, by each of its ends
 _KEY = 8  # characters by which a piece that follows itself is found
@@ -63,13 +62,6 @@ def _shared(line: str, original: str) -> tuple[int, int]:
     return head, min(tail, min(len(line), len(original)) - head)
 
 
-def _has_flipped(line: str, original: str) -> bool:
-    """Return whether single bits of few characters are all that two lines differ in."""
-    other = [ord(a) ^ ord(b) for a, b in zip(line, original, strict=False) if a != b]
-    flipped = all(bits & (bits - 1) == 0 for bits in other)
-    return len(line) == len(original) and flipped and len(other) * _FLIPPED <= len(line)
-
-
 def _is_copy(line: str, original: str, near: Iterable[str]) -> bool:
     head, tail = _shared(line, original)
     rest, lost = line[head : len(line) - tail], original[head : len(original) - tail]
@@ -82,8 +74,6 @@ def _is_copy(line: str, original: str, near: Iterable[str]) -> bool:
     piece = rest.replace(original, "")
     if len(rest) > _FRAGMENT and any(piece in other for other in near):
         return True  # glued
-    if _has_flipped(line, original):
-        return True
     in_a_word = (head and line[head - 1].isalpha()) or (tail and line[len(line) - tail].isalpha())
     strange = (rest, lost) if head and tail else (rest,)  # what is left of one end belongs to another line
     return bool(in_a_word) and all(sum(map(str.isalpha, part)) <= _FRAGMENT for part in strange)

@@ -6,7 +6,7 @@ the first that differs (torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp): th
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -86,10 +86,7 @@ def _finding(incident: Incident, statements: Statements, seq: int | None, events
         sides[match_key(kinds[rank])].append(rank)
     if len(sides) == 1:
         return None
-    reported = [*sides.values()]
-    alike = _with_those_alike(statements, reported, events)
-    proved = 2 * max(map(len, alike)) > len(incident.ranks)
-    ordered = sorted(alike if proved else reported, key=lambda ranks: (-len(ranks), ranks))
+    ordered = sorted(sides.values(), key=lambda ranks: (-len(ranks), ranks))
     return replace(
         different(seq, ordered, kinds, statements),
         events=tuple(events[r] for side in ordered for r in side[:2] if r in events),
@@ -158,27 +155,3 @@ def _kind_of(event: CallFingerprint, statements: Statements) -> CallKind:
     stack = next((e.frames for e in raised if e.frames), ())
     sizes, types = (event.shape,) if event.shape is not None else (), (event.dtype,) if event.dtype else ()
     return CallKind(event.op, "", sizes, sizes, types, types, stack=stack)
-
-
-def _with_those_alike(
-    statements: Statements, sides: Sequence[Sequence[int]], events: _Own
-) -> list[list[int]]:
-    """Return the sides with the ranks that report nothing themselves, and that a reporter's line shows to be on its side.
-
-    Of a garbled peer only the length was compared: a collective with tensors differs in it from one without.
-    """
-    found: list[set[int]] = [set() for _ in sides]
-    for rank, event in events.items():
-        own = next(n for n, side in enumerate(sides) if rank in side)
-        tensors = {
-            events[r].shape is None for n, side in enumerate(sides) if n != own for r in side if r in events
-        }
-        # Sends and receives alone make ranks count otherwise.
-        peer = event.peer_group_rank if event.aspects != _NUMBER else None
-        if not event.garbled or tensors == {event.shape is not None}:
-            found[own].update(statements.group_ranks.resolve(event, range(peer or 0))[0])
-    claimed = Counter(rank for ranks in found for rank in ranks)
-    return [
-        [*side, *sorted(r for r in ranks - set(events) if claimed[r] == 1)]
-        for side, ranks in zip(sides, found, strict=True)
-    ]
