@@ -12,10 +12,9 @@ from hangscope.explain.finding import Lagging
 from hangscope.explain.text.sites import POINT_TO_POINT
 from hangscope.explain.text.steps import last_output
 from hangscope.ingest.excerpts.excerpt import Excerpt
-from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import JobCompleted, Progress, WorkersEnded
-from hangscope.ingest.job_logs.starts import Spawned
 from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.ingest.nccl.ras_json import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -110,7 +109,7 @@ def ended_well(case: Case) -> bool:
             return True  # the dumps, and stacks with them, are older
         return (False in everywhere and nearly_all) or _all_took_their_leave(case)
     ends = any(_is_the_end_of_all(case, e) for e in statements.all(WorkersEnded))
-    return ends or _all_processes_ended(case) or _all_took_their_leave(case)
+    return ends or _all_took_their_leave(case)
 
 
 def _ends(case: Case) -> dict[str, dict[int, int]]:
@@ -145,12 +144,6 @@ def _is_the_end_of_all(case: Case, end: WorkersEnded) -> bool:
     after = any(e.file != end.file or (e.line > end.line and end.of_a_script) for e in printed)
     complete = counts_all or {e.rank for e in printed} == set(case.incident.ranks)
     return bool(printed) and not after and complete
-
-
-def _all_processes_ended(case: Case) -> bool:
-    """Return whether a launcher reports that all the processes it started ended well, and no others, of whose start the line is lost."""
-    ended, started = case.statements.all(ExitOk), {e.pid for e in case.statements.all(Spawned)}
-    return bool(started) and started == {e.pid for e in ended} and not _names_others(case)
 
 
 def _names_others(case: Case) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import FIXTURES, analyze
-from tests.verdict.test_damage import DEATH, STATUS, certainty
+from tests.verdict.test_damage import STATUS, certainty
 
 SAME_GPU = (FIXTURES / "text" / "last_error_same_partition.txt").read_text()
 

@@ -46,8 +46,6 @@ class LineKind:
         """Return whether the entry is for this line."""
         if self.has and getattr(event, self.has) in (None, ""):
             return False
-        if self.names.isidentifier() and not self.named((event,)):
-            return False
         return all(getattr(event, name) == value for name, value in self.where.items())
 
     def named(self, events: Sequence[Event]) -> tuple[int, ...]:
