@@ -127,7 +127,9 @@ class _Vote:
             for row in np.flatnonzero(self._voting(column) & (self.table[:, column] != best)).tolist():
                 self.left[row], gone[row] = False, (column, outvoted)
             start = column
-        return [self._deviation(row, *how) for row, how in sorted(gone.items())]
+        # Of those that left, some may have agreed only with others that left behind them.
+        known = ((row, how) for row, how in sorted(gone.items()) if self._voting(how[0]).any())
+        return [self._deviation(row, *how) for row, how in known]
 
     def _voting(self, column: int) -> np.ndarray:
         return np.asarray(self.left & (self.table[:, column] != NONE))

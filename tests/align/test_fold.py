@@ -70,6 +70,16 @@ def test_a_call_left_out_in_the_middle_is_found_by_what_matches_again(tmp_path: 
     assert len(found.edit.peers) == 1 and found.edit.matched == 6
 
 
+def test_who_agrees_with_nobody_that_stays_is_compared_with_nobody(tmp_path: Path) -> None:
+    """Ranks 3 to 5 have lost the call at which rank 0 left, and all that had it there leave later."""
+    recorders = [Recorder(rank, {"0": ("default_pg", range(6))}) for rank in range(6)]
+    for recorder in recorders:
+        recorder.call("all_reduce", times=3).call("all_reduce" if recorder.rank else "broadcast")
+        recorder.call("all_reduce", times=4).call("all_gather" if recorder.rank in (1, 2) else "all_reduce")
+        recorder.ring = 3 if recorder.rank > 2 else 40
+    assert [found.ranks for found in _folded(recorders, tmp_path)] == [(1, 2)]
+
+
 def test_a_rank_that_was_not_seen_in_a_group_of_unknown_members_is_no_deviation(tmp_path: Path) -> None:
     groups = {"0": ("default_pg", range(4)), "1": ("", range(1, 4))}
     recorders = [Recorder(rank, groups, backend="gloo") for rank in range(4)]
