@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from hangscope.align.program import Programs
 from hangscope.model.incident import Absence
 from tests.conftest import FIXTURES, analyze
 from tests.dump_writer import Recorder, world
-from tests.text_lines import DEFAULT, judged, observed, short, status, timeout, told
+from tests.text_lines import CLOSED, DEFAULT, judged, observed, short, status, timeout, told
 
 TP = "PG ID 2 PG GUID 9(tensor_parallel) "
 
@@ -161,3 +163,18 @@ def test_a_group_of_which_no_possible_rank_is_printed_is_on_no_grid(tmp_path: Pa
     log = (FIXTURES / "text" / "status_tp_group_kubectl.txt").read_text()
     line = "[rank1]:[E1014 07:41:09.120443102 ProcessGroupNCCL.cpp:2271] [PG ID 1 PG GUID 5(tensor_parallel) Rank 262144]  failure detected by watchdog at work sequence id: 811 PG status: last enqueued work: 811, last completed work: 810"
     assert judged(told(tmp_path, [*log.splitlines(), line])).confidence == "low"
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "where"),
+    [("", "", "on an unnamed group"), (DEFAULT, "0", "on group 0 (default_pg)")],
+)
+def test_a_group_has_the_name_that_lines_give_it_and_no_other(
+    tmp_path: Path, group: str, name: str, where: str
+) -> None:
+    lines = [timeout(0, group=group), timeout(1, group=group), f"[rank2]: {CLOSED}", "[rank3]: step 5"]
+    report = told(tmp_path, lines, world_size=4)
+    assert [part.name for part in report.document.groups] == [name]
+    shown = " ".join((judged(report).summary, *report.to_text(verbose=True, width=200).split()))
+    assert f"in all_reduce seq 6 {where}" in shown
+    assert ("unnamed" in shown) is (name == "") and ("group 0" in shown) is (name == "0")

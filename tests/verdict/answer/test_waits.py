@@ -151,3 +151,16 @@ def test_stages_of_several_pipelines_that_wait_alike_are_one_wait(tmp_path: Path
     assert "each in its own group PIPELINE_MODEL_PARALLEL_GROUP; each is group-local rank 1 there" in said
     assert "ranks 8-10 enqueued work up to 1 and completed nothing" in said
     assert "elements" not in said and "text of 3 of 16 ranks" in report.document.partial.text
+
+
+@pytest.mark.parametrize(
+    ("op", "rule"),
+    [
+        ("SEND", "a send ends only when its peer posts the matching recv"),
+        ("RECV", "a recv ends only when its peer posts the matching send"),
+        ("ALLREDUCE", ""),
+    ],
+)
+def test_a_half_of_a_pair_waits_for_the_other_half(tmp_path: Path, op: str, rule: str) -> None:
+    explanation = judged(told(tmp_path, [timeout(1, op=op, group="PG ID 2 PG GUID 7(pp) ")])).explanation
+    assert rule in explanation.lower() and ("ends only when" in explanation) is bool(rule)
