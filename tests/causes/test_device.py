@@ -170,3 +170,16 @@ def test_a_connection_that_the_peer_closed_is_the_end_of_a_process_that_no_line_
         "A process on node7 ended: NCCL reports that the peer closed the connection",
     )
     assert [other.cause for other in verdict.alternatives] == ["network_stall"]
+
+
+def test_a_gpu_that_its_driver_resets_is_of_the_rank_on_that_bus(tmp_path: Path) -> None:
+    reset = "[81922.118342] amdgpu 0000:{}:00.0: amdgpu: GPU reset begin!"
+    buses = {8: "5000", 9: "25000", 13: "c5000", 14: "e5000"}
+    lines = [
+        INIT.format(host="gpu01", rank=rank, bus=bus).replace("nranks 4", "nranks 16")
+        for rank, bus in buses.items()
+    ]
+    report = told(tmp_path / "known", [*lines, reset.format("c5"), timeout(9)])
+    assert short(report)[:2] == ("gpu_stall", (13,))
+    assert judged(report).title == "The GPU of rank 13 failed: its driver reset GPU 0000:c5:00.0"
+    assert short(told(tmp_path / "other", [*lines, reset.format("a5"), timeout(9)]))[1] == ()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import analyze
-from tests.text_lines import short, told
+from tests.text_lines import judged, short, told
 from tests.verdicts import level
 
 LOOP = "    train (train.py:31)\n    <module> (train.py:40)\n"
@@ -156,3 +156,31 @@ def test_what_the_watcher_saw_decides_whether_the_job_was_moving(tmp_path: Path,
     report = analyze(tmp_path)
     assert short(report)[:2] == ("crashed_rank", ()) and level(report) == sure
     assert report.verdict is not None and report.verdict.category == "external"
+
+
+STORE = "[rank{rank}]:[W1016 04:10:09.1 TCPStore.cpp:115] [c10d] recvVector failed on SocketImpl(fd=60, addr=[n1]:5000, remote=[n1]:29500): failed to recv, got 0 bytes"
+
+
+def test_a_time_limit_is_no_ranks_fault_and_what_ranks_report_after_it_follows_from_it(
+    tmp_path: Path,
+) -> None:
+    end = CANCELLED.format(at="04:10:01 DUE TO TIME LIMIT")
+    late = [STORE.format(rank=rank) for rank in (1, 2)]
+    verdict = judged(told(tmp_path / "late", [end, *late]))
+    assert (verdict.category, verdict.culprit_ranks, verdict.suspect_ranks) == ("external", (), ())
+    assert (
+        "It was ended from outside, by no rank: what ranks 1-2 reported came after that."
+        in verdict.explanation
+    )
+    explanation = judged(told(tmp_path / "alone", ["[rank0]: step 5", end])).explanation
+    assert "It was ended from outside, by no rank." in explanation and "came after" not in explanation
+
+
+def test_megatrons_line_of_an_iteration_is_the_last_progress_before_the_end(tmp_path: Path) -> None:
+    lines = [
+        f" iteration {n:7d}/  100000 | consumed samples: {64 * n:12d} | elapsed time per iteration (ms): 812.4 | lm loss: 2.1E+00 |"
+        for n in (48200, 48210, 48220)
+    ]
+    end = CANCELLED.format(at="04:10:01 DUE TO TIME LIMIT")
+    explanation = judged(told(tmp_path, [*lines, end])).explanation
+    assert "last progress shown is 'iteration 48220/ 100000 |" in explanation

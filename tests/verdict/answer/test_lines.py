@@ -120,3 +120,21 @@ def test_a_number_within_a_group_is_not_given_for_a_global_rank(tmp_path: Path) 
     ).explanation
     assert "Ranks 4-5 timed out waiting for an entry of the store:" in said
     assert "rank 0 writes" not in said
+
+
+@pytest.mark.parametrize(
+    ("key", "writer", "suspects"),
+    [
+        ("/broadcast_from/0/1", "member 0 of another group", ()),
+        ("/broadcast_from/3/1", "rank 3", (3,)),
+        ("/default_pg/0//broadcast_from/3/1", "rank 3", (3,)),
+        ("/default_pg/0//broadcast_from/0/1", "rank 0", (0,)),  # in whose keys numbers are global ranks
+    ],
+)
+def test_the_printers_own_number_in_a_key_is_that_of_a_member_of_another_group(
+    tmp_path: Path, key: str, writer: str, suspects: tuple[int, ...]
+) -> None:
+    line = f"[rank0]: torch.distributed.DistStoreError: wait timeout after 300000ms, keys: {key}"
+    verdict = judged(told(tmp_path, [line]))
+    assert f"Rank 0 timed out waiting for an entry of the store that {writer} writes" in verdict.explanation
+    assert (verdict.culprit_ranks, verdict.suspect_ranks) == ((), suspects)
