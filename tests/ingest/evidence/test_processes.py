@@ -10,6 +10,7 @@ import pytest
 from hangscope.ingest.evidence.processes import Processes
 from hangscope.ingest.workers.reading import Reading, read_log
 from tests.conftest import analyze
+from tests.text_lines import settled
 
 CLOSED = "RuntimeError: [/x/pair.cc:553] Connection closed by peer [10.0.0.1]:1."
 
@@ -100,3 +101,14 @@ def test_a_number_in_the_name_of_a_log_in_which_others_print_is_no_rank(prefix: 
     Processes([log, reading("worker-3.log", "fine")])
     assert log.log is not None and log.log.rank == (2 if prefix == 2 else None)
     assert {event.rank for event in log.log.events} <= {rank, log.log.rank}
+
+
+@pytest.mark.parametrize(("begins", "rank"), [("Rendezvous'ing worker group", None), ("loading data", 1)])
+def test_srun_tasks_that_are_agents_of_torchrun_are_no_ranks(begins: str, rank: int | None) -> None:
+    head = "[2026-05-04 10:00:02,123] torch.distributed.elastic.agent.server.api: [INFO] [default]"
+    lines = [f"{task}: {head} {begins}" for task in (0, 1)]
+    lines += [
+        f"1: {line}" for line in ("Traceback (most recent call last):", '  File "train.py", line 5, in main')
+    ]
+    log = settled("\n".join([*lines, "1: ValueError: bad shard", ""]))
+    assert [(e.rank, e.task) for e in log.events if e.kind == "exception"] == [(rank, 1)]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from hangscope.ingest.files.naming import rank_of_dump
-from hangscope.ingest.files.numbering import of_files, of_titles
+from hangscope.ingest.files.numbering import of_file_titles, of_files, of_titles
 from tests.conftest import analyze
 
 INSIDE = """Process {pid}: python3 -u train.py
@@ -131,3 +133,20 @@ def test_the_numbers_of_nodes_count_where_each_file_holds_the_stack_of_one_proce
     files = [f"node-{node}.log" for node in range(3)]
     assert of_files(_unknown(*files)) == {}
     assert of_files(_unknown(*files), single=files) == {f"node-{node}.log": node for node in range(3)}
+
+
+@pytest.mark.parametrize(
+    ("titles", "ranks"),
+    [
+        (["==> err.0 <==", "==> err.1 <==", "==> err.2 <=="], [0, 1, 2]),
+        (["### out/worker1.err", "step 5", "### out/worker0.err"], [1, 0]),
+        (["==> err.0 <=="], []),
+        (["==> err.1 <==", "==> err.2 <=="], []),
+        (["==> node0.log <==", "==> node1.log <=="], []),
+        (["err.0", "err.1"], []),
+    ],
+)
+def test_titles_that_are_the_names_of_numbered_files_are_of_ranks(
+    titles: list[str], ranks: list[int]
+) -> None:
+    assert list(of_file_titles(titles).values()) == ranks

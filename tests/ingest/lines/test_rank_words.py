@@ -283,3 +283,29 @@ def test_a_line_of_a_rank_above_a_stack_says_whose_that_is(tmp_path: Path) -> No
             process.rank: process.threads[0][1][0].name for process in read_processes(stream, "stacks.txt")
         }
     assert found == {2: "broadcast_pyobj", 0: "compile_json_schema", 1: "broadcast_pyobj"}
+
+
+@pytest.mark.parametrize(
+    ("title", "ranks"),
+    [
+        ("15:02 rank 6", [6]),
+        ("py-spy on the rank that is late, rank 6", [6]),
+        ("rank 0 (pid 1), same in rank 2 (3) and rank 3 (4):", [0, 2, 3]),
+        ("15:02 rank 6 and rank 7", []),
+        ("15:02 nobody can tell why the others are waiting for rank 6", []),
+        ("15:02 rank 6 is late", []),
+    ],
+)
+def test_a_short_line_right_above_frames_that_ends_with_a_rank_is_a_title(
+    title: str, ranks: list[int]
+) -> None:
+    assert _ranks(title, "    step (fit.py:9)", "    main (fit.py:20)\n") == ranks
+
+
+@pytest.mark.parametrize(
+    ("line", "rank"), [("15:02 rank 6", 6), ("[rank 0] entering forward step 0 micro 0", None)]
+)
+def test_a_line_that_a_rank_printed_above_a_command_is_no_title_of_what_that_prints(
+    line: str, rank: int | None
+) -> None:
+    assert _ranks(line, "$ py-spy dump --pid 4", _spy(4)) == [rank]

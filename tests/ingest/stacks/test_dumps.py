@@ -228,3 +228,17 @@ def test_frames_of_a_traceback_below_a_title_are_a_stack_and_below_its_own_heade
     for text in (frames, frames.replace("    main()\n", "")):  # with and without the source lines
         raised = read_processes(io.BytesIO(f"rank 1:\n{header}{text}".encode()), "s.txt")
         assert not any(process.threads for process in raised)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks"),
+    [("err.{}", [0, 1, 2]), ("logs/w{}.err", [0, 1, 2]), ("node{}.log", [None, None, None])],
+)
+def test_stacks_below_the_names_of_numbered_files_are_of_ranks_unless_nodes_are_numbered(
+    name: str, ranks: list[int | None]
+) -> None:
+    main = 'Current thread 0x01 (most recent call first):\n  File "train.py", line {} in step\n'
+    text = "\n".join(f"==> {name.format(n)} <==\n{main.format(4 + n)}" for n in range(3))
+    found = read_processes(io.BytesIO(text.encode()), "all.txt")
+    shown = [(process.rank, process.threads[0][1][0].line) for process in found]
+    assert shown == [(rank, 4 + n) for n, rank in enumerate(ranks)]
