@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.text_lines import judged, timeout, told
+from tests.text_lines import CLOSED, judged, short, spy, timeout, told
 
 GUARD = "    if accelerator.is_main_process:"
 
@@ -69,3 +69,36 @@ def test_a_collective_behind_a_guard_is_rank_0s_alone(tmp_path: Path, code: list
     assert verdict.culprit_ranks == (0,)  # it alone does not time out
     assert (verdict.cause == "rank_conditional_collective") is named
     assert ("only rank 0 calls" in verdict.explanation.lower()) is named
+
+
+@pytest.mark.parametrize(
+    ("frame", "answer"),
+    [
+        ("gather_metrics (train.py:60)", ("rank_conditional_collective", (0,))),
+        ("evaluate (train.py:60)", ("early_exit", (1,))),
+    ],
+)
+def test_rank_0s_stack_in_the_guarded_call_outranks_the_quiet_exit_of_another_rank(
+    tmp_path: Path, frame: str, answer: tuple[str, tuple[int, ...]]
+) -> None:
+    code = ["    if dist.get_rank() == 0:", "        gather_metrics(m)"]
+    inside = "all_gather_into_tensor (torch/distributed/distributed_c10d.py:3252)"
+    left = "[2026-04-03 10:00:00,902] [INFO] [launch.py:351:main] Process 52 exits successfully."
+    lines = ["torchrun --nproc_per_node=4 train.py", *code, "[rank 1] pid 52 starts"]
+    lines += [*spy("rank 0 (pid 51):", 51, inside, frame, "<module> (train.py:90)"), left]
+    assert short(told(tmp_path, [*lines, *(timeout(rank) for rank in (0, 2, 3))]))[:2] == answer
+
+
+@pytest.mark.parametrize(("again", "named"), [(True, True), (False, False)])
+def test_a_call_that_a_traceback_quotes_is_no_second_call(tmp_path: Path, again: bool, named: bool) -> None:
+    quoted = ["Traceback (most recent call last):", '  File "train.py", line 14, in <module>']
+    lines = [
+        "torchrun --nproc_per_node=4 train.py",
+        GUARD,
+        "        accelerator.save_state(out)",
+        "    log()",
+    ]
+    lines += [*(quoted if again else []), "    accelerator.save_state(out)", *([CLOSED] if again else [])]
+    waits = [timeout(rank, op="_ALLGATHER_BASE") for rank in (1, 2, 3)]
+    verdict = judged(told(tmp_path, [*lines, *waits]))
+    assert ("only rank 0 calls accelerator.save_state" in verdict.explanation.lower()) is named

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 
 from tests.conftest import analyze
-from tests.dump_writer import EPOCH_NS, Recorder, job, write_all
+from tests.dump_writer import EPOCH_NS, Recorder, job, world, write_all
 from tests.small_jobs import ODD_ONES, due, frozen, loop
 from tests.text_lines import judged, short, timeout, told
 from tests.verdicts import blame, level, said
@@ -177,3 +177,27 @@ def test_ranks_that_all_wait_for_their_own_data_loaders_wait_for_no_other_rank(t
     ]
     verdict = judged(told(tmp_path, {f"stack_rank_{rank}.txt": spy for rank in (0, 1)}))
     assert (verdict.cause, verdict.culprit_ranks, verdict.suspect_ranks) == ("stuck_rank", (), (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("dumped", "answer"),
+    [
+        (range(3), ("stuck_rank", (2,), "low")),
+        ((), ("rank_conditional_collective", (2,), "low")),
+    ],
+)
+def test_who_alone_printed_something_and_made_the_calls_of_its_peers_skipped_none(
+    tmp_path: Path, dumped: Iterable[int], answer: tuple[str, tuple[int, ...], str]
+) -> None:
+    """A line of its own may tell of slow work or of a skipped call: the latter the recorded calls would show."""
+    for rank in dumped:
+        Recorder(rank, world(4)).call("all_reduce", times=9).write(tmp_path)
+    logs: dict[str, str | list[str]] = {
+        f"rank_{rank}.log": [
+            *(f"iter {n} loss 1.{rank}" for n in range(30, 33)),
+            *(["batch too large, dropped"] if rank == 2 else []),
+            *(f"iter {n} loss 1.{rank}" for n in (33, 34)),
+        ]
+        for rank in range(4)
+    }
+    assert short(told(tmp_path, logs)) == answer

@@ -237,3 +237,28 @@ def test_the_watchdogs_one_number_is_of_two_calls_where_tracebacks_show_two(tmp_
     assert short(told(tmp_path / "a", [*waits, *barrier, *backward]))[0] != "network_stall"
     lines = [*steps, left, *waits, *barrier, *backward]
     assert short(told(tmp_path / "b", lines)) == ("rank_conditional_collective", (3,), "low")
+
+
+@pytest.mark.parametrize(
+    ("file", "apart"), [(f"{TORCH}/distributed/checkpoint/utils.py", False), ("/workspace/save.py", True)]
+)
+def test_steps_of_one_function_of_torch_follow_each_other_and_are_no_mismatch(
+    tmp_path: Path, file: str, apart: bool
+) -> None:
+    """A plan is gathered at rank 0 and scattered from it: who has sent its part waits for the same rank."""
+    files: dict[str, str | list[str]] = {}
+    for rank, (step, line) in enumerate(
+        [("gather_object", 210), ("scatter_object", 233), ("scatter_object", 233)]
+    ):
+        files[f"stack_rank_{rank}.txt"] = [
+            HEAD,
+            f'  File "{TORCH}/distributed/distributed_c10d.py", line {2000 + line} in {step}',
+            f'  File "{file}", line {line} in reduce_scatter',
+            f'  File "{TORCH}/distributed/checkpoint/state_dict_saver.py", line 350 in save',
+            f'  File "{SCRIPT}", line 77 in main',
+        ]
+    files["job.log"] = [f"[rank{rank}]: {TIMED_OUT}" for rank in range(3)]
+    report = told(tmp_path, files)
+    assert (short(report)[0] == "rank_conditional_collective") is apart
+    case = report._analysis.case
+    assert (sites(case.incident, case.statements) is not None) is apart

@@ -156,3 +156,17 @@ def test_a_bar_on_the_line_of_a_failure_is_the_last_progress(tmp_path: Path) -> 
     died = "[rank1]:[E1127 18:59:30.232000 ProcessGroupNCCL.cpp:683] [Rank 1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600018 milliseconds before timing out."
     report = told(tmp_path, ["2026-11-27 18:59:26,239 [rank 0] step 400 loss 0.0621", f"{bar}{died}"])
     assert "443/1000 [00:34" in judged(report).explanation
+
+
+@pytest.mark.parametrize("started_last", [True, False])
+def test_a_server_that_came_up_after_its_waits_shows_no_hang_whatever_its_reporter_says(
+    tmp_path: Path, started_last: bool
+) -> None:
+    waits = [WAITS.replace("47:03", f"4{minute}:03") for minute in range(3)]
+    started = "(APIServer pid=37) INFO:     Application startup complete."
+    lines = [*waits, started] if started_last else [started, *waits]
+    report = told(tmp_path, ["vLLM hangs when I start it with tensor parallel size 2", *lines])
+    explanation = judged(report).explanation
+    assert report.status == "inconclusive"  # it states neither its ranks nor their ends
+    assert ("The server finished its start" in explanation) is started_last
+    assert ("these lines show no hang" in explanation) is started_last
