@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.model.conclusion import Evidence, Hypothesis
+from hangscope.model.conclusion import Collect, Evidence, Hypothesis
 from hangscope.report.markdown import DIALECTS, cut_to, render_markdown
 from hangscope.report.reasons import deciding_facts, mentions
 from hangscope.report.schema.document import SeenBefore
@@ -186,3 +186,16 @@ def test_no_explanation_repeats_the_title_above_it() -> None:
     assert below_title(title, "Rank 0 called barrier; ranks 1-3 are blocked.").startswith(
         "Rank 0 called barrier"
     )
+
+
+def test_what_is_to_be_done_next_is_not_said_to_be_missing_too() -> None:
+    good = document("hang_8")
+    assert good.verdict is not None
+    wanted = ("Collect the dump of rank 3", "Take a stack of rank 3", "Fetch the log of rank 5")
+    known = tuple(Evidence("method", text, stance="missing") for text in wanted)
+    advised = replace(good.verdict, evidence=known, deciding=(), advice=(wanted[0],))
+    told = replace(good, verdict=replace(advised, collect=(Collect((3,), "stack", wanted[1]),)))
+    for shown in (render_text(told, width=110, verbose=True), render_markdown(told)):
+        assert [text in shown for text in wanted] == [True, "next" in shown, True], shown
+    lines = render_text(told, width=110, verbose=True).splitlines()
+    assert [line.strip() for line in lines if "= missing:" in line] == ["= missing: Fetch the log of rank 5"]

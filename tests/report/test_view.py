@@ -1,4 +1,4 @@
-"""A picture that cannot be drawn costs nobody the verdict."""
+"""A picture that cannot be drawn costs nobody the verdict; whose each input is, and how each rank stands."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 import hangscope
+from hangscope.api import Report
 from hangscope.report import view
+from hangscope.report.html import tables
 from tests.conftest import FIXTURES
+from tests.dump_writer import Recorder, world
 from tests.in_thread import InThisThread
 from tests.text_lines import timeout, told
 
@@ -45,3 +48,41 @@ def test_a_notebook_shows_the_page_in_a_frame() -> None:
     assert (
         frame.startswith("<iframe sandbox=") and "&lt;!DOCTYPE html&gt;" in frame and "<script" not in frame
     )
+
+
+def _without_a_dump(folder: Path) -> Report:
+    """Return the report on four ranks, each with a log, of which the last left no dump."""
+    for rank in range(3):
+        recorder = Recorder(rank, world(4)).call("all_reduce", times=9)
+        recorder.call("all_reduce", state="scheduled").write(folder)
+    return told(folder, {f"worker{rank}.log": [f"[rank{rank}]: step 9", "done"] for rank in range(4)})
+
+
+def test_a_ranks_own_file_has_its_rank_among_the_inputs(tmp_path: Path) -> None:
+    report = _without_a_dump(tmp_path)
+    own = {row["file"]: row["rank"] for row in report.to_dict()["inputs"]}
+    assert {file: rank for file, rank in own.items() if file.endswith(".log")} == {
+        f"worker{rank}.log": rank for rank in range(4)
+    }
+    table = tables.inputs(report.document)
+    assert ("worker3.log", "log", "3", "used", "") in [row.cells for row in table.rows]
+    shared = told(tmp_path / "shared", ["[rank0]: step 9", "[rank1]: step 9", timeout(0)])
+    assert [(row.file, row.rank) for row in shared.document.inputs] == [("all.log", None)]
+
+
+def test_each_rank_has_its_standing_in_words(tmp_path: Path) -> None:
+    report = _without_a_dump(tmp_path / "dumps")
+    standings = [row["standing"] for row in report.to_dict()["ranks"]]
+    assert standings == ["blocked", "blocked", "blocked", "culprit"]
+    heard = told(
+        tmp_path / "text", [timeout(0), timeout(1), "[rank2]: step 9", "[rank4]: step 9"], world_size=6
+    )
+    assert [(row["rank"], row["standing"]) for row in heard.to_dict()["ranks"]] == [
+        (0, "timed out"),
+        (1, "timed out"),
+        (2, "no dump; log or stack only"),
+        (3, "no usable dump"),
+        (4, "no dump; log or stack only"),
+        (5, "no usable dump"),
+    ]
+    assert "no dump; log or stack only" in [row.cells[2] for row in tables.ranks(heard.document).rows]
