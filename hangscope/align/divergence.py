@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hangscope.align.frontier import GroupFrontier
 
 DIFFERENCES = 256  # seqs with differing collectives that are examined
+IN_STEP = 3  # equal collectives after a difference that prove it was an isolated one
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class Mismatch:
 def first_mismatch(view: GroupFrontier, keys: np.ndarray) -> Mismatch | None:
     """Return the first seq at which retained collectives of two members cannot match, or None.
 
-    `keys`: by kind, equal where collectives match.
+    `keys`: by kind, equal where collectives match. A mismatch that all members completed and after which they are in step again
+    froze nothing: NCCL completes collectives of different types or sizes, with wrong results.
     """
     first, columns = common_window(view.members.values())
     differing = {first + place for place in differences(columns.values(), keys)}
@@ -36,7 +38,8 @@ def first_mismatch(view: GroupFrontier, keys: np.ndarray) -> Mismatch | None:
     stated = {seq for m in view.members.values() if m.queue.told for seq in m.queue.seq.tolist()}
     for seq in sorted(differing | stated):
         partitions = _partitions(view, keys, seq)
-        if len(partitions) > 1:
+        survived = seq not in stated and _survived(view, columns, first, seq, differing)
+        if len(partitions) > 1 and not survived:
             return Mismatch(seq, partitions)
     return None
 
@@ -44,7 +47,8 @@ def first_mismatch(view: GroupFrontier, keys: np.ndarray) -> Mismatch | None:
 def common_window(members: Iterable[Member]) -> tuple[int, dict[int, np.ndarray]]:
     """Return the first seq that the records of all members retain, and by rank the kinds from there up to the first gap.
 
-    Ranks of one role share their columns, so that the cost follows the number of distinct behaviors.
+    Ranks of one role share their columns, so that the cost follows the number of distinct behaviors. A member whose window ends
+    before the others' begin is left out.
     """
     recorded = [m for m in members if m.first_row and not m.queue.told]
     first = max((m.first_row for m in recorded), default=1)
@@ -52,6 +56,8 @@ def common_window(members: Iterable[Member]) -> tuple[int, dict[int, np.ndarray]
     columns = {}
     for member in recorded:
         queue = member.queue
+        if member.last_row < first:
+            continue
         if (key := (id(queue.seq), id(queue.kind))) not in shared:
             row = np.searchsorted(queue.seq, first)
             gaps = np.flatnonzero(np.diff(queue.seq[row:]) != 1)
@@ -78,3 +84,15 @@ def _partitions(view: GroupFrontier, keys: np.ndarray, seq: int) -> tuple[tuple[
         if (index := view.kind_index(rank, seq)) is not None:
             found[int(keys[index])].append(rank)
     return tuple(sorted(map(tuple, found.values()), key=lambda ranks: (-len(ranks), ranks)))
+
+
+def _survived(
+    view: GroupFrontier, columns: dict[int, np.ndarray], first: int, seq: int, differing: set[int]
+) -> bool:
+    """Return whether every member completed its collective at a seq, and all issued the same ones after it."""
+    if any(seq + step in differing for step in range(1, IN_STEP + 1)):
+        return False
+    return all(
+        first + len(column) > seq + IN_STEP and (view.members[rank].completed or 0) >= seq
+        for rank, column in columns.items()
+    )

@@ -32,6 +32,8 @@ class Member:
 
     def row_of(self, seq: int) -> int | None:
         """Return the position of a seq among this member's rows, or None where no row was kept."""
+        if not self.first_row <= seq <= self.last_row:
+            return None
         position = int(np.searchsorted(self.queue.seq, seq))
         return position if position < len(self.queue) and int(self.queue.seq[position]) == seq else None
 

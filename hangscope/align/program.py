@@ -100,6 +100,11 @@ class Programs:
         due = self.tokens.of(peers.gid[[peer_row]], peers.kind[[peer_row]], level)
         return [start + place for place in left_out(tokens[:-1], tokens[-1], int(due[0]))]
 
+    def row_of(self, rank: int, order: int) -> int | None:
+        """Return the row of a rank's call by its number over all groups, None where it is not in the program."""
+        rows = np.flatnonzero(self.of(rank).order == order)
+        return int(rows[0]) if len(rows) else None
+
     def row_at(self, rank: int, gid: int, seq: int) -> int | None:
         """Return the row of a rank's collective by group and seq, None where it is not in the program."""
         program = self.of(rank)

@@ -36,13 +36,18 @@ def unpaired(case: Case) -> Match | None:
     missing, issued, absent, waiter = "recv", "send", destination, source
     if pair.send is None:
         missing, issued, absent, waiter = "send", "recv", source, destination
-    named = finding.culprits
+    named, more = finding.culprits, finding.change.shift
     culprit = next((rank for rank in (absent, waiter, *named) if rank in named), absent)
     call = f"{issued} number {pair.key.index + 1} of the pair {source} -> {destination}"
     why = f"rank {absent} never issued the {missing} for {call}; rank {waiter} is blocked in it"
     if culprit != absent:
         why = f"rank {waiter} is blocked in {call}; rank {absent} never issued the matching {missing}"
     evidence = _instead(case, culprit)
+    if more:
+        calls = "sends or receives" if abs(more) > 1 else "send or receive"
+        apart = f"issued {abs(more)} {calls} {'more' if more > 0 else 'fewer'} than {agree(named, 'its', 'their')} counterparts in the other groups of this kind"
+        evidence += [case.recorded(rank, f"rank {rank} {apart}") for rank in named[:2]]
+        why = f"{who(named)} {apart}: {why}"
     own = bool(evidence) and culprit != waiter
     other = "another" if case.graph.open_calls.get(absent) else "no"
     unmatched = f"rank {absent} issued no {missing} for it, and has {other} P2P op or collective pending"
@@ -51,7 +56,7 @@ def unpaired(case: Case) -> Match | None:
         named if culprit in named or finding.tie else (culprit,),
         why,
         # A rank that has nothing pending may be busy before its own, and clocks of two hosts do not show what it went past.
-        strength=0 if finding.tie else 1 if finding.assumed else 2,
+        strength=0 if finding.tie else 1 if finding.assumed or more else 2,
         frame=case.frame_of(finding.own.kind if own else finding.stuck.kind),
         frame_rank=culprit if own else waiter,
         evidence=[*evidence, case.recorded(absent, unmatched)],
@@ -152,6 +157,8 @@ def left_by_one(case: Case) -> Match | None:
     if len(named) < 2 or len(lines) != 1 or not named <= stacks.keys() or not keeps_no_sends(case.incident):
         return None
     frame, odd = user_frame(tuple(lines)), [o for o in case.statements.outlier_lines if o.telling]
+    if frame is None:
+        return None
     others = [block - named for block in _blocks(case.incident.groups) if named < block][:1]
     if len({o.ranks for o in odd}) == 1 and named.issuperset(odd[0].ranks):
         at_fault, why = odd[0].ranks, odd[0].says()

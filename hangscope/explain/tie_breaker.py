@@ -28,8 +28,14 @@ def decided(finding: Finding, statements: Statements) -> Finding:
     if len(culprits) != 1 or not {*finding.waiting, *finding.reached}.issuperset(culprits):
         return finding
     rank, waiting = culprits[0], tuple(r for r in finding.waiting if r not in culprits)
+    stuck, view, seq = finding.stuck, finding.stuck.view, finding.stuck.seq
     own = OwnCall(last_call(rank, statements).kind)
-    stuck = last_call(waiting[0], statements) if waiting and finding.stuck.pair is None else finding.stuck
+    if view is not None and seq is not None and stuck.pair is None:
+        own = OwnCall(view.kind_of(rank, seq), seq)
+        others = [r for r in waiting if r in view.members and view.kind_of(r, seq) != own.kind]
+        stuck = replace(stuck, rank=others[0], kind=view.kind_of(others[0], seq)) if others else stuck
+    elif waiting and stuck.pair is None:
+        stuck = last_call(waiting[0], statements)
     reached = finding.reached - set(culprits)
     return replace(
         finding, culprits=culprits, waiting=waiting, reached=reached, own=own, stuck=stuck, tie=False

@@ -62,6 +62,8 @@ def test_a_loop_keeps_its_pattern_until_another_call_comes(
     last = len(body) * times + cut
     assert found.keeps_pattern(0, last) is True
     assert found.keeps_pattern(1, last) is False
+    order = int(found.of(1).order[last])
+    assert found.row_of(1, order) == last
 
 
 def test_a_first_call_has_no_pattern_to_keep() -> None:

@@ -123,6 +123,18 @@ def exchange(recorder: Recorder, state: str = "completed", size: int = 64) -> No
         recorder.recv(rank + 2, group, state=state if state == "completed" else "scheduled")
 
 
+def test_one_more_exchange_than_in_the_other_replicas_is_the_fault_of_who_began_it(tmp_path: Path) -> None:
+    recorders = pipelines(3)
+    for recorder in recorders:
+        if recorder.rank in (6, 7):
+            exchange(recorder, "started")
+        recorder.call("all_reduce", line=41, state="scheduled" if recorder.rank in (6, 7) else "started")
+    write_all(recorders, tmp_path)
+    report = analyze(tmp_path)
+    assert blame(report) == ("hang", "p2p_mismatch", (6, 7))
+    assert "issued 2 sends or receives more than their counterparts" in said(report)
+
+
 def test_ranks_that_send_another_size_in_groups_side_by_side_are_one_fault(tmp_path: Path) -> None:
     recorders = pipelines(3)
     for recorder in recorders:
@@ -133,6 +145,24 @@ def test_ranks_that_send_another_size_in_groups_side_by_side_are_one_fault(tmp_p
         recorder.call("all_reduce", line=41, state="scheduled" if replica == 1 else "started")
     write_all(recorders, tmp_path)
     assert blame(analyze(tmp_path)) == ("hang", "p2p_mismatch", (4, 5))
+
+
+def test_halves_left_out_in_groups_side_by_side_are_one_fault(tmp_path: Path) -> None:
+    """Two chains of three stages; the middle of both sends its gradient back without the receive of the next batch."""
+    groups = {"0": ("default_pg", range(6)), "1": ("pp", (0, 2, 4)), "2": ("pp", (1, 3, 5))}
+    recorders = [Recorder(rank, {n: g for n, g in groups.items() if rank in g[1]}) for rank in range(6)]
+    for recorder in recorders:
+        stage, own = recorder.rank // 2, str(1 + recorder.rank % 2)
+        before, behind = recorder.rank - 2, recorder.rank + 2
+        halves = {"left": [("send", before), ("recv", before)], "right": [("send", behind), ("recv", behind)]}
+        for _ in range(STEPS):
+            for place in {0: ["right"], 1: ["left", "right"], 2: ["left"]}[stage]:
+                recorder.batch(halves[place], own)
+        if stage == 1:
+            recorder.batch([("send", before)], own, state="scheduled", line=75)
+        else:
+            recorder.batch(halves["right" if stage == 0 else "left"], own, state="scheduled")
+    assert blame(analyze(write_all(recorders, tmp_path))) == ("hang", "p2p_mismatch", (2, 3))
 
 
 def test_who_has_not_come_to_its_half_is_stuck_whatever_the_clocks_say(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, world
 from tests.simulator import Remains, collect, simulate
-from tests.text_lines import DEFAULT, short, status, timeout
+from tests.text_lines import DEFAULT, observed, short, status, timeout
 from tests.verdicts import blame
 
 
@@ -68,6 +68,12 @@ def test_a_lag_of_several_proven_calls_is_a_device_that_stopped(tmp_path: Path) 
     assert short(analyze(tmp_path)) == ("gpu_stall", (0,), "high")
 
 
+def test_a_group_of_two_hides_no_device_that_lags_by_several_calls(tmp_path: Path) -> None:
+    for rank in range(2):
+        _rank(rank, 20 if rank else 17, 1 if rank else 4, size=2).write(tmp_path)
+    assert short(analyze(tmp_path)) == ("gpu_stall", (0,), "high")
+
+
 def test_a_lag_behind_calls_that_no_peer_kept_is_never_certain(tmp_path: Path) -> None:
     """The call may be another one than theirs: nothing is left to compare it with."""
     for rank in range(4):
@@ -95,6 +101,26 @@ def test_a_line_behind_a_dump_does_not_tell_whether_a_device_began(tmp_path: Pat
     (tmp_path / "rank_2.log").write_text(timeout(2, group=DEFAULT, seq=21, n=8) + "\n")
     cause, ranks, _ = short(analyze(tmp_path))
     assert cause == "network_stall" and ranks == ()
+
+
+def test_a_lag_of_a_rank_that_had_nothing_overdue_is_a_guess(tmp_path: Path) -> None:
+    """Its own log tells that it waited for nothing when the others timed out: the dump is older than that."""
+    for rank in range(4):
+        _rank(rank, 20 if rank else 17, 1 if rank else 4).write(tmp_path)
+    (tmp_path / "rank_0.log").write_text(observed(0) + "\n")
+    (tmp_path / "rank_1.log").write_text(timeout(1, group=DEFAULT, seq=21, n=8) + "\n")
+    assert short(analyze(tmp_path)) == ("gpu_stall", (0,), "low")
+
+
+def test_several_that_are_idle_by_dumps_alone_are_certain_only_where_somebody_timed_out(
+    tmp_path: Path,
+) -> None:
+    """Ten ranks wait for two: no line tells of a timeout, and then one does."""
+    for rank in range(12):
+        _rank(rank, 20, 0 if rank in (3, 7) else 1, size=12).write(tmp_path)
+    assert short(analyze(tmp_path)) == ("stuck_rank", (3, 7), "medium")
+    (tmp_path / "rank_1.log").write_text(timeout(1, group=DEFAULT, seq=21, n=8) + "\n")
+    assert short(analyze(tmp_path)) == ("stuck_rank", (3, 7), "high")
 
 
 @pytest.mark.slow

@@ -8,16 +8,18 @@ from dataclasses import replace
 
 from hangscope.align.waitgraph import Called, Instance, Node, Root
 from hangscope.explain.aligned import Aligned
-from hangscope.explain.finding import Change, Circular, Different, Finding, OwnCall
+from hangscope.explain.finding import Change, Circular, Different, Finding, OwnCall, Stalled, Unpaired
 from hangscope.explain.generate.pairs import unpaired
 
+MOST_CYCLES = 64  # that are compared
 MOST_CLASSES = 64  # of ranks in a cycle, each of which is imagined to have behaved
 
 
 def circular(aligned: Aligned) -> Finding | None:
     """Return the finding of the first cycle, with the ranks at fault where counts or programs show them."""
-    first = next(iter(aligned.roots("cycle")), None)
-    return aligned.reached_by(_in_cycle(aligned, first)) if first is not None else None
+    found = (aligned.reached_by(_in_cycle(aligned, root)) for root in aligned.roots("cycle")[:MOST_CYCLES])
+    first = next(found, None)
+    return aligned.of_one_fault(first, found) if isinstance(first, Unpaired) else first
 
 
 def _in_cycle(aligned: Aligned, root: Root) -> Finding:
@@ -89,6 +91,9 @@ def _few_apart(aligned: Aligned, ranks: Iterable[int], explains: frozenset[int])
     programs = aligned.programs
     if len(own) == 1 and programs.keeps_pattern(own[0], programs.row_at(own[0], made.gid, made.seq)):
         return None
+    if len(view.members) > 1 and view.members.keys() <= set(own):
+        # All members of their group are in their call: it stands still itself, and nobody is apart.
+        return Stalled((), aligned.stuck_in(made), assumed=True)
     call = OwnCall(view.kind_of(own[0], made.seq), made.seq, made.gid if elsewhere else None)
     change = Change(last_word=True, elsewhere=elsewhere)
     return Different(tuple(own), aligned.stuck_in(node, own), call, change, assumed=True)

@@ -39,13 +39,16 @@ def device_lag(aligned: Aligned) -> tuple[frozenset[int], Lagging | None]:
     if not explains - all_behind:
         return all_behind, None  # their dumps are a moment older than their peers'
     named = lagging = tuple(sorted(all_behind))
-    few = all(2 * len(ranks) < len(aligned.views[node.gid].members) for node, ranks in found)
+    views = [(aligned.views[node.gid], behind) for node, behind in found]
+    few = all(2 * len(ranks) < len(v.members) or all(_by_several(v, r) for r in ranks) for v, ranks in views)
     if len(lagging) == 1:
         # A timeout of its own watchdog in that collective shows that its dump is no older.
         own = {event.seq for event in aligned.stated.of(lagging[0], WatchdogTimeout)}
         few = few or any(node.seq in own for node, _ in found)
     else:  # several lag where a network is slow, or where dumps are a moment older
-        named = tuple(sorted(r for r in all_behind if few and _holds_up(aligned, r, all_behind)))
+        by_more = {r for view, ranks in views for r in ranks if _by_several(view, r)}
+        by_more |= {r for r in all_behind if _holds_up(aligned, r, all_behind)}
+        named = tuple(sorted(by_more)) if few else ()
 
     def since(lag: tuple[Instance, frozenset[int]]) -> tuple[int, str]:
         node, behind = lag
@@ -57,6 +60,11 @@ def device_lag(aligned: Aligned) -> tuple[frozenset[int], Lagging | None]:
     stuck = aligned.stuck_in(aligned.first_instance(lagging) or node, lagging)
     finding = Lagging(named, stuck, own_call, tie=not few)
     return all_behind, aligned.reached_by(finding, all_behind)
+
+
+def _by_several(view: GroupFrontier, rank: int) -> bool:
+    """Return whether a rank has not finished several collectives that are proven to be over."""
+    return sum(seq <= view.proven for seq in view.members[rank].pending) > 1
 
 
 def _holds_up(aligned: Aligned, rank: int, lagging: frozenset[int]) -> bool:

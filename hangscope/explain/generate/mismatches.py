@@ -19,6 +19,8 @@ from hangscope.explain.generate.deviation import change_between
 from hangscope.explain.text.partitions import outlier_of_two
 from hangscope.model.incident import CallKind
 
+_GROUPS = 64  # whose mismatches are compared
+
 
 def first_mismatch(aligned: Aligned) -> Different | None:
     """Return the finding of the first collectives that cannot match, or None."""
@@ -30,8 +32,9 @@ def first_mismatch(aligned: Aligned) -> Different | None:
             found.append((min(filter(None, made), default=0), gid, mismatch))
     if not found:
         return None
-    _, gid, mismatch = min(found, key=lambda f: f[:2])
-    return _finding(aligned, aligned.views[gid], mismatch)
+    found.sort(key=lambda f: f[:2])
+    first, *others = [_finding(aligned, aligned.views[gid], mismatch) for _, gid, mismatch in found[:_GROUPS]]
+    return aligned.of_one_fault(first, others)
 
 
 def _keeps_pattern(programs: Programs, side: Sequence[int], gid: int, seq: int) -> bool | None:
