@@ -226,9 +226,11 @@ def _hosts(warnings: list[NcclWarn]) -> str:
 
 
 def _both_ends(warnings: list[NcclWarn]) -> tuple[int, ...]:
-    """Return the ranks at both ends of a failed path: two that report each other's hosts; else nobody."""
+    """Return the ranks at both ends of a failed path: two that report each other's hosts, or that NCCL names; else nobody."""
     paths = {(e.host, e.peer_node or e.peer_host): e.rank for e in warnings}
     named = {rank for (host, peer), rank in paths.items() if host and (peer, host) in paths}
+    if not named - {None}:
+        named = {r for e in warnings if e.peer_rank is not None for r in (e.rank_a, e.peer_rank)}
     return tuple(sorted(rank for rank in named if rank is not None))
 
 

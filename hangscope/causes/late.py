@@ -163,8 +163,10 @@ def _first_late(case: Case, group: Group) -> tuple[int, int, int, Queue, int] | 
 
 
 def _went_on(case: Case, timeouts: list[WatchdogTimeout]) -> bool:
-    """Return whether dumps show that the collectives which timed out were completed."""
+    """Return whether dumps show that the collectives which timed out were completed, and no rank is hung."""
     records, kinds = case.incident.ranks.values(), case.incident.kinds
+    if records and all(r.seen and r.dump_file for r in records):
+        return True
     dumped = [r for r in records if r.dump_file]
     completed = {
         (int(seq), kinds[int(kind)].op)

@@ -65,7 +65,7 @@ def by_its_words(case: Case) -> Match | None:
     what = said.note if said.how == "value" else f"{whose} printed what no other rank did"
     evidence = map(of_outlier, own[:2])
     if all(_with_the_others(case, rank) for rank in finding.culprits):
-        why = f"{what}, and {agree(finding.culprits, 'its', 'their')} pending collectives are those of the others: '{said.text[:_QUOTED]}'"
+        why = f"{what}, and {agree(finding.culprits, 'its', 'their')} last collectives are those of the others: '{said.text[:_QUOTED]}'"
         advice = (
             f"Find out how long {whose} took for what that line is about: its next line, or a stack of it."
         )
@@ -86,11 +86,15 @@ def by_its_words(case: Case) -> Match | None:
 
 
 def _with_the_others(case: Case, rank: int) -> bool:
-    """Return whether a rank has pending collectives, and others are in each of them with the same op."""
-    nodes = [call.node for call in case.graph.open_calls.get(rank, ())]
+    """Return whether others are in all pending collectives of a rank with the same op, or, of one without any, made the same last ones."""
+    records = case.incident.ranks
+    nodes: list[Node] = [call.node for call in case.graph.open_calls.get(rank, ())]
+    nodes = nodes or [
+        Instance(gid, int(queue.seq[-1])) for gid, queue in records[rank].queues.items() if len(queue)
+    ]
     for node in nodes:
-        ops = {_op(case, other, node) for other, _ in case.graph.calls_of(node) if other != rank}
-        if ops != {_op(case, rank, node)}:
+        others = {_op(case, other, node) for other in records if other != rank} - {None}
+        if others != {_op(case, rank, node)}:
             return False
     return bool(nodes)
 

@@ -23,10 +23,12 @@ from hangscope.explain.finding import (
     Unseen,
 )
 from hangscope.explain.predict import MOST_REPLAYED
+from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.deaths import doubt, endings, raised_by_victims
+from hangscope.explain.text.excerpt import not_collected
 from hangscope.ingest.job_logs.activity import Computing
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.dataclass import dataclass
@@ -39,6 +41,7 @@ from hangscope.verdict.unrecorded import (
     LOW,
     MEDIUM,
     Doubts,
+    at_one_line,
     in_an_unrecorded_call,
     may_wait_unrecorded,
 )
@@ -169,6 +172,10 @@ def guessed(case: Case, match: Match, proof: Proof) -> Doubts:
     if _by_calls(case, match) and finding.assumed:
         what = "which rank waits for which, or about which group a log line means"
         yield MEDIUM, f"it rests on an assumption about {what}"
+    older = bool(case.graph.early) or len(match.culprits) > 1
+    if isinstance(finding, Absent) and not case.from_text and older and not trouble(case):
+        why = "only dumps of one moment show ranks without a pending collective"
+        yield LOW if case.graph.early else MEDIUM, why
 
 
 def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:
@@ -179,6 +186,9 @@ def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:
     by_place = isinstance(finding, Different) and source is Source.SILENCE
     if len(match.culprits) > 1 and (by_place or (isinstance(finding, Extra) and source is Source.REPORT)):
         yield LOW, "nothing shows which of these ranks parted from the others first"
+    reported = {r for w in case.explanation.weighed if w.source is Source.REPORT for r in w.finding.culprits}
+    if reported and reported.isdisjoint(match.culprits) and source is not Source.REPORT:
+        yield LOW, f"a report on all ranks says that the others wait for {ranks_phrase(reported)}"
     if case.from_text and isinstance(finding, Different) and aborted:
         yield (
             LOW,
@@ -210,6 +220,19 @@ def older_dumps(case: Case, match: Match, proof: Proof) -> Doubts:
     if gone := died | (_unseen(case, match) if isinstance(finding, Lagging) else set()):
         why = "may have died; the communicators of their peers then complete collectives unevenly"
         yield LOW, f"{ranks_phrase(gone)} {why}"
+    if isinstance(finding, Lagging) and (early := idle(statements).intersection(named)):
+        yield LOW, f"the log of {ranks_phrase(early)} shows nothing overdue, so its dump may be older"
+    waited = case.frame_of(finding.stuck.kind)
+    seen_at = [where for rank in named if (where := statements.whereabouts.get(rank)) is not None]
+    if any(w.kind == "log" and w.op and waited is not None and waited not in w.stack for w in seen_at):
+        yield LOW, "a traceback shows another collective, so the dump of its rank may be older than the hang"
+    missing = not_collected(case.incident, statements) - named
+    placed = any(statements.of(rank, DumpObserved) for rank in named) or any(
+        item.rank in named and item.kind != "dump" for item in match.evidence
+    )
+    if not placed and len(missing) > int(isinstance(finding, Absent)):
+        why = f"nothing was collected of {ranks_phrase(missing)}, which the named rank may be waiting for"
+        yield LOW, why
 
 
 def text_alone(case: Case, match: Match, proof: Proof) -> Doubts:
@@ -259,5 +282,6 @@ DOUBTS: tuple[tuple[Callable[[Case, Match, Proof], Doubts], bool, bool], ...] = 
     (no_history, False, True),
     (left_or_died, False, True),
     (in_an_unrecorded_call, False, True),
+    (at_one_line, True, True),
     (may_wait_unrecorded, True, True),
 )

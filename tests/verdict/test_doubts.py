@@ -66,6 +66,19 @@ def test_a_device_that_lags_in_a_group_not_all_of_whose_members_were_seen_may_be
     assert level(report) != "high" and "members of the group were not seen (ranks 0,6,10)" in said(report)
 
 
+def test_who_lacks_a_call_may_have_an_older_dump_where_another_one_is_known_to_be_older(
+    tmp_path: Path,
+) -> None:
+    """Dumps of a timer: rank 0's is two calls behind, rank 1's one, and no line tells of trouble."""
+    recorders = [Recorder(rank, {"0": ("default_pg", range(5))}, backend="gloo") for rank in range(5)]
+    for recorder, calls in zip(recorders, (10, 11, 12, 12, 12), strict=True):
+        for number in range(calls):
+            recorder.call(
+                "all_reduce", "0", state="scheduled" if number == calls - 1 else "completed", line=15
+            )
+    assert level(judged(tmp_path / "timer", recorders)) in ("low", "none")
+
+
 def test_a_call_that_its_rank_makes_in_every_round_accuses_nobody(tmp_path: Path) -> None:
     """Rank 0 is the leader of its node, and waits for those of nodes that nobody collected."""
     groups = {"0": ("default_pg", range(8)), "1": ("node", range(4)), "2": ("leaders", (0, 4))}

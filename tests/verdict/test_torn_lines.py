@@ -300,13 +300,6 @@ def test_a_launchers_line_in_a_ranks_own_log_is_damage(tmp_path: Path) -> None:
     assert report.verdict is None or report.verdict.confidence != "high"
 
 
-def test_a_traceback_whose_frames_are_no_text_is_not_sure(tmp_path: Path) -> None:
-    log = tmp_path / "rank0.log"
-    log.write_bytes(DEATH.replace(b"/workspace/train.py", b"/work\xffpace/tra\x80n.py"))
-    torn = analyze(log)
-    assert certainty(torn)[1] == "medium" and "invalid bytes" in " ".join(torn.to_dict()["confidence_why"])
-
-
 @pytest.mark.parametrize("damaged", ["KeyboardOInterrupt", "\0eyboardInterrupt"])
 def test_an_interrupt_of_another_spelling_is_no_sure_death(tmp_path: Path, damaged: str) -> None:
     text = (FIXTURES / "text" / "interrupted_srun_label.txt").read_text()
