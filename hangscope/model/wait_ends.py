@@ -32,7 +32,8 @@ class WaitEnds:
 
     def state(self, ranks: Collection[int]) -> str:
         """Return the state of ranks: `blocked`, `timed out`, `failed`, or several as in `timed out or blocked`."""
-        return " or ".join(state for state, _ in self.parts(ranks))
+        states = [state for state, _ in self.parts(ranks)]
+        return " or ".join(filter(None, (", ".join(states[:-1]), *states[-1:])))
 
     def parts(self, ranks: Collection[int]) -> Iterator[tuple[str, list[int]]]:
         """Yield each state that occurs, with the ranks in it."""
