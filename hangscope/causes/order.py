@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 
 from hangscope.align.waitgraph import OpenCall
 from hangscope.causes.case import Case, Match, answer, at, who
@@ -15,6 +18,7 @@ from hangscope.model.incident import CallKind, on_group
 from hangscope.model.rankset import agree
 
 FEW = 4  # ranks of a cycle without an outlier that are named; more of them mostly wait in their turn
+COMPARED = 64  # ranks on either side of a cycle whose orders are compared
 
 
 def circular_wait(case: Case) -> Match | None:
@@ -87,7 +91,8 @@ def crossed_groups(case: Case) -> Match | None:
     by_role = change.votes > 1 and change.elsewhere and other_order
     if not (circle or by_role):
         return None
-    if not other_order or not (change.postponed or 0 < len(change.skipped) <= 2):
+    few = change.postponed or 0 < len(change.skipped) <= 2
+    if not (few and other_order) and not _entered_first(case):
         return None
     opened, groups, view = case.graph.open_calls, case.incident.groups, finding.stuck.view
     skipped = change.skipped[0] if change.skipped else finding.stuck.kind
@@ -99,6 +104,27 @@ def crossed_groups(case: Case) -> Match | None:
     evidence = [_pending(case, rank) for rank in shown if opened.get(rank)][:6]
     strength = 2 if change.swapped else 1
     return answer("collective_order_mismatch", finding.culprits, why, strength=strength, evidence=evidence)
+
+
+def _entered_first(case: Case) -> bool:
+    """Return whether each culprit has two collectives pending that a rank which waits has pending in the opposite order."""
+    opened, finding = case.graph.open_calls, case.finding
+    own, others = (
+        [opened.get(r, []) for r in ranks[:COMPARED]] for ranks in (finding.culprits, finding.waiting)
+    )
+    return bool(own) and all(any(_opposite_orders((a, b)) for b in others) for a in own)
+
+
+def _opposite_orders(opened: Iterable[list[OpenCall]]) -> bool:
+    """Return whether no order of the pending collectives agrees with that of each rank: two ranks, or more, enqueued them in a cycle."""
+    after: dict[object, set[object]] = defaultdict(set)
+    for calls in opened:
+        for first, second in pairwise(c.node for c in calls[:8]):
+            after[first].add(second)
+    while firsts := after.keys() - set[object]().union(*after.values()):
+        for node in firsts:
+            del after[node]
+    return bool(after)
 
 
 def _kind(case: Case, rank: int, call: OpenCall) -> CallKind | None:
