@@ -212,5 +212,6 @@ def _near(case: Case, event: Event) -> Sequence[int]:
     named = [n for e in case.statements.all(Excerpt) if e.file == event.file for n in e.named]
     frames = len(event.frames) if isinstance(event, RankException) else 0
     near = range(event.line - _NEAR, event.line + 2 * frames + _NEAR)
-    found = {n.ranks for n in named if n.line in near and len(n.ranks) == 1 and n.pids}
+    own = [n for n in named if n.line in near and len(n.ranks) == 1 and n.pids]
+    found = {n.ranks for n in own if event.pid is None or event.pid in n.pids}
     return found.pop() if len(found) == 1 else ()

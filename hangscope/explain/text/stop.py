@@ -119,7 +119,7 @@ def _clock(moment: float) -> str:
 
 def find_stop(statements: Statements) -> Stop | None:
     """Return the proof that the job hung, or None where no line proves it."""
-    events = _proofs(statements)
+    events = proofs(statements)
     if not events:
         return None
     lines: list[_Call] = [*statements.all(WatchdogTimeout), *statements.all(WatchdogStatus)]
@@ -136,7 +136,7 @@ def find_stop(statements: Statements) -> Stop | None:
     )
 
 
-def _proofs(statements: Statements) -> list[Event]:
+def proofs(statements: Statements) -> list[Event]:
     """Return the lines that prove a stop; a message proves none before lines that continue at an even pace, Horovod's none before a step."""
     steady_to = {e.file: e.steady_to for e in statements.all(Excerpt)}
     steps = {e.file: e.line for e in sorted(statements.all(Progress), key=lambda e: e.line)}

@@ -54,6 +54,9 @@ _BEFORE = regex(
     r"\[[^\[\]]{0,100}\]|\([^()]{0,100}\)|<[^<>]{0,60}>|[\w.@/-]{1,80} {0,2}[:|]|\b[Rr]ank \d{1,7}\b"
     r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\b"
 )
+_COLUMNS = regex(
+    r"^\s{0,10}\d{1,9} {1,10}\d{1,9} "
+)  # of a table of processes, whose times are how long they ran
 _NO_STAMP = regex(r"[a-z]{3}|=\s{0,3}$")
 _A_LENGTH = regex(r"(?i)\b(?:eta|elapsed|wall|remaining|left|took|takes|total|uptime|duration|runtime)\b")
 _DATE = regex(r"\b\d{4}[-/]\d\d[-/]\d\d\b|\b\d\d[-/]\d\d[-/]\d{4}\b")
@@ -209,7 +212,7 @@ def _stamp(text: str) -> re.Match[str] | None:
     before = text[: clock.start()] if clock else ""
     if clock is not None and _DATED.search(before):
         return clock
-    if clock is None or seconds_of_day(clock) >= _DAY or _A_LENGTH.search(before):
+    if clock is None or seconds_of_day(clock) >= _DAY or _A_LENGTH.search(before) or _COLUMNS.match(before):
         return None
     return None if _NO_STAMP.search(_BEFORE.sub(" ", before)) else clock
 

@@ -32,7 +32,7 @@ from hangscope.model.tables import entries
 class NcclWarn(Event):
     """An NCCL warning that names a fault.
 
-    `fault`: port_error, catastrophic, cuda, shm, oom, ib_error (of libfabric, too), connect, closed_by_peer, bootstrap,
+    `fault`: port_error, catastrophic, cuda, shm, oom, ib_error (of libfabric, too), connect, timed_out, closed_by_peer, bootstrap,
     duplicate_gpu, version_mismatch, size_mismatch, collective_mismatch, set_up (a proxy could not connect) or other. `tier`: 1 a
     fault itself, of the process that printed it; 2 a path that failed; 3 a consequence, of which the printer is a victim.
     `peer_host` is a name or address without port, `peer_node` the host of that address where bootstrap lines state it;

@@ -13,6 +13,7 @@ from hangscope.explain.text import reports
 from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.group_size import others_of, world_size
+from hangscope.explain.text.stop import proofs
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.messages import Notice
@@ -97,6 +98,11 @@ def last_lines(case: Case) -> Observation | None:
         sides[event.templates[-1]].append(rank)
     if len(last) < _LEAST or len(sides) != 2:
         return None
+    gave_up: dict[int | None, int] = {}
+    for stop in proofs(case.statements):
+        gave_up[stop.rank] = min(stop.line, gave_up.get(stop.rank, stop.line))
+    if all(gave_up.get(rank, event.numbers[-1]) < event.numbers[-1] for rank, event in last.items()):
+        return None  # all of them had given up before: what they print then sets nobody apart
     shown = {
         f"printed{' lines like' if len({last[r].texts[-1] for r in ranks}) > 1 else ''} '{short(last[ranks[0]].texts[-1])}'": ranks
         for ranks in sides.values()
