@@ -192,8 +192,8 @@ def write(one: Set) -> None:
 def first_looks() -> str:
     """Return the table of first answers, by date, as Markdown."""
     lines = [
-        "| set | seen first | n | reader: ranks | cause | hangscope: ranks | cause | high: right | medium: right | innocent named at high or medium |",
-        f"| --- | --- |{' ---: |' * 8}",
+        "| set | seen first | n | reader: ranks | cause | hangscope: ranks | cause | high: right | medium: right | innocent named at high or medium | helpful | reader: helpful |",
+        f"| --- | --- |{' ---: |' * 10}",
     ]
     for one in sorted(sets(()), key=lambda s: (s.facts.get("date", ""), s.name)):
         first = one.facts.get("first_look")
@@ -218,8 +218,22 @@ def first_looks() -> str:
                 for word in ("high", "medium")
             ),
             str(sum(bool(m.innocent) and m.confidence in ("high", "medium") for m in marks)),
+            share(bool(m.helpful) for m in marks) if any(m.helpful for m in marks) else "",
+            share(bool(m.get("helpful")) for m in reader) if any(m.get("helpful") for m in reader) else "",
         ]
         lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def graded() -> str:
+    """Return the table of the grades of somebody who did not know whose answer was whose, as Markdown."""
+    words = ("helpful", "neutral", "misleading")
+    lines = [f"| set | whose | {' | '.join(words)} |", f"| --- | --- |{' ---: |' * len(words)}"]
+    for one in sets(()):
+        grades = one.facts.get("graded", {})
+        for whose in ("hangscope", "reader") if grades else ():
+            counts = [sum(own[whose] == word for own in grades.values()) for word in words]
+            lines.append(f"| {one.name} | {whose} | {' | '.join(map(str, counts))} |")
     return "\n".join(lines)
 
 
@@ -291,11 +305,14 @@ def main() -> None:
     adding.add_argument("--known", action="store_true", help="it was seen before: there is no first look")
     adding.add_argument("--jobs", type=int, default=2)
     commands.add_parser("first-looks", help="print the table of first answers")
+    commands.add_parser(
+        "graded", help="print how answers were graded by somebody who did not know whose they were"
+    )
     options = parser.parse_args()
     if options.command == "add":
         add(options.folder, options.about, options.date, options.reader, options.jobs, known=options.known)
     else:
-        print(first_looks())
+        print(graded() if options.command == "graded" else first_looks())
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Without an argument: the report of README.md, the table of docs/causes.md and the columns of docs/table.md. `python docs/refresh.py score` puts the
 tables that stand on standard input between the markers `<!-- score -->` and `<!-- /score -->` of docs/score.md, as they
-were printed; `collected`, `corpus`, `ablation` and `first-looks` (of the same page), `speed`, `exports` and `logs` (of docs/speed.md), `overhead` and `memory` (of docs/capture.md), `briefs` (of docs/brief.md), `similarity` (of docs/history.md),
+were printed; `collected`, `corpus`, `ablation`, `graded` and `first-looks` (of the same page), `speed`, `exports` and `logs` (of docs/speed.md), `overhead` and `memory` (of docs/capture.md), `briefs` (of docs/brief.md), `similarity` (of docs/history.md),
 `fuzz` (of docs/safety.md) and `soak` (of docs/live-safety.md) likewise.
 """
 
@@ -25,6 +25,7 @@ PAGES = {
     "columns": ROOT / "docs" / "table.md",
     "score": ROOT / "docs" / "score.md",
     "collected": ROOT / "docs" / "score.md",
+    "graded": ROOT / "docs" / "score.md",
     "corpus": ROOT / "docs" / "score.md",
     "ablation": ROOT / "docs" / "score.md",
     "first-looks": ROOT / "docs" / "score.md",
