@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.ingest.excerpts.code import guarded_call
+from hangscope.ingest.excerpts.commands import Unlike, commands
 from hangscope.ingest.excerpts.line_groups import LineGroup, line_groups, tells_of_trouble
 from hangscope.ingest.excerpts.pace import (
     broken,
@@ -70,7 +71,8 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`.
     `lasted`: the seconds of the longest work that a line reports (`lasted_line`). `guarded`: a collective in the program's code that only rank 0
-    calls, by `guard`, in the line `guarded_at`. `helped`: the setting of NCCL with which it runs.
+    calls, by `guard`, in the line `guarded_at`. `helped`: the setting of NCCL with which it runs. `commands` are those
+    that prompts show, `unlike` the lines in which their outputs differ between two hosts.
     """
 
     stage: str = ""
@@ -102,6 +104,8 @@ class Excerpt(Event, by_launcher=True, calm=True):
     guard: str = ""
     guarded_at: int = 0
     helped: str = ""
+    commands: tuple[str, ...] = ()
+    unlike: tuple[Unlike, ...] = ()
 
 
 def excerpt(kept: KeptText, size: int) -> Excerpt | None:
@@ -131,7 +135,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     counts, even, said, named = counted(printed), steady(printed), prose(people), named_processes(lines)
     quiet, pause, before = silence(printed)
     odd = uneven(printed)
-    alone = guarded_call(lines)
+    alone, (run, unlike) = guarded_call(lines), commands(texts)
     lasted, lasted_line = longest(printed)
     stated, one_node = _launched(texts)
     sizes = tuple(sorted({n for n in stated if 1 < n <= MAX_RANKS})) or _counted_by_people(said, named)
@@ -168,6 +172,8 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         guard=quote(alone.guard, _SHOWN) if alone is not None else "",
         guarded_at=alone.line if alone is not None else 0,
         helped=helpful_setting(texts, said),
+        commands=run,
+        unlike=unlike,
     )
 
 

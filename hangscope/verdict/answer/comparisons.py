@@ -30,6 +30,7 @@ from hangscope.verdict.phrasing import short
 
 _SHOWN = 4  # sides
 _ADAPTERS = "nccl_adapters"  # of knowledge/messages/start.toml
+_OUTPUTS = 3  # lines that differ
 _LEAST = 3  # ranks of which one may be the outlier
 _SEVERAL = regex(
     r"(?i)\b(?:[2-9]|\d{2,4}|two|three|four|multi|both)[- ]{1,2}(?:nodes?|machines?|hosts?|servers?|boxes)\b"
@@ -128,6 +129,16 @@ def equally_far(case: Case) -> Observation | None:
     hosts = {e.host for events in case.statements.kinds.values() for e in events} - {None}
     path = _ACROSS_HOSTS if several or len(hosts) > 1 else _ON_ONE_HOST
     return Observation(shows, Collect((), "other", path), events=tuple(last.values()))
+
+
+def outputs(case: Case) -> str:
+    """Return where one command prints something else on another host; empty where none does."""
+    found = [unlike for e in case.statements.all(Excerpt) for unlike in e.unlike]
+    parts = [
+        f"'{short(u.command, 60)}' shows '{short(u.one[1], 60)}' on {u.one[0]} and '{short(u.other[1], 60)}' on {u.other[0]}"
+        for u in found[:_OUTPUTS]
+    ]
+    return "; ".join(parts)
 
 
 def other_values(case: Case) -> Observation | None:

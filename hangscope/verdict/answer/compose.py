@@ -182,8 +182,10 @@ def _completed(
     read: Set[int],
 ) -> Verdict:
     """Return a verdict with these facts, and with what to collect next or its own advice where nothing is."""
-    step = f"Next: {_lowered(imperative(nexts[0].text))}" if nexts else "".join(verdict.advice[:1])
-    steps = [sentence_case(item.text) for item in nexts] or verdict.advice
+    own = _not_present(case, verdict.advice)
+    step = f"Next: {_lowered(imperative(nexts[0].text))}" if nexts else "".join(own[:1])
+    steps = [sentence_case(item.text) for item in nexts] or own
+    facts = [*facts[:1], *filter(None, [comparisons.outputs(case)]), *facts[1:]]
     collect = nexts or (verdict.collect if verdict.confidence == "low" else [])
     if not pasted(case):  # a job's own folder: what was not recorded can be recorded next time
         steps, collect = [*steps[:2], *verdict.advice], [*nexts, *verdict.collect]
@@ -199,6 +201,12 @@ def _completed(
         collect=[*collect],
         advice=list(dict.fromkeys(steps))[:3],
     )
+
+
+def _not_present(case: Case, steps: Sequence[str]) -> list[str]:
+    """Return steps without those that ask for what is in the text."""
+    present = text.present(case)
+    return [step for step in steps if not present or text.without(step, present)]
 
 
 def _lowered(step: str) -> str:

@@ -27,6 +27,11 @@ _MOST = 2  # lines that are added to another answer
 _GAPS = 3  # ranks that print for each one that does not
 _ASKS = {"kernel log": regex(r"kernel log|dmesg"), "pip list": regex(r"pip list")}
 _ABOVE = 12  # lines
+_LEFT_OVER = ("then ", "on ", "of ", "for ", "as ")  # with which what follows a part that is left out goes on
+#: what people are asked to run, and may have run
+_COMMANDS = regex(
+    r"\b(?:ray status|ulimit -l|df -h|kubectl describe|kubectl get events|nvidia-smi topo|ss -ltn|sacct|scontrol show|ibv_devinfo|ibstat|lsmod|free -g)\b"
+)
 _BUILD = regex(r"[-_]cu\d{1,3}$")
 _JOINTS = regex(r"(; |, and |, | and |\. )")
 _LOOSE = regex(r"^(?:[;,. ]|and )+|(?:[;, ]| and)+$")
@@ -194,7 +199,12 @@ def versions(case: Case) -> str:
 
 def present(case: Case) -> list[re.Pattern[str]]:
     """Return the words of requests for what is in the text already."""
-    return [_ASKS[name] for e in case.statements.all(Excerpt) for name in e.exhibits]
+    texts = case.statements.all(Excerpt)
+    run = " ".join(command for e in texts for command in e.commands)
+    return [
+        *(_ASKS[name] for e in texts for name in e.exhibits),
+        *(regex(rf"\b{re.escape(name)}") for name in dict.fromkeys(_COMMANDS.findall(run))),
+    ]
 
 
 def without(text: str, words: Sequence[re.Pattern[str]]) -> str:
@@ -203,6 +213,6 @@ def without(text: str, words: Sequence[re.Pattern[str]]) -> str:
     for part in _JOINTS.split(text):
         inside, depth = depth > 0, depth + part.count("(") - part.count(")")
         if not _JOINTS.fullmatch(part) and not inside:
-            dropped = any(word.search(part) for word in words) or (dropped and part.startswith("then "))
+            dropped = any(word.search(part) for word in words) or (dropped and part.startswith(_LEFT_OVER))
         kept.append("" if dropped else part)
     return _LOOSE.sub("", "".join(kept))

@@ -1,0 +1,60 @@
+"""Commands that a text shows with their output, and where the same command prints something else on another host.
+
+gpu-b06 $ ulimit -l
+unlimited
+gpu-b07 $ ulimit -l
+64
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from hangscope.model.dataclass import dataclass
+from hangscope.model.regex import regex
+
+_PROMPT = regex(
+    r"^(?:\[?[\w.-]{1,40}@)?(?P<host>[A-Za-z][\w.-]{0,60})?[\]:~/\w -]{0,40}[$#] (?P<command>[a-zA-Z./]\S{0,60}(?: .{0,200})?)$"
+)
+_MASK = regex(r"(?<![\w.:])\d[\d.,]*(?!\w)")
+_LINES, _MOST = 40, 8  # of one output, and differences that are kept
+
+
+@dataclass(frozen=True, slots=True)
+class Unlike:
+    """A line of the output of one command that is other on another host: (host, line) of both."""
+
+    command: str
+    one: tuple[str, str]
+    other: tuple[str, str]
+
+
+def commands(lines: Sequence[str]) -> tuple[tuple[str, ...], tuple[Unlike, ...]]:
+    """Return the commands that prompts show, in their order, and the lines in which the outputs of one on two hosts differ."""
+    run: list[str] = []
+    outputs: dict[str, dict[str, list[str]]] = defaultdict(dict)
+    output: list[str] | None = None
+    for line in lines:
+        prompt = _PROMPT.match(line)
+        if prompt is not None:
+            run.append(prompt["command"])
+            output = outputs[prompt["command"]].setdefault(prompt["host"], []) if prompt["host"] else None
+        elif not line.strip():
+            output = None
+        elif output is not None and len(output) < _LINES:
+            output.append(line.strip())
+    found = [unlike for command, by_host in outputs.items() for unlike in _unlike(command, by_host)]
+    return tuple(dict.fromkeys(run)), tuple(found[:_MOST])
+
+
+def _unlike(command: str, by_host: dict[str, list[str]]) -> list[Unlike]:
+    """Return the lines that two hosts print differently; of a line with other words than a number, numbers alone may vary."""
+    if len(by_host) != 2:
+        return []
+    (one, first), (other, second) = by_host.items()
+    return [
+        Unlike(command, (one, a), (other, b))
+        for a, b in zip(first, second, strict=False)
+        if a != b and (" " not in a or _MASK.sub("#", a) != _MASK.sub("#", b))
+    ]
