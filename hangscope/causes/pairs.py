@@ -11,7 +11,7 @@ from hangscope.explain.finding import Miscounted
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
-from hangscope.model.incident import CallKind, Group, Incident
+from hangscope.model.incident import Absence, CallKind, Group, Incident
 from hangscope.model.rankset import agree
 
 _SLOW = ("stuck_rank", "a rank that was slow before its send or recv looks the same once all timed out")
@@ -42,6 +42,9 @@ def unpaired(case: Case) -> Match | None:
     why = f"rank {absent} never issued the {missing} for {call}; rank {waiter} is blocked in it"
     if culprit != absent:
         why = f"rank {waiter} is blocked in {call}; rank {absent} never issued the matching {missing}"
+    recorded = case.incident.ranks[absent].absence in (None, Absence.PENDING_ONLY)
+    if not recorded:
+        why = f"rank {waiter} is blocked in {call}; no dump shows whether rank {absent} issued the matching {missing}"
     evidence = _instead(case, culprit)
     if more:
         calls = "sends or receives" if abs(more) > 1 else "send or receive"
@@ -56,10 +59,11 @@ def unpaired(case: Case) -> Match | None:
         named if culprit in named or finding.tie else (culprit,),
         why,
         # A rank that has nothing pending may be busy before its own, and clocks of two hosts do not show what it went past.
-        strength=0 if finding.tie else 1 if finding.assumed or more else 2,
+        strength=0 if finding.tie or not recorded else 1 if finding.assumed or more else 2,
         frame=case.frame_of(finding.own.kind if own else finding.stuck.kind),
         frame_rank=culprit if own else waiter,
-        evidence=[*evidence, case.recorded(absent, unmatched)],
+        evidence=[*evidence, *([case.recorded(absent, unmatched)] if recorded else [])],
+        suspects=() if recorded else (absent, waiter),
     )
 
 
