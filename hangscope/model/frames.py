@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangscope.model.dataclass import dataclass
+from hangscope.model.regex import regex
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +32,15 @@ class UnplacedStack:
     pid: int | None = None
     name: str = ""
     others: tuple[Stack, ...] = ()
+
+
+_LIBRARY = regex(
+    r"(?:^|/)(?:site-packages|dist-packages)/|(?:^|/)lib(?:64)?/python\d[\d.]*/|^<(?:frozen|string|__array_function__|eval_with)"
+    r"|(?:^|/)torch/(?:distributed|nn|autograd|utils|_\w+|cuda|optim)/|/bin/(?:torchrun|accelerate|"
+    r"deepspeed)$|^/build/|/importlib/"
+)
+
+
+def is_library(path: str) -> bool:
+    """Return whether a frame's file belongs to Python, torch or an installed package, not to the user's code."""
+    return bool(_LIBRARY.search(path.replace("\\", "/")))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # numpy takes longer to import than everything else here toge
 else:
     Column = Any
 
-
+_UNNAMED = "(unnamed)"
 #: In the name of a group whose identity across ranks no line or dump tells: it rests on sizes and the order of creation.
 ASSUMED = "(assumed)"
 
@@ -181,9 +181,6 @@ class Group:
         return group_label(self.name, self.desc)
 
 
-_UNNAMED = "(unnamed)"
-
-
 def group_label(name: str, desc: str) -> str:
     """Return how a group is written for a person: `0 (default_pg)`."""
     name = name or _UNNAMED
@@ -191,7 +188,7 @@ def group_label(name: str, desc: str) -> str:
 
 
 def on_group(label: str) -> str:
-    """Return where a collective is, from the label of its group: `on group 0 (default_pg)`."""
+    """Return `on group 0 (default_pg)`, from the label of a group."""
     return "on an unnamed group" if label == _UNNAMED else f"on group {label}"
 
 

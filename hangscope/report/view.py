@@ -241,9 +241,7 @@ def _inputs(incident: Incident) -> tuple[InputPart, ...]:
         for i in incident.inputs
     ]
     if len(inputs) <= FOLD_ABOVE:
-        return tuple(
-            InputPart(file=i.file, kind=i.kind, rank=i.rank, status=i.status, reason=i.reason) for i in inputs
-        )
+        return tuple(InputPart(i.file, None, i.kind, i.rank, None, i.status, i.reason) for i in inputs)
     classes = grouped(((item.kind, item.status, item.reason), item) for item in inputs)
     return tuple(
         InputPart(

@@ -297,5 +297,4 @@ def _printed_group(case: Case, stop: Stop) -> Group | None:
     """Return the group that the lines of a stop name: the incident's own where it is known, else one of unknown members."""
     name, desc = stop.group
     known = (g for g in case.incident.groups if name == g.name and desc in ("", g.desc))
-    unlisted = Group(-1, name, desc, stop.ranks, members_known=False)
-    return next(known, unlisted) if name else None
+    return next(known, Group(-1, name, desc, stop.ranks, members_known=False)) if name else None

@@ -32,7 +32,6 @@ from hangscope.model.regex import regex
 
 #: what kind of name, where it holds (a host, a file or a folder; None: anywhere), and the number
 Name = tuple[str, "str | None", "int | None"]
-
 _PCI = regex(r"(?:PCI:)?([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2})(?::|$)")
 _NOBODY: frozenset[int] = frozenset()
 
@@ -154,9 +153,8 @@ class Processes:
         Each node numbers its own from 0. So what the file and the files of its folder state counts first, and further up only where
         the folders below agree, and where it is no other node's: on one node global and local ranks differ by one number.
         """
-        if host and (named := self._of("local", host, local)) is not None:
-            return named
-        if (named := self.in_file(file, local)) is not None:
+        named = self._of("local", host, local) if host else None
+        if (named := named if named is not None else self.in_file(file, local)) is not None:
             return named
         bases: set[int] = set()
         for folder in _folders(file):
@@ -171,12 +169,10 @@ class Processes:
         return local if self._identity and len(bases) < 2 and not block else None
 
     def _block_of(self, file: str) -> range:
-        """Return the ranks whose lines a file has, where they are those of one node other than the first: a block of equal ones from rank 0 on."""
+        """Return the ranks whose lines a file has, where they are those of one node other than the first: one of equal blocks."""
         heard = sorted(self._heard.get(file, ()))
-        if len(heard) < 2 or heard[0] == 0 or heard[0] % len(heard):
-            return range(0)
-        block = range(heard[0], heard[0] + len(heard))
-        return block if heard == [*block] else range(0)
+        block = range(heard[0], heard[0] + len(heard)) if len(heard) > 1 and heard[0] else range(0)
+        return block if heard == [*block] and not block.start % max(1, len(heard)) else range(0)
 
     def of_pid(self, pid: int | None) -> int | None:
         """Return the global rank of a process id that one rank alone is known by, or None."""

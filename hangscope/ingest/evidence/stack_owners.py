@@ -10,9 +10,8 @@ from hangscope.ingest.evidence.tasks import tasks_are_ranks
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.stacks.dumps import ProcessStacks
 from hangscope.ingest.stacks.threads import Thread
-from hangscope.ingest.torch_logs.traceback import is_library
 from hangscope.ingest.workers.reading import Reading
-from hangscope.model.frames import Frame, Stack, UnplacedStack
+from hangscope.model.frames import Frame, Stack, UnplacedStack, is_library
 from hangscope.model.regex import regex
 
 OF_NO_RANK = "stacks_of_no_rank"  # code of the note on a file of stacks of which no rank is known

@@ -61,9 +61,8 @@ _BYTES_READ = 1 << 26
 _LINE_LIMIT = 4000
 
 _SECTION = regex(r"^=== Rank (\d{1,7})(?:: (\S{1,300}))? ===\s*$")
-_REMARK = regex(
-    r"^(\S.{1,200}?) {1,80}# ?rank[ :=]{0,2}(\d{1,7})\s*$"
-)  # after a thread's or a process's header
+#: after a thread's or a process's header
+_REMARK = regex(r"^(\S.{1,200}?) {1,80}# ?rank[ :=]{0,2}(\d{1,7})\s*$")
 #: the process of a stack, as the command above it or its title states it
 _OF_PID = regex(
     r"(?i)\b(?:py-?spy|gdb|pstack|eu-stack|stack|back-?trace|trace)\b.{0,80}?(?:(?:-p|--pid)[ =]{0,2}|\bpid[ :=#]{0,2}|[ (])(\d{3,9})\b(?![./]\d)"
@@ -72,7 +71,6 @@ _TITLE, _NAME = 160, 48  # characters
 _BELOW_A_TITLE = 3  # lines that may stand between it and the dump, empty ones and fences apart
 #: (global rank, local rank, task, process id, what else distinguishes the writers of lines) of a process, as far as they are known
 _Who = tuple["int | None", "int | None", "int | None", "int | None", str]
-
 _NOBODY: _Who = (None, None, None, None, "")
 
 
@@ -99,11 +97,9 @@ def read_processes(stream: BinaryIO, file: str) -> list[ProcessStacks]:
     names it (torch.distributed.debug, or `[rank3]:` before its lines); at most 64 MiB are read.
     """
     data = stream.read(_BYTES_READ)
-    if data.lstrip()[:1] in (b"[", b"{"):
-        processes = [ProcessStacks(None, pid, threads=threads) for pid, threads in spy_json(data).items()]
-        if processes:
-            return processes
-    return processes_in(_lines(data, file))
+    of_json = spy_json(data) if data.lstrip()[:1] in (b"[", b"{") else {}
+    processes = [ProcessStacks(None, pid, threads=threads) for pid, threads in of_json.items()]
+    return processes or processes_in(_lines(data, file))
 
 
 def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
@@ -113,8 +109,8 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
         found.read(line)
     pids = sorted(found.titles.keys() | found.remarks.keys())
     titles = {pid: f"{found.titles.get(pid, '')} {found.remarks.get(pid, '')}".strip() for pid in pids}
-    by_title, local_by_title = ranks_of_commands(titles), local_ranks_of_commands(titles)
-    by_title = by_title or of_titles(found.headed)
+    by_title = ranks_of_commands(titles) or of_titles(found.headed)
+    local_by_title = local_ranks_of_commands(titles)
     by_file = of_file_titles(writer for *_, writer in found.threads)
     processes = []
     for (rank, local_rank, task, pid, writer), threads in found.threads.items():
@@ -172,9 +168,8 @@ class _Dump:
         self._pid: int | None = None
         self._file = ""  # a title that names a file, of which the text is a copy
         self._by_thread: int | None = None  # process id by the number of a main thread
-        self._title: tuple[int | None, int | None] | None = (
-            None  # (rank, process id) that a line states of what is below it
-        )
+        #: (rank, process id) that a line states of what is below it
+        self._title: tuple[int | None, int | None] | None = None
         self._left, self._by_hand = 0, False
         self._raised = False  # below the title, a traceback has begun
         self._open: dict[_Who, OpenThread] = {}  # by writer

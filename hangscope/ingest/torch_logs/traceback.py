@@ -20,20 +20,8 @@ from hangscope.ingest.lines.prefixes import REPLACED, Line, quote
 from hangscope.ingest.torch_logs.symptoms import is_check, is_symptom
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
-from hangscope.model.frames import Frame, Stack
+from hangscope.model.frames import Frame, Stack, is_library
 from hangscope.model.regex import regex
-
-_LIBRARY = regex(
-    r"(?:^|/)(?:site-packages|dist-packages)/|(?:^|/)lib(?:64)?/python\d[\d.]*/|^<(?:frozen|string|__array_function__|eval_with)"
-    r"|(?:^|/)torch/(?:distributed|nn|autograd|utils|_\w+|cuda|optim)/|/bin/(?:torchrun|accelerate|"
-    r"deepspeed)$|^/build/|/importlib/"
-)
-
-
-def is_library(path: str) -> bool:
-    """Return whether a frame's file belongs to Python, torch or an installed package, not to the user's code."""
-    return bool(_LIBRARY.search(path.replace("\\", "/")))
-
 
 _FRAMES_KEPT = 200
 _OPEN_LINES = 3000

@@ -17,8 +17,7 @@ from hangscope.verdict.answer.lines import lines
 from hangscope.verdict.answer.messages import messages
 from hangscope.verdict.answer.observation import Observation, bare, pasted
 from hangscope.verdict.answer.only_suspect import DEFAULT, naming, only_suspect
-from hangscope.verdict.answer.position import position
-from hangscope.verdict.answer.remarks import remarks
+from hangscope.verdict.answer.remarks import position, remarks
 from hangscope.verdict.phrasing import (
     EXPLANATION,
     SUMMARY,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hangscope.model.frames import Frame
-from hangscope.verdict.answer.position import calls
+from hangscope.verdict.answer.remarks import calls
 from tests.dump_writer import SCRIPT, TORCH
 from tests.text_lines import CLOSED, judged, told
 
