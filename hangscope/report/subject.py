@@ -114,6 +114,13 @@ class Subject:
         )
         return ROLE_WORDS["idle"] if ends else "no end of a collective is recorded"
 
+    @property
+    def all_ended(self) -> bool:
+        """Return whether all waits ended, by a timeout or an error."""
+        return self.verdict is not None and "blocked" not in (
+            self.verdict.wait_ends.state(self.waiting) or "blocked"
+        )
+
     def waiting_words(self, ranks: Collection[int]) -> str:
         """Return the state of ranks that are in a collective: `blocked`, or how their waits ended."""
         if self.over or self.verdict is None:

@@ -75,9 +75,10 @@ def blocked_elsewhere(ends: WaitEnds, ranks: Collection[int]) -> str:
     return f"{agree(ranks, 'rank', 'ranks')} {verb}{state} elsewhere"
 
 
-def are_in(ranks: str, count: int, call: str, where: str = "") -> str:
-    """Return `Ranks 0-2 are in all_reduce seq 11 on group 0 (default_pg)`."""
-    return f"{'Rank' if count == 1 else 'Ranks'} {ranks} {'is' if count == 1 else 'are'} in {call}{where}"
+def are_in(ranks: str, count: int, call: str, where: str = "", past: bool = False) -> str:
+    """Return `Ranks 0-2 are in all_reduce seq 11 on group 0 (default_pg)`, or that they were."""
+    verb = ("was", "were") if past else ("is", "are")
+    return f"{'Rank' if count == 1 else 'Ranks'} {ranks} {verb[count != 1]} in {call}{where}"
 
 
 def accounts_for(ranks: int, of: int) -> str:

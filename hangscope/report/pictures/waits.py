@@ -9,6 +9,7 @@ from hangscope.align.p2p import PairInstance
 from hangscope.align.roots import components
 from hangscope.align.waitgraph import Called, Host, Instance, Unnamed, Untold
 from hangscope.model.conclusion import CallRef
+from hangscope.model.incident import on_group
 from hangscope.model.rankset import agree, compress, counted, ranks_phrase
 from hangscope.report.pictures.wait_edges import Drawn, Edges, VerdictCall
 from hangscope.report.schema.pictures import WaitEdge, WaitNode, WaitPicture
@@ -97,7 +98,7 @@ def _node(
         verdict = subject.verdict
         assert verdict is not None
         label = call_words(CallRef(verdict.op, verdict.seq)) if verdict.op else NOT_NAMED
-        group = f"group {verdict.group.label}" if verdict.group is not None else ""
+        group = on_group(verdict.group.label).removeprefix("on ") if verdict.group is not None else ""
         inside = sorted(verdict.waiting_ranks)
         return WaitNode(name, "call", label, group, compress(inside), len(inside), root, bold)
     if isinstance(first, Untold | Unnamed):
@@ -128,7 +129,7 @@ def _groups(subject: Subject, calls: list[Called]) -> str:
     groups = [subject.incident.groups[gid] for gid in gids]
     lowest = groups[0]
     if len(groups) == 1:
-        return f"group {lowest.label}"
+        return on_group(lowest.label).removeprefix("on ")
     if len({group.role or group.desc for group in groups}) == 1:
         return f"{counted(len(groups), 'group')} ({lowest.role or lowest.desc or 'alike'})"
     return f"{counted(len(groups), 'group')}, {lowest.role or lowest.desc or lowest.name} and others"
@@ -166,16 +167,22 @@ def sentences(
     """Return the picture as sentences, from the victims to the root."""
     by_name = {node.id: node for node in nodes}
     lines = []
+    past = subject.over or subject.all_ended
     for node in sorted((n for n in nodes if n.kind == "call"), key=lambda n: -n.count):
         targets = [by_name[e.target] for e in edges if e.source == node.id]
         who = _members(subject, awaited.get(node.id, ()))
-        missing = [f"waits for {who}"] if who else []
+        missing = [f"{'waited' if past else 'waits'} for {who}"] if who else []
         earlier = [f"{t.label} on {t.group}" if t.group else t.label for t in targets if t.kind == "call"]
-        tail = " and ".join([*missing, *(["is queued after " + ", ".join(earlier)] if earlier else [])])
+        tail = " and ".join(
+            [
+                *missing,
+                *([("was" if past else "is") + " queued after " + ", ".join(earlier)] if earlier else []),
+            ]
+        )
         where = f" on {node.group}" if node.group else ""
         call = f"{node.label}{where}"
         if node.ranks:
-            call = f"{are_in(cut(node.ranks, 80), node.count, node.label, where)}{', which' if tail else ''}"
+            call = f"{are_in(cut(node.ranks, 80), node.count, node.label, where, past)}{', which' if tail else ''}"
         lines.append(f"{call} {tail}." if tail else f"{call}; nobody is known to be missing from it.")
     left_out = len(lines) - _LINES
     lines = lines[:_LINES] + ([f"{counted(left_out, 'more collective')}."] if left_out > 0 else [])

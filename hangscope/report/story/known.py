@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hangscope.model.incident import on_group
 from hangscope.model.rankset import compress, counted, ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.report import quotes
@@ -65,7 +66,7 @@ def _apart(subject: Subject) -> list[str]:
         if len(sides) > 1:
             more = f" and {len(sides) - _SIDES} more" if len(sides) > _SIDES else ""
             shown = ", ".join(sides[:_SIDES])
-            lines.append(f"No rank is seen waiting on group {view.group.label}; {shown}{more}")
+            lines.append(f"No rank is seen waiting {on_group(view.group.label)}; {shown}{more}")
     more_groups = [f"{len(lines) - LINES} more groups are uneven as well"] if len(lines) > LINES else []
     return lines[:LINES] + more_groups
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from hangscope.model.incident import on_group
 from hangscope.model.rankset import compress, ranks_phrase
 from hangscope.report import quotes
 from hangscope.report.pictures.call_diff.behaviour import Behaviour
@@ -16,6 +17,7 @@ from hangscope.report.story.calls import mismatch, order, pair
 from hangscope.report.story.known import LINES, WIDTH, known, last_lines, masked, quoted
 from hangscope.report.subject import Subject
 from hangscope.report.words import cut, grouped
+from hangscope.verdict.phrasing import sentence_case
 
 _ENDINGS = 4
 Teller = Callable[[Subject, Sequence[Behaviour]], "Story | None"]
@@ -52,7 +54,7 @@ def device(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
         counts = ("not known" if n is None or n < 0 else f"{n:,}" for n in (enqueued, started, completed))
         cells.append(Row((compress(ranks), *counts, lag), role))
     head = ("Ranks", "Enqueued", "Started", "Completed", "Difference")
-    text = f"On group {view.group.label}. Enqueued is what the CPU thread issued, completed what the GPU finished."
+    text = f"{sentence_case(on_group(view.group.label))}. Enqueued is what the CPU thread issued, completed what the GPU finished."
     title = "How far each rank is"
     return Story("progress", title, text, (Table(title, head, tuple(cells), numbers=(1, 2, 3, 4)),))
 
