@@ -7,6 +7,7 @@ from collections import defaultdict
 from hangscope.causes.agreement import LISTS
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.causes.rendezvous import at_the_store, ranks_of
+from hangscope.explain.finding import Nothing
 from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.group_size import others_of
@@ -24,11 +25,14 @@ from hangscope.model.rankset import agree
 
 _ADDRESS = "Compare MASTER_ADDR and MASTER_PORT of all ranks: each needs the address of rank 0's host (or of torchrun's store), which must accept connections at that port."
 _AGAIN = "Take the stacks again: a normal start leaves this place within a minute."
+_STACKS = "Take a stack of each of these ranks (py-spy dump): the one outside ncclCommInit is the one that is missing."
 _CONNECT = "Some members cannot connect: check NCCL_SOCKET_IFNAME, firewalls between the hosts, and the NCCL_DEBUG=INFO log of those that did not complete it."
 
 
 def never_formed(case: Case) -> Match | None:
     """A store, rendezvous or communicator that was never completed."""
+    if not isinstance(case.finding, Nothing) and case.solid and not case.from_text:
+        return None
     rules = (_refused, _communicator, _seen_at_the_store, _left_behind, _store, _at_the_start, _announced)
     return next((match for rule in rules if (match := rule(case)) is not None), None)
 
@@ -94,6 +98,9 @@ def _communicator(case: Case) -> Match | None:
         if few := event.other_size:
             why = f"{who(few)} created a communicator of {event.of_other_size} ranks that the others created with {event.nranks}: it never forms"
             return answer("init_hang", few, why, LISTS, strength=2, evidence=[event])
+        if event.phase == "fewer":  # NCCL up to 2.22 prints nothing of those who wait in bootstrap
+            why = f"{who(absent)} did not complete a communicator of {event.nranks} ranks as the others did; the logs do not show which of them never entered it"
+            return answer("init_hang", (), why, _STACKS, strength=0, evidence=[event])
         unproved = beyond_the_text(case.incident, case.statements) & set(absent)
         if unproved and find_stop(case.statements) is None:
             continue  # the text may end, or begin, in the middle of a start that went well

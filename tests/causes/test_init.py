@@ -241,6 +241,22 @@ def test_live_ranks_are_judged_by_who_reaches_the_store(
     assert (verdict.cause, verdict.culprit_ranks, verdict.confidence) == ("init_hang", named, confidence)
 
 
+@pytest.mark.parametrize(
+    ("was", "answer"), [("stalled", ("init_hang", (1,))), ("making progress", ("crashed_rank", ()))]
+)
+def test_a_start_that_stalled_before_somebody_ended_it_keeps_its_cause(
+    tmp_path: Path, was: str, answer: tuple[str, tuple[int, ...]]
+) -> None:
+    for rank, way in enumerate(("serving the store at 10.0.0.7", "no connection to the store at 10.9.9.9")):
+        folder = tmp_path / "job" / f"capture_0{rank + 1}"
+        folder.mkdir(parents=True)
+        text = f"process {900 + rank} on node{rank} is starting: {way}:29500\n"
+        (folder / f"start_rank_{rank}.txt").write_text(text)
+    (tmp_path / "job" / "launcher").mkdir()
+    (tmp_path / "job" / "launcher" / "node0.7.run").write_text(f"hangscope: SIGTERM: the job was {was}\n")
+    assert short(analyze(tmp_path / "job"))[:2] == answer
+
+
 @pytest.mark.parametrize(("world", "named"), [(4, ()), (3, (2,))])
 def test_ranks_that_may_be_on_another_node_are_not_blamed(
     tmp_path: Path, world: int, named: tuple[int, ...]

@@ -62,6 +62,8 @@ def stated(incident: Incident, statements: Statements) -> dict[Key, Bounds]:
             named[rank, counted.seq] = name
         elif enqueued is None or enqueued < 0:
             continue
+        if completed is not None and completed > (enqueued or 0):
+            continue  # one of the two numbers counts sends and receives, the other collectives
         bounds = table[(rank, name)]
         bounds.enqueued = max(enqueued or 0, bounds.enqueued or 0)
         bounds.completed = _most(completed, bounds.completed)
@@ -116,7 +118,7 @@ def behind(statements: Statements, waiting: Iterable[int], culprits: Iterable[in
 
 def overdue(incident: Incident, statements: Statements) -> frozenset[int]:
     """Return the ranks without a recorded call that a line shows waiting: in a collective, or for others to join a group."""
-    unmade = (e for e in statements.all(UnmadeCommunicator) if not e.complete)
+    unmade = (e for e in statements.all(UnmadeCommunicator) if e.phase == "incomplete" and not e.complete)
     late = statements.ranks(*WAITED, StoreTimeout).union(*(e.blocked for e in unmade))
     ranks = incident.ranks
     return frozenset(r for r in late if ranks[r].dump_file is None or not ranks[r].seen)
@@ -150,6 +152,9 @@ def _extend(
     last = max(before.enqueued or 0, int(own.seq.max(initial=0)) if own is not None else 0)
     told = Frontier() if counts_sends else Frontier(bounds.enqueued, None, bounds.completed)
     calls = {s: e for s, e in sorted(bounds.calls.items()) if s > last and e.op not in _UNKNOWN_OPS}
+    further = (told.enqueued or 0) > last or (told.completed or 0) > (before.completed or 0)
+    if not calls and not further and (record.seen or told.enqueued is None):
+        return
     if own is None:
         own = stated_queue(record.rank, gid, [], [], Frontier())
     completed = _most(told.completed, before.completed)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
 from hangscope.errors import Note
-from hangscope.ingest.nccl.comm import Communicator, Member, Place, UnmadeCommunicator, unmade
+from hangscope.ingest.nccl.comm import Communicator, Member, Place, UnmadeCommunicator, one_less, unmade
 from hangscope.ingest.nccl.ranks import rank_members
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.model.dataclass import dataclass
@@ -73,6 +73,7 @@ def join_processes(
         config = {name: ("", _complete(joined.members_of_group.get(name, ()))) for _, name, _ in groups}
         joined.recordings.append(replace(member.recording, rank=member.rank, groups=groups, config=config))
     joined.rank_of_process = {key: next(iter(ranks)) for key, ranks in processes.items() if len(ranks) == 1}
+    joined.unmade = joined.unmade or one_less(members)
     _note_networks(members, joined.notes)
     return joined
 

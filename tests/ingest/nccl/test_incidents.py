@@ -154,6 +154,11 @@ def test_an_init_that_never_completes(tmp_path: Path, version: tuple[int, int, i
     assert phases == {"": 16, "Init START": 31, "Init COMPLETE": 24}
 
 
+def test_up_to_2_22_all_who_wait_in_bootstrap_look_absent(tmp_path: Path) -> None:
+    joined, _, _ = read(tmp_path, write_incident(tmp_path, "init_never_completes", version=(2, 21, 5)))
+    assert [event.phase for event in joined.unmade] == ["fewer"]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_infiniband_error(tmp_path: Path, version: tuple[int, int, int]) -> None:
     joined, events, _ = read(tmp_path, write_incident(tmp_path, "ib_error", version=version))
