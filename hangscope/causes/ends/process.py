@@ -7,6 +7,7 @@ from math import inf
 
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.faults import remedy
+from hangscope.causes.init import never_formed
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
 from hangscope.explain.statements.standstill import HOUR, by_steps, stood_still
 from hangscope.explain.statements.statements import Death
@@ -78,6 +79,10 @@ def _ended_from_outside(case: Case) -> Match | None:
         waits = False  # of a job that makes progress, some ranks are in their next collective already
     if stalled and (waits or by_steps(statements, event, HOUR)):
         return None  # it was hung, whoever terminated it
+    by_people = event.reason in ("cancelled", "time_limit")
+    start = never_formed(case) if stalled or (by_people and stalled is None) else None
+    if start is not None and start.culprits:
+        return None  # a start takes moments, and people watch a job for longer before they cancel it
     # When it was terminated, a job that makes progress may have been waiting as well.
     waited = stalled is not False and shows_a_wait(case)
     if waited and _stacks_of_their_own(case, set(finding.culprits) or set(case.incident.ranks)):
