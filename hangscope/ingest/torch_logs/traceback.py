@@ -67,8 +67,8 @@ class RankException(Event, kind="exception", same_by=("type", "message", "frames
 
     `type` is empty where the last line is missing (`truncated`). `code` is the source text of the deepest user frame; `symptom`:
     the communication layer noticed a peer's failure or a mismatch of calls, so that it is no cause of its own; `torn`: the header
-    or all frames are missing, so that the last line may belong to another exception, or to one that was caught; `mangled`: between
-    them stands what is of no traceback.
+    or all frames are missing, so that the last line may belong to another exception, or to one that was caught; `mangled`: lines
+    between them are of no traceback.
     """
 
     type: str
