@@ -21,6 +21,9 @@ from hangscope.ingest.queues import QueueBuilder
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.workers.reading import Reading
 from hangscope.model.incident import Absence, Incident, Input, RankRecord
+from hangscope.model.regex import regex
+
+_DIGITS = regex(r"\d+")
 
 _RECORDED_UNDER_DETAIL = Note(
     "detail_recording",
@@ -51,7 +54,7 @@ def assemble(
     index.complete(size)
     queues = QueueBuilder(index, [chosen[rank].recording for rank in sorted(chosen)])
     ranks = _records(size, chosen, unchanged, queues)
-    _set_absence(ranks, stale, readings)
+    _set_absence(ranks, stale, readings, notes)
     kinds = queues.kinds.kinds()
     text.attach(ranks, index.groups, [kind.stack for kind in kinds])
     return Incident(
@@ -130,20 +133,26 @@ def _records(
     return ranks
 
 
-def _set_absence(ranks: dict[int, RankRecord], stale: Sequence[Claim], readings: Sequence[Reading]) -> None:
+def _set_absence(
+    ranks: dict[int, RankRecord], stale: Sequence[Claim], readings: Sequence[Reading], notes: list[Note]
+) -> None:
     """Say of ranks without a dump whether theirs was too old, or could not be read."""
     for claim in stale:
         if claim.rank in ranks:
             ranks[claim.rank].absence = Absence.STALE
+    names = {_DIGITS.sub("#", record.dump_file) for record in ranks.values() if record.dump_file}
     for reading in readings:
         named = rank_of_dump(reading.file)
-        if (
-            reading.status == "failed"
-            and reading.kind in ("dump", "pickle", "hostile", "unread")
-            and named in ranks
-            and ranks[named].dump_file is None
-        ):
+        if named not in ranks or ranks[named].dump_file is not None:
+            continue
+        if reading.status == "failed" and reading.kind in ("dump", "pickle", "hostile", "unread"):
             ranks[named].absence = Absence.UNREADABLE
+        elif reading.kind in ("empty", "binary") and _DIGITS.sub("#", reading.file) in names:
+            ranks[named].absence = Absence.UNREADABLE
+            what = "is empty" if reading.kind == "empty" else "holds no dump, only other binary data"
+            text = f"{what}, although its name is that of rank {named}'s dump"
+            hint = "the process died or the disk was full while it was written; collect it again if the original still exists"
+            notes.append(Note("no_dump", text, reading.file, hint=hint))
 
 
 def _of_attempt(

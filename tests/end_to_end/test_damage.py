@@ -232,11 +232,16 @@ def change(data: st.DataObject, dump: dict[str, Any]) -> None:
         dump[data.draw(st.sampled_from(["version", "pg_config", "pg_status", "entries", "rank"]))] = value
 
 
-def test_a_dump_that_was_set_aside_is_not_said_to_be_missing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "left", [b"", b"\0" * 4096, bytes(range(128, 256)) * 9, b'{"version": "2.10", "entries": [{"re', None]
+)
+def test_a_dump_that_was_set_aside_is_not_said_to_be_missing(tmp_path: Path, left: bytes | None) -> None:
     recorders = stuck(4, culprit=2)
     write_all(recorders, tmp_path)
     torn = next(tmp_path.glob("*rank_1"))
-    torn.write_bytes(torn.read_bytes()[:900])
-    assert analyze(tmp_path).to_dict()["partial"]["text"] == "dumps of 3 of 4 ranks; unusable: rank 1"
+    torn.write_bytes(torn.read_bytes()[:900] if left is None else left)
+    result = analyze(tmp_path).to_dict()
+    assert result["partial"]["text"] == "dumps of 3 of 4 ranks; unusable: rank 1"
+    assert [w["file"] for w in result["warnings"]] == [torn.name]
     torn.unlink()
     assert analyze(tmp_path).to_dict()["partial"]["text"] == "dumps of 3 of 4 ranks; none of rank 1"

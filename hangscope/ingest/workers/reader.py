@@ -177,7 +177,7 @@ def _read_json(data: bytes, shown: str, completions: bool) -> Wire:
         log = None if dump else reading.read_log(BytesIO(data), shown)
         if log is not None and log.shows_a_job:
             return reading.of_log(log)  # a log whose first lines only look like JSON
-        return failed("json", "corrupt", f"is no whole JSON: {error}"[:300], _CUT)
+        return failed("dump" if dump else "json", "corrupt", f"is no whole JSON: {error}"[:300], _CUT)
     if flight_recorder.looks_like_dump(value):
         return _recorded(flight_recorder.reduce_dump(value, completions=completions))
     if isinstance(value, dict) and isinstance(value.get(_RAYS_EXCUSE), str):
