@@ -234,7 +234,9 @@ def became(case: str, base: hangscope.Report, report: hangscope.Report, folder: 
     if said(report) - said(base):
         return SAID
     untraced = run.whole.carry(report, folder)
-    (run.untraced if untraced else run.confident).append(f"{case}: {one} became {other}")
+    (run.untraced if untraced else run.confident).append(what := f"{case}: {one} became {other}")
+    if not untraced:
+        print(what, file=sys.stderr, flush=True)
     return UNTRACED if untraced else SILENT
 
 
