@@ -10,8 +10,8 @@ from hangscope.explain.finding import Nothing
 from hangscope.explain.text.blocked import worked_on
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
-from hangscope.ingest.job_logs.durations import WAITS, Durations
-from hangscope.ingest.lines.prefixes import quote
+from hangscope.ingest.job_logs.durations import WAITS, Durations, LongWork
+from hangscope.ingest.lines.prefixes import quote as quote_text
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed
 from hangscope.knowledge.callsite import user_frame
@@ -73,6 +73,26 @@ def came_late(case: Case) -> Match | None:
     return answer("slow_rank", culprits, why, strength=2 if culprits else 0, evidence=evidence)
 
 
+def outlasted_the_timeout(case: Case) -> Match | None:
+    """One rank's own work lasted as long as the others' timeout, and it went on when they had given up."""
+    timeouts = [e for e in case.statements.all(WatchdogTimeout) if e.rank is not None and e.timeout_ms]
+    gave_up = {e.rank for e in timeouts}
+    limit = min((e.timeout_ms / 1000 for e in timeouts if e.timeout_ms), default=0.0)
+    found = [e for e in case.statements.all(LongWork) if e.rank not in gave_up and e.seconds >= limit > 0]
+    culprits = {e.rank for e in found}
+    if len(culprits) != 1 or len(gave_up) < 2:
+        return None
+    work = found[-1]
+    moments = [e.in_the_year for e in timeouts]
+    if work.in_the_year is not None and not any(m is None or m <= work.in_the_year for m in moments):
+        return None  # it was done before the others gave up
+    rank = sorted(r for r in culprits if r is not None)
+    begun = f" (begun after '{quote_text(work.after, _SHOWN)}')" if work.after else ""
+    why = f"{who(rank)} worked for {work.seconds:.0f} s on its own, while the others waited for it with a timeout of {limit:.0f} s: '{quote_text(work.text, _SHOWN)}'{begun}"
+    fix = f"Find out why that work of {who(rank)} takes so long (its disk, its data, its host), and let it run beside the steps or on every rank for its part; until then a timeout above {work.seconds:.0f} s lets the others wait for it."
+    return answer("slow_rank", rank, why, fix, evidence=[work, timeouts[0]])
+
+
 def arrived_late(case: Case) -> Match | None:
     """No dump shows a hang, and one rank entered a collective long after all others: who waited there lost that time."""
     seen = any(record.dump_file for record in case.incident.ranks.values())
@@ -95,7 +115,7 @@ def at_work(case: Case) -> Match | None:
     printed = worked_on(case.statements)
     if printed is None or case.finding.culprits != (printed.rank,):
         return None
-    shown = quote(printed.texts[-1], _SHOWN)
+    shown = quote_text(printed.texts[-1], _SHOWN)
     why = f"{who(case.finding.culprits)} still worked while the others waited: it printed {printed.counts[-1]} lines like '{shown}'"
     fix = f"Let all ranks wait for that work with a longer timeout, or move it out of the step: into another process, to a faster disk, or to every rank for its part; a stack of {who(case.finding.culprits)} shows whether it is slow or stuck."
     return answer("stuck_rank", case.finding.culprits, why, fix, evidence=[printed])

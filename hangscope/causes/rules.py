@@ -20,6 +20,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Finding, process.died),
     (finding.Finding, init.never_formed),
     (finding.Finding, late.came_late),
+    (finding.Finding, late.outlasted_the_timeout),
     (finding.Finding, late.arrived_late),
     (finding.Finding, late.takes_longer),
     (finding.Unseen | finding.Nothing, late.made_after_the_end),

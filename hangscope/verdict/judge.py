@@ -102,7 +102,8 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     own = any(w.source is Source.OUTPUT for w in case.explanation.weighed[:1])
     if own and not case.finding.waiting and find_stop(case.statements) is None:
         status = "inconclusive"
-    if best.cause == "slow_rank":
+    dumped = any(record.dump_file for record in case.incident.ranks.values())
+    if best.cause == "slow_rank" and (dumped or find_stop(case.statements) is None):
         status, weighed = "inconclusive" if damage(case, best) else "no_hang", []
     return Judgement(status, verdict, sure.reasons, missing, set_aside, weighed, others.ruled_out)
 

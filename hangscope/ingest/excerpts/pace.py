@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
+from hangscope.ingest.job_logs.durations import lasted
 from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.ingest.lines.layers import seconds_of_day
 from hangscope.ingest.lines.prefixes import quote
@@ -37,9 +38,6 @@ _RATE = regex(
 )
 #: how long a step took, in a column of its own
 _TOOK = regex(r"(?<![\w.:])(\d{1,9}(?:\.\d{1,6})?) ?(ms|s|secs?|seconds)(?![\w/])")
-_LASTED = regex(
-    r"(?i)\b(?:in|took|takes|elapsed)\b[^\d.;]{0,16}(?<![\d.])(\d{2,6}(?:\.\d{1,6})?) ?(s|secs?|seconds|min|minutes)\b"
-)
 _SLOWER, _RATES = 2.0, 4
 _FEW = 3  # times as many steps that are not slow
 _FASTER, _LONGER, _PAUSE = 4.0, 8.0, 60  # times; times the usual interval; s
@@ -219,11 +217,7 @@ def _stamp(text: str) -> re.Match[str] | None:
 
 def longest(lines: Sequence[tuple[int, str]]) -> tuple[float, str]:
     """Return (seconds, line) of the longest work that a line reports as done: `checkpoint written in 1293.4 s`; (0, "") where none does."""
-    found = [
-        (float(m[1]) * (60 if m[2][0] in "mM" else 1), text)
-        for _, text in lines
-        if (m := _LASTED.search(text))
-    ]
+    found = [(seconds, text) for _, text in lines if (seconds := lasted(text))]
     return max(found, default=(0.0, ""))
 
 

@@ -29,7 +29,7 @@ from hangscope.ingest.job_logs import (
     progress,
     starts,
 )
-from hangscope.ingest.job_logs.durations import durations
+from hangscope.ingest.job_logs.durations import durations, long_works
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.last_lines import last_lines
 from hangscope.ingest.lines.blocks import parsers_of
@@ -124,7 +124,13 @@ def read_log(stream: BinaryIO, file: str) -> LogReading:
     own = (rank, local_rank) != (None, None)
     kept, recordings = KeptText(found.windows, file, own), detail.recordings(owned=own)
     said = [*titled(enclosed(completed(found.events), kept, found.size), kept, found.size)]
-    events = [*said, *last_lines(kept), *durations(kept), *repeated(said, kept, found.size)]
+    events = [
+        *said,
+        *last_lines(kept),
+        *durations(kept),
+        *long_works(kept),
+        *repeated(said, kept, found.size),
+    ]
     signs = (data for _, data in found.windows if any(sign in data for sign in _SIGNS))
     return LogReading(
         file,
