@@ -26,6 +26,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Unseen | finding.Nothing, late.made_after_the_end),
     (finding.Finding, programs.stands_behind_a_guard),
     (finding.Finding, process.left_quietly),
+    (finding.Absent, process.ends_its_groups),
     (finding.OtherMembers, agreement.other_members),
     (finding.OtherRoot, agreement.other_root),
     (finding.Miscounted, pairs.miscounted),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
-from hangscope.causes.case import Case, Match, answer, quote, who
+from hangscope.causes.case import Case, Match, answer, at, quote, who
 from hangscope.causes.faults import remedy
 from hangscope.causes.init import never_formed
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
 from hangscope.explain.statements.standstill import HOUR, by_steps, stood_still
 from hangscope.explain.statements.statements import Death
+from hangscope.explain.text.blocked import ENDS_GROUPS
 from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.steps import is_last
 from hangscope.ingest.job_logs.activity import EngineTimeout
@@ -22,9 +23,10 @@ from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.ingest.torch_logs.store import StoreBarrier
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
-from hangscope.knowledge.callsite import is_user
+from hangscope.knowledge.callsite import is_user, user_frame
 from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.events import Event
+from hangscope.model.rankset import agree
 
 REASONS = {
     "preemption": "was preempted",
@@ -41,6 +43,10 @@ _ADVICE = {
     True: "The job had stalled before it was terminated: take a stack of every rank before ending it next time.",
 }
 _STOPPED = ("early_exit", "a rank that stopped the loop or the program by itself ends the same way")
+_RAISED = (
+    "crashed_rank",
+    "an exception whose `finally` destroys the groups is not printed while that blocks",
+)
 _HUNG = ("unknown", "nothing shows that the job was still making progress: it may have been hung before")
 
 
@@ -191,6 +197,17 @@ def _is_the_root(case: Case, death: Death) -> bool:
 def _several_attempts(case: Case) -> bool:
     """Return whether the logs contain a restart: the dumps may be of the attempt before."""
     return any(note.code == "several_attempts" for note in case.incident.notes)
+
+
+def ends_its_groups(case: Case) -> Match | None:
+    """A rank that destroys its groups while all others wait for it inside the loop: it returned, or its error is not printed yet."""
+    culprits, placed = case.finding.culprits, case.statements.whereabouts
+    if not culprits or any(r not in placed or placed[r].op != ENDS_GROUPS for r in culprits):
+        return None
+    stack = case.stack_of(None, culprits[:1])
+    why = f"{who(culprits)} left the loop and {agree(culprits, 'is', 'are')} in {ENDS_GROUPS}{at(user_frame(stack))}, while {who(case.finding.waiting)} {agree(case.finding.waiting, 'waits', 'wait')} inside the loop"
+    fix = "A `finally` that calls destroy_process_group runs before Python prints the exception, and blocks: print the exception first (except: traceback.print_exc(); raise), and destroy the groups only after success."
+    return answer("early_exit", culprits, why, fix, strength=1, stack=stack, rivals=[_RAISED])
 
 
 def left_quietly(case: Case) -> Match | None:

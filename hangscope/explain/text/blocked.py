@@ -12,6 +12,7 @@ from math import inf
 from hangscope.explain.finding import Absent, StuckCall
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Statements
+from hangscope.explain.text.partitions import last_call
 from hangscope.explain.text.stop import PROOFS
 from hangscope.ingest.job_logs.activity import BUSY, IDLE, GpuUse, Held
 from hangscope.ingest.job_logs.last_lines import Printed
@@ -25,6 +26,7 @@ from hangscope.model.events import Event
 from hangscope.model.incident import Frame, Incident, Stack
 from hangscope.model.regex import regex
 
+ENDS_GROUPS = "destroy_process_group"
 _READS_A_RESULT = "_maybe_opt_step"  # of torch/amp/grad_scaler.py, which asks each device whether it found an infinite number
 #: of CUDA's driver and runtime, and of HIP's
 _SYNCHRONIZES = regex(r"^(?:cu|cuda|hip)(?:Stream|Device|Event|Ctx)Synchronize(?:_v\d)?$")
@@ -51,6 +53,17 @@ def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
         end is not None and stood_still(incident, statements, end) is True
     )
     return Absent((outliers[0],), guess=not stopped or not complete)
+
+
+def ended_early(_: Incident, statements: Statements) -> Absent | None:
+    """Name the few ranks that are ending their groups while all others whose stacks are known wait in a collective or for their devices."""
+    at = {r: w for r, w in statements.whereabouts.items() if w.kind == "stack" and w.stack}
+    ending = tuple(sorted(r for r, where in at.items() if where.op == ENDS_GROUPS))
+    staying = tuple(sorted(at.keys() - {*ending}))
+    waits = all(at[r].inside or _waits_for_its_device(at[r].stack) for r in staying)
+    if not ending or not staying or len(ending) > len(staying) or not waits:
+        return None
+    return Absent(ending, last_call(staying[0], statements), waiting=staying)
 
 
 def _of_its_own_in_cpp(stack: Stack) -> bool:

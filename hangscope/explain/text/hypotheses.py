@@ -18,6 +18,7 @@ from hangscope.explain.text.blocked import (
     awaited,
     behind_the_main_process,
     blocked_alone,
+    ended_early,
     held_by_its_host,
     held_up,
     idle_device,
@@ -36,6 +37,7 @@ SEARCHES: dict[Source, tuple[Search, ...]] = {
     Source.REPORT: (reports.barrier, reports.desync, reports.ras, held_up),
     Source.HINT: (reports.analyzer, reports.horovod),
     Source.SILENCE: (
+        ended_early,
         at_work_alone,
         output.silent,
         sites,

@@ -128,7 +128,8 @@ def last_lines(kept: KeptText) -> list[Event]:
             continue
         step = progress_of(line)
         key = (f"{line.origin}|{line.host}", sort_of(step))
-        if step is not None and key not in progress:
+        asks = whole.number in people and "?" in whole.text
+        if step is not None and key not in progress and not asks:
             before = kept.own_line(places[-2]) if len(places) > 1 else None
             progress[key] = paced(step, before)
         if number < _MOST:

@@ -71,6 +71,12 @@ _TITLE = regex(
     rf"(?:[\W_]{{1,4}}(?:{_OF_A_DUMP}|{_AFTER}|\d{{1,10}})){{0,8}}(?: {{0,4}}[(\[][^()\[\]]{{1,40}}[)\]])?{_HOST}[\W_]{{0,12}}$",
     re.IGNORECASE,
 )
+#: `rank 0 (1-3,5 identical)`, `rank 2 (and 3, 4)`
+_AND_OTHERS = regex(
+    rf"^[\W_]{{0,12}}rank[\W_]{{0,3}}(\d{{1,7}}) {{0,2}}[(\[](?:(?:and|also|same|identical|as|on|in|for|ranks?)[ :]){{0,4}}({_SOME}),?"
+    r"(?: (?:are|is|look|looks|the|all|exactly)){0,4}(?: (?:identical|same|alike|likewise|too))?[)\]]:?$",
+    re.IGNORECASE,
+)
 _ENDS = regex(
     rf"\branks?[ :#]{{0,2}}({_SOME})(?: (?:{_AFTER}|{_OF_A_DUMP})){{0,5}}{_HOST} ?[:：]\W{{0,3}}$",
     re.IGNORECASE,
@@ -228,6 +234,8 @@ def ranks_titled(text: str, above_a_stack: bool = False) -> tuple[int, ...]:
         return ()
     if _EACH.match(text):
         return _numbers(", ".join(_RANK.findall(text)))
+    if len(text) <= _TITLE_LIMIT and (several := _AND_OTHERS.match(text)):
+        return _numbers(f"{several[1]}, {several[2]}")
     if len(text) <= _TITLE_LIMIT and (match := _TITLE.match(text)):
         return _numbers(match[1])
     if (file := _FILE.match(text)) and says_rank(file[1].rsplit("/", 1)[-1]):

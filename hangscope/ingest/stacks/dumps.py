@@ -110,7 +110,7 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
     pids = sorted(found.titles.keys() | found.remarks.keys())
     titles = {pid: f"{found.titles.get(pid, '')} {found.remarks.get(pid, '')}".strip() for pid in pids}
     by_title = ranks_of_commands(titles) or of_titles(found.headed)
-    local_by_title = local_ranks_of_commands(titles)
+    local_by_title = local_ranks_of_commands({**found.headed, **titles})
     by_file = of_file_titles(writer for *_, writer in found.threads)
     processes = []
     for (rank, local_rank, task, pid, writer), threads in found.threads.items():

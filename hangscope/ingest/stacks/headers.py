@@ -34,7 +34,7 @@ _PYSTACK_FRAME = regex(
 )
 _TRACEBACK_FRAME = regex(r'^\s{2}File "(?P<file>.{1,1000}?)", line (?P<line>\d{1,9}), in (?P<name>.{1,300})$')
 _SPY_FRAME = regex(
-    r"^\s{4}(?P<qualified>\S.{0,300}?) \((?P<file>[^()]{1,1000}?)(?::(?P<line>\d{1,9}))?\)\s*$"
+    r"^\s{4}(?P<qualified>\S.{0,300}?) \((?P<file>[^()]{1,1000}?)(?::(?P<line>\d{1,9}))?\)\s*(?:(?:#|<-|//) .{0,200})?$"
 )
 #: frames of faulthandler, gdb's py-bt, its frames of the interpreter, its other frames, pystack, and py-spy
 _FRAMES = (
