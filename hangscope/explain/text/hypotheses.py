@@ -34,7 +34,7 @@ Search = Callable[[Incident, Statements], Finding | reports.Report | None]
 #: The searches by the kind of evidence that they rest on, the strongest first.
 SEARCHES: dict[Source, tuple[Search, ...]] = {
     Source.OWN_WORDS: (fingerprints,),
-    Source.REPORT: (reports.barrier, reports.desync, reports.ras, held_up),
+    Source.REPORT: (reports.barrier, reports.desync, reports.ras, reports.awaited, held_up),
     Source.HINT: (reports.analyzer, reports.horovod),
     Source.SILENCE: (
         ended_early,

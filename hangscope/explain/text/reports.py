@@ -20,6 +20,7 @@ from hangscope.explain.finding import (
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.group_size import others_of, world_size
 from hangscope.explain.text.partitions import different, last_call
+from hangscope.ingest.job_logs.activity import WaitedFor
 from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.ras_json import NcclRas
@@ -242,6 +243,18 @@ def _fewest(events: Sequence[NcclRas]) -> list[NcclRas]:
         if 2 * len(low) < len(ranks):
             return low
     return []
+
+
+def awaited(incident: Incident, statements: Statements) -> Report | None:
+    """Read whom ranks say that they waited for in vain: the one that is named and waited for nobody is the root."""
+    lines = [e for e in statements.all(WaitedFor) if e.rank is not None and e.peer_rank in incident.ranks]
+    peer_of = {e.rank: e.peer_rank for e in lines if e.rank is not None}
+    roots = {peer for peer in peer_of.values() if peer not in peer_of}
+    if len(peer_of) < 2 or len(roots) != 1:
+        return None
+    waiting = tuple(sorted(peer_of))
+    finding = Absent(tuple(roots), StuckCall(rank=waiting[0]), waiting=waiting, events=tuple(lines[:2]))
+    return Report("the ranks that gave up", {"did not answer": [*roots]}, [*roots], lines, finding)
 
 
 def horovod(incident: Incident, statements: Statements) -> Report | None:

@@ -13,7 +13,7 @@ from time import gmtime, strftime
 from hangscope.explain.statements.standstill import HOUR, by_steps
 from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.excerpts.excerpt import Excerpt
-from hangscope.ingest.job_logs.activity import EngineTimeout
+from hangscope.ingest.job_logs.activity import EngineTimeout, WaitedFor
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.messages import HcclTimeout, Message, table
@@ -47,7 +47,7 @@ from hangscope.model.rankset import counted, ranks_phrase
 #: Kinds of lines that prove that a rank waited until a timeout, the most telling first.
 PROOFS: tuple[type[Event], ...] = (
     WatchdogTimeout, WatchdogStatus, Desync, GlooTimeout, MonitoredBarrier, HeartbeatTimeout, DumpSignal, DumpObserved,
-    MonitoredBarrierWitness, Nccl2Timeout, HcclTimeout, EngineTimeout, AsyncError, GlooClosed, GatherUnfilled, AnalyzerReport,
+    MonitoredBarrierWitness, Nccl2Timeout, HcclTimeout, EngineTimeout, WaitedFor, AsyncError, GlooClosed, GatherUnfilled, AnalyzerReport,
     ProcessDown,
 )  # fmt: skip
 #: What NCCL warns of a peer that is gone, or of a connection that could not be made: nobody goes on after either.

@@ -25,7 +25,7 @@ _DEVICE = r"(?:gpus?|cards?|npus?|tpus?|devices|卡|[ahblv]\d{2,4}s?\b|rtx|mi\d{
 _KIND = r"(?:\s?(?:nvidia|amd|ascend|tesla|geforce|\d{2,3} ?gb))?"
 _NODE = r"(?:nodes?|machines?|hosts?|servers?|boxes|instances|pods)"
 _PRODUCT = regex(
-    rf"(?i)\b(\d{{1,4}})(?:\s?{_NODE})?\s?(?:[x×*]|with|of|each with)\s?(\d{{1,2}})(?:\s?[x×])?{_KIND}\s?(?:{_DEVICE}|(?<=[x×*] \d)(?:$|[),.;]))"
+    rf"(?i)\b(\d{{1,4}})(?:\s?{_NODE}\s?(?:[x×*]|with|of|each with)|\s?(?:[x×*]|with))\s?(\d{{1,2}})(?:\s?[x×])?{_KIND}\s?(?:{_DEVICE}|(?<=[x×*] \d)(?:$|[),.;]))"
 )
 _DEVICES = regex(rf"(?i)(?<![\w.-])(\d{{1,5}})\s?[x×]?{_KIND}\s?{_DEVICE}(?!\s?(?:at|is|was|with|has)\b)")
 _NODES = regex(

@@ -111,6 +111,20 @@ class StoreAccess(Event, same_by=("store_host", "port", "reaches")):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitedFor(Event, same_by=("peer_rank",), rank_fields=("peer_rank",)):
+    """A process gave up waiting for the rank that it names (`peer_rank`, global as far as the line says)."""
+
+    peer_rank: int
+    forms = (
+        says(
+            r"(?:\b[Rr]ank[ :=#\[]{0,2}(?P<rank>\d{1,7})\b.{0,60}?)?\b(?i:timed out|time-?out|gave up|giving up|expired)\b.{0,40}?\bwaiting\b"
+            r".{0,60}?\b(?:for|from|on|of) (?:the )?(?:peer |remote |global |source |src )?[Rr]ank[ :=#\[]{0,2}(?P<peer_rank>\d{1,7})\b",
+            literal="waiting",
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineTimeout(Event, same_by=("what", "process")):
     """An engine gave up waiting for its workers: `what` is the call they did not answer, `scheduler` or `heartbeat`.
 

@@ -71,7 +71,7 @@ def observations(case: Case, ended: Observation | None) -> list[Observation]:
         *_read(case, READERS),
         *comparisons.reported(case),
         *filter(None, [text.of_others(case, [r for w in waits.waits(case) for r in w.ranks])]),
-        *_read(case, (waits.timeouts,)),
+        *_read(case, (waits.awaited, waits.timeouts)),
         *(s for s in printed if not s.blamed),
         *_read(case, (comparisons.announced, comparisons.adapters, comparisons.listed)),
     ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import others_of, size_by_elements, world_size
 from hangscope.explain.text.stop import begun
+from hangscope.ingest.job_logs.activity import WaitedFor
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout, is_default_group
 from hangscope.model.conclusion import Collect
@@ -186,6 +187,24 @@ def timeouts(case: Case) -> Observation | None:
         text = f"a stack of {ranks_phrase(missing)} (py-spy dump), and its log from that moment on"
     shows += _PAUSED if wait.is_late else ""
     return Observation(shows, Collect(missing, "log", text), missing, True, False, wait.events)
+
+
+def awaited(case: Case) -> Observation | None:
+    """Read whom ranks say that they waited for, and what that one printed last."""
+    lines = [e for e in case.statements.all(WaitedFor) if e.rank is not None]
+    peers = Counter(e.peer_rank for e in lines)
+    if not peers:
+        return None
+    peer, waiting = peers.most_common(1)[0][0], sorted({e.rank for e in lines if e.rank is not None})
+    own = case.statements.of(peer, Printed)[-1:]
+    last = f"; the last line of rank {peer} is '{short(own[0].texts[-1])}'" if own else ""
+    shows = (
+        f"{who(waiting)} report that they gave up waiting for rank {peer} ('{short(lines[0].text)}'){last}"
+    )
+    wanted = Collect(
+        (peer,), "stack", f"a stack of rank {peer} (py-spy dump), and its log from that moment on"
+    )
+    return Observation(shows, wanted, (peer,), True, True, tuple(lines))
 
 
 def _membership(wait: Wait, size: int | None, missing: Sequence[int], heard: Sequence[int]) -> str:
