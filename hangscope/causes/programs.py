@@ -43,7 +43,7 @@ _OVER = "exited the training loop early, according to its own output"
 def called_from_a_library(case: Case) -> Match | None:
     """A call whose library shows what it is: made by one rank alone, or after a loop that the others are still in."""
     finding, d = case.finding, Difference(case)
-    if finding.tie or finding.change.realigned:
+    if finding.tie or finding.change.realigned or d.steps.shorter is not None:
         return None
     if not d.own_stack or not (d.peer_stack or d.peer_gradient) or d.steps.skips:
         return None
@@ -137,12 +137,21 @@ def _by_its_call(d: Difference) -> Match | None:
     finding, culprits, over = d.finding, d.finding.culprits, d.steps.loop_over
     if finding.change.realigned or finding.tie:
         return None  # its collectives match again after the edit
+    if d.steps.shorter is not None and not d.steps.skips:
+        steps, most, line = d.steps.shorter
+        return _left(
+            culprits,
+            2,
+            f"{agree(culprits, 'has', 'have')} {steps} steps in the loop, the others {most}",
+            [line],
+        )
     if d.ends_epochs:
         # A step that it skipped leaves the same collectives: only its own output shows which it was.
         what = (
             f"{agree(culprits, 'is', 'are')} already in the collective that ends an epoch, after fewer steps"
         )
-        return _left(culprits, 2 if len(d.steps.own) == len(culprits) else 0, what, filter(None, [over]))
+        strength = 2 if over is not None or d.steps.behind else int(len(d.steps.own) == len(culprits))
+        return _left(culprits, strength, what, filter(None, [over]))
     if d.stays_inside:
         return None
     if over is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from hangscope.causes.case import Case, Match
 from hangscope.causes.difference import Difference
 from hangscope.explain.finding import Absent, Different, Extra, Source, Unseen
+from hangscope.ingest.job_logs.progress import Progress
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import ranks_phrase
@@ -36,7 +37,8 @@ class Proof:
 
 def prove(case: Case, match: Match) -> Proof:
     """Return what proves a match."""
-    alone = any(o.telling and set(o.ranks) == set(match.culprits) for o in case.statements.outlier_lines)
+    own = [o for o in case.statements.outlier_lines if o.telling and set(o.ranks) == set(match.culprits)]
+    alone = bool(own)
     lines, sources = _compared(case, match), _sources(case, match, alone)
     counts = next((c for c in case.explanation.contradictions if set(c.ranks) == set(match.culprits)), None)
     if not match.culprits or not (lines or sources or counts):
@@ -58,7 +60,10 @@ def prove(case: Case, match: Match) -> Proof:
     by_text = bool(sources) and (match.strength == 2 or ((missing or by_line) and not match.rivals))
     # If only the line of its collective says that a rank exited its loop, the handler of an exception may be there, too.
     weak = match.cause == OF_THE_LOOP and match.strength < 2 and match.api is None
-    by_place = weak and not alone and Difference(case).steps.loop_over is None
+    counts_steps = any(
+        (e.file, e.line) == (o.file, o.line) for o in own for e in case.statements.all(Progress)
+    )
+    by_place = weak and not counts_steps and Difference(case).steps.loop_over is None
     # If collectives prove the ranks, the usual reading of these is the right one (measured, docs/score.md).
     of_cause = match.strength > 0 and (not case.from_text or by_text) and not by_place
     return Proof(why, why if of_cause else "", lines, bool(sources))

@@ -12,7 +12,7 @@ from itertools import islice
 from hangscope.causes.case import Case, Match, of_outlier, quote
 from hangscope.causes.mismatch import describe, received
 from hangscope.explain.statements.statements import WAITED
-from hangscope.explain.text.steps import last_output
+from hangscope.explain.text.steps import is_last, last_output
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
@@ -114,7 +114,7 @@ def _of_culprits(case: Case, match: Match) -> Iterator[Evidence]:
         for idle in case.statements.of(rank, DumpObserved)[:1]:
             yield quote(idle, f"rank {rank} had nothing overdue when the others timed out: {idle.text}")
         words = last_output(case.statements, rank)
-        if words is not None and (words.done or words.leaving):
+        if words is not None and (words.done or words.leaving) and is_last(case.statements, words):
             yield quote(words, f"rank {rank} printed last: {words.text}")
         for raised in case.statements.of(rank, RankException)[:1]:
             if raised.symptom and match.frame is not None and match.frame in user_frames(raised.frames):

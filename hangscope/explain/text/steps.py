@@ -9,6 +9,7 @@ from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import LoopLength, Progress
+from hangscope.model.events import Event
 from hangscope.model.incident import Incident
 from hangscope.model.regex import regex
 
@@ -24,6 +25,10 @@ def is_last(statements: Statements, event: Progress) -> bool:
     """Return whether no later line of that rank's own program is known in the same file."""
     printed = statements.of(event.rank, Printed) if event.rank is not None else []
     return all(e.file != event.file or e.numbers[-1] <= event.line for e in printed)
+
+
+def _total(length: tuple[int, Event]) -> int:
+    return length[0]
 
 
 class Steps:
@@ -62,8 +67,47 @@ class Steps:
                 return own
         return None
 
+    @cached_property
+    def shorter(self) -> tuple[int, int, Event] | None:
+        """Return how many steps a culprit's loop has, the least of the waiting ranks, and the culprit's line, where its own are fewer."""
+        own = [self._length(rank) for rank in self.culprits]
+        known = [line for line in own if line is not None]
+        others = [line[0] for rank in self.waiting if (line := self._length(rank)) is not None]
+        if not known or not others or len(known) < len(own) or max(known, key=_total)[0] >= min(others):
+            return None
+        return known[0][0], min(others), known[0][1]
+
+    @property
+    def behind(self) -> bool:
+        """Return whether every culprit's last output counts fewer steps than that of any waiting rank does."""
+        own, others = (
+            [e.step for rank in ranks if (e := self.last.get(rank)) is not None and e.step is not None]
+            for ranks in (self.culprits, self.waiting)
+        )
+        return len(own) == len(self.culprits) and bool(others) and max(own) < min(others)
+
+    def _length(self, rank: int) -> tuple[int, Event] | None:
+        """Return how many steps a rank prints that its loop has, and the last line that says so."""
+        said: list[tuple[int, Event]] = [(e.total, e) for e in self.statements.of(rank, LoopLength)]
+        said += [(e.total, e) for e in self.statements.of(rank, Progress) if e.total is not None]
+        return max(said, key=lambda found: (found[1].file, found[1].line), default=None)
+
     def _is_over(self, rank: int, done: Progress) -> bool:
-        """Return whether a rank's last output reports the end of a loop, or an earlier line the end of that same epoch."""
+        """Return whether a rank's last output reports the end of a loop, or an earlier line that of that same epoch, or of as many loops."""
         lines, last = self.statements.of(rank, Progress), self.last.get(rank)
         of_that_epoch = any(e.done and e.epoch == done.epoch is not None for e in lines)
-        return of_that_epoch or (last is not None and last.done)
+        times, own = self._times(rank, done), self._times(done.rank, done)
+        return of_that_epoch or (last is not None and last.done) or times >= own > 0
+
+    def _times(self, rank: int | None, line: Progress) -> int:
+        """Return how often a rank printed a line like one of another rank."""
+        printed = self.statements.all(Printed)
+        alike = {
+            template
+            for e in printed
+            if e.rank == line.rank
+            for template, number in zip(e.templates, e.numbers, strict=True)
+            if (e.file, number) == (line.file, line.line)
+        }
+        rows = (row for e in printed if e.rank == rank for row in zip(e.templates, e.counts, strict=True))
+        return sum(count for template, count in rows if template in alike)
