@@ -245,7 +245,7 @@ def text_alone(case: Case, match: Match, proof: Proof) -> Doubts:
 def no_history(case: Case, match: Match, proof: Proof) -> Doubts:
     """Doubt a cause where logs show the outlier's collective but not the ones before it; or no frames distinguish collectives of one op."""
     finding, ranks = case.finding, case.incident.ranks
-    proven = proof.lines or proof.sources or isinstance(finding, OtherRoot)
+    proven = proof.lines or proof.sources or proof.counts or isinstance(finding, OtherRoot)
     if not CATALOG[match.cause].of_programs or finding.stuck.view is None or proven:
         return
     own, peer = finding.own.kind, finding.stuck.kind

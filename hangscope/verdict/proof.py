@@ -26,13 +26,15 @@ OF_THE_LOOP = "uneven_loader"  # of which the place of a collective alone is a w
 class Proof:
     """What was found: `of_rank` and `of_cause` why the named ranks, and the cause, are proved; empty where they are not.
 
-    `lines`: the lines of both sides are known. `sources`: at least two independent sources agree.
+    `lines`: the lines of both sides are known. `sources`: at least two independent sources agree. `counts`: so do the numbers of
+    calls on two groups, compared with ranks that run the same program.
     """
 
     of_rank: str = ""
     of_cause: str = ""
     lines: bool = False
     sources: bool = False
+    counts: bool = False
 
 
 def prove(case: Case, match: Match) -> Proof:
@@ -66,7 +68,7 @@ def prove(case: Case, match: Match) -> Proof:
     by_place = weak and not counts_steps and Difference(case).steps.loop_over is None
     # If collectives prove the ranks, the usual reading of these is the right one (measured, docs/score.md).
     of_cause = match.strength > 0 and (not case.from_text or by_text) and not by_place
-    return Proof(why, why if of_cause else "", lines, bool(sources))
+    return Proof(why, why if of_cause else "", lines, bool(sources), counts is not None)
 
 
 def _compared(case: Case, match: Match) -> bool:
