@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangscope.explain.statements.statements import Statements
-from hangscope.ingest.job_logs.faults import CudaError, DeviceReset, Xid
+from hangscope.ingest.job_logs.faults import CudaError, DeviceReset, OomCuda, Xid
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.model.dataclass import dataclass
@@ -48,9 +48,12 @@ def remedy(event: Event, who: str, frame: Frame | None = None) -> str:
     fault = next((fault for fault in FAULTS if fault.reported_by(event)), _BY_EVENT["end"])
     if fault.cause == "gpu_stall" and any(words in event.text.lower() for words in _MEMORY_ACCESS):
         fault = _BY_EVENT["memory_access"]
+    if isinstance(event, OomCuda) and event.held:
+        fault = _BY_EVENT["oom_shared"]
     where = f" at {frame.file}:{frame.line} in {frame.name}" if frame is not None else ""
     error = (event.type if isinstance(event, RankException) else "") or "exception"
-    return fault.remedy.format(who=who, where=where, error=error)
+    held = event.held if isinstance(event, OomCuda) else ""
+    return fault.remedy.format(who=who, where=where, error=error, held=held)
 
 
 def device_error(event: Event) -> str:

@@ -196,10 +196,13 @@ def unused_parameters(case: Case) -> Match | None:
         others = f"the other {len(running)} still ran when the launcher ended them"
         why = f"{who(printed)} had parameters without a gradient{what}, and {others}"
         return answer("gradient_sync_mismatch", printed, why, fix, flag, evidence=events[:4])
-    alike = len(printed) > 1 and len({(tuple(e.names), tuple(e.indices)) for e in named}) == 1
-    others = "whether other ranks had one is not known"
-    rest = "the same ones on all of them, so these ranks do not differ" if alike else others
-    why = f"DDP reports parameters without a gradient{what}{f' on {who(printed)}' if printed else ''}; {rest}"
+    kinds = ({tuple(e.names) for e in named if e.names}, {tuple(e.indices) for e in named if e.indices})
+    alike = len(printed) > 1 and all(len(kind) < 2 for kind in kinds)
+    why = f"DDP reports parameters without a gradient{what}{f' on {who(printed)}' if printed else ''}; whether other ranks had one is not known"
+    if alike:
+        why = f"DDP reports the same parameters without a gradient on all of {who(printed)}: no rank differs, and the loss leaves a part of the model out everywhere"
+        fix = f"Find the branch of the model with these parameters{what}, and why the loss does not use it: a wrong script or loss for this model, an auxiliary head, layers that should be frozen."
+        flag = "Set find_unused_parameters=True only if that is intended."
     return answer("gradient_sync_mismatch", (), why, fix, flag, evidence=events[:4])
 
 

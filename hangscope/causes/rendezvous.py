@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 from hangscope.causes.agreement import LISTS
 from hangscope.causes.case import Case, Match, answer, who
@@ -38,6 +39,8 @@ def at_the_store(case: Case, world: int) -> Match | None:
         return None
     if not waits:
         return _mesh(case)
+    if (split := _unlike(unreachable)) is not None:
+        return split
     waiting, reached, apart = ranks_of(waits), set(ranks_of(answered)), ranks_of(unreachable)
     # In the barrier of the whole job, the number in a group is the rank.
     gave_up = any(not e.waiting for e in barriers)  # the others had waited as long
@@ -96,6 +99,23 @@ def at_the_store(case: Case, world: int) -> Match | None:
     strength = 0 if still else 2 if missing and not logged.intersection(missing) else 1
     evidence = sorted(waits, key=lambda e: e.rank not in missing)[:4]
     return answer("init_hang", missing, why, check, _IDS, strength=strength, evidence=evidence)
+
+
+def _unlike(events: Sequence[StoreUnreachable]) -> Match | None:
+    """Return the answer for ranks that look for the store at different ports or hosts: those that differ from most others are named."""
+    at = {e.rank: _address(e) for e in events if e.rank is not None and e.port}
+    ranks_at: dict[str, list[int]] = defaultdict(list)
+    for rank, place in sorted(at.items()):
+        ranks_at[place].append(rank)
+    if len(ranks_at) < 2:
+        return None
+    parts = sorted(ranks_at.values(), key=len)
+    most = parts[-1]
+    odd = sorted(set(at).difference(most)) if 2 * len(most) > len(at) + 1 else []
+    where = "; ".join(f"{who(ranks)}{place}" for place, ranks in ranks_at.items())
+    why = f"the ranks look for the store at different addresses and never meet: {where}"
+    fix = "Set MASTER_ADDR and MASTER_PORT once for the whole job, before the processes start (in the batch script, from the job's id): a port that each process picks for itself is another one in each of them."
+    return answer("init_hang", odd, why, fix, strength=2, evidence=[*events][:4])
 
 
 def _at_work(case: Case) -> Evidence | None:

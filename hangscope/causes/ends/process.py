@@ -13,10 +13,11 @@ from hangscope.explain.statements.standstill import HOUR, by_steps, stood_still
 from hangscope.explain.statements.statements import Death
 from hangscope.explain.text.blocked import ENDS_GROUPS
 from hangscope.explain.text.complaint import says_it_hangs
+from hangscope.explain.text.group_size import stated_size
 from hangscope.explain.text.steps import is_last
 from hangscope.ingest.job_logs.activity import EngineTimeout
 from hangscope.ingest.job_logs.endings import Exit
-from hangscope.ingest.job_logs.faults import NoProgress
+from hangscope.ingest.job_logs.faults import NoProgress, OomCuda
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
@@ -155,16 +156,20 @@ def died(case: Case) -> Match | None:
     why = f"{who(culprits)} {first.how}"
     if isinstance(first.event, RankException | Exit) and first.event.message and first.exception:
         why += f": {first.event.message[:160]}"
-    if len(culprits) > 1:
+    everybody = len(culprits) > 1 and len(culprits) >= (stated_size(case.incident, case.statements) or 0) > 1
+    if everybody:
+        why += "; all ranks of the job did, so none of them stands out"
+    elif len(culprits) > 1:
         why += "; which of them ended first is not known"
     own, stuck = case.finding.own, case.finding.stuck
     # Whoever fails and yet calls something else there does so while it handles the exception.
-    fix = remedy(first.event, f"rank {first.rank}", first.frame)
+    telling = next((d for d in deaths if isinstance(d.event, OomCuda) and d.event.held), first)
+    fix = remedy(telling.event, f"rank {telling.rank}", telling.frame)
     if own.kind is not None and own.gid is None and own.seq == stuck.seq:
         fix = f"{fix.rstrip('.')}; issue no collective in an except or finally block."
     return answer(
         "crashed_rank",
-        culprits,
+        () if everybody else culprits,
         why,
         fix,
         "A longer timeout would not help: the process that the others need is gone.",

@@ -31,29 +31,49 @@ from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import GroupEvent
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
+from hangscope.model.rankset import counted
 from hangscope.model.regex import regex
 
 _UNITS = "BKMGTPE"  # powers of 1024
 IMPLAUSIBLE = 2**50
 _AMOUNT = regex(r"Tried to allocate (?:more than )?(\d{1,15}(?:\.\d{1,6})?) ?([BKMGTPEb])\w{0,4}")
+#: what torch's message (c10/cuda/CUDACachingAllocator.cpp) says of the processes on the device
+_OTHERS = regex(r"\bProcess \d{1,10} has (\d{1,7}(?:\.\d{1,6})?) ?([BKMGT])\w{0,4} memory in use")
+_OWN = regex(r"this process has (\d{1,7}(?:\.\d{1,6})?) ?([BKMGT])\w{0,4} memory in use")
 _STALL = (
     r"(?i)\bno (?:new )?(?:progress|output|steps?|(?:log )?lines?)(?: from (?:any|all) (?:of the )?ranks?)? (?:for|in|within|since) "
     r"(?:the (?:last|past) )?\d{1,9}(?:\.\d{1,9})? ?(?:ms|s|sec|seconds?|m|min|minutes?|h|hours?)\b"
 )
 
 
+def _bytes(match: re.Match[str]) -> int:
+    return int(float(match[1]) * 1024 ** _UNITS.index(match[2].upper()))
+
+
 def _oom_cuda(line: Line, match: re.Match[str]) -> dict[str, Any]:
-    amount = _AMOUNT.search(line.text)
-    requested = int(float(amount[1]) * 1024 ** _UNITS.index(amount[2].upper())) if amount else None
-    return {"requested": requested, "implausible": bool(requested and requested >= IMPLAUSIBLE)}
+    amount, own = _AMOUNT.search(line.text), _OWN.search(line.text)
+    requested = _bytes(amount) if amount else None
+    others = [_bytes(found) for found in _OTHERS.finditer(line.text)]
+    held = f"{sum(others) / 2**30:.1f} GiB by {counted(len(others), 'other process')}"
+    shared = own is not None and sum(others) > _bytes(own)
+    return {
+        "requested": requested,
+        "implausible": bool(requested and requested >= IMPLAUSIBLE),
+        "held": held if shared else "",
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OomCuda(Event, same_by=("requested",)):
-    """CUDA out of memory; `requested` is in bytes. `implausible`: 1 PiB or more, the consequence of a collective that never filled its buffer."""
+    """CUDA out of memory; `requested` is in bytes. `implausible`: 1 PiB or more, the consequence of a collective that never filled its buffer.
+
+    `held` is what processes other than this one hold of the device, by torch's message: `16.2 GiB by 2 other processes`; empty where
+    this process holds more itself.
+    """
 
     requested: int | None = None
     implausible: bool = False
+    held: str = ""
     forms = (
         says(r"(?:CUDA|HIP|XPU|NPU|MUSA) out of memory\. Tried to allocate", read=_oom_cuda),
         says("CUDA error: out of memory", read=_oom_cuda),

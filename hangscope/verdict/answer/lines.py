@@ -24,6 +24,7 @@ from hangscope.verdict.answer.observation import Observation, quoted
 
 _OF_ALL = "default_pg"  # in whose keys numbers are global ranks
 _SHOWN = 4  # different statements
+_COMPARED = 256  # lines whose values are listed
 _TIMES = {1: "once", 2: "twice"}
 
 
@@ -127,7 +128,9 @@ def _blanks(case: Case, events: Sequence[Event]) -> dict[str, str]:
     """Return what fills the placeholders of an entry."""
     first: Any = events[0]
     found = {
-        f.name: str(value)
+        f.name: listed(
+            str(v) for e in events[:_COMPARED] if isinstance(v := getattr(e, f.name), str | int) and v != ""
+        )
         for f in fields(first)
         if isinstance(value := getattr(first, f.name), str | int) and value != ""
     }
