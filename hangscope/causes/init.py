@@ -26,6 +26,7 @@ from hangscope.model.rankset import agree
 _ADDRESS = "Compare MASTER_ADDR and MASTER_PORT of all ranks: each needs the address of rank 0's host (or of torchrun's store), which must accept connections at that port."
 _AGAIN = "Take the stacks again: a normal start leaves this place within a minute."
 _STACKS = "Take a stack of each of these ranks (py-spy dump): the one outside ncclCommInit is the one that is missing."
+_ONE_HOST = "If these ranks are on different hosts, NCCL takes two hosts for one, because they have the same name and boot id (clones of one virtual machine): set NCCL_HOSTID to another value on each."
 _CONNECT = "Some members cannot connect: check NCCL_SOCKET_IFNAME, firewalls between the hosts, and the NCCL_DEBUG=INFO log of those that did not complete it."
 
 
@@ -53,7 +54,7 @@ def _refused(case: Case) -> Match | None:
         named = sorted({r for e in own for r in (e.rank_a, e.peer_rank) if r is not None})
         why = f"{who(named, 'two ranks')} use the same {'GPU' if len(named) <= 2 else 'GPUs'}"
         fix = "Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process."
-        return answer("init_hang", named, why, fix, strength=2, evidence=shared[:3])
+        return answer("init_hang", named, why, fix, _ONE_HOST, strength=2, evidence=shared[:3])
     return _versions(case) or _bootstrap(case)
 
 

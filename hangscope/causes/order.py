@@ -93,7 +93,8 @@ def crossed_groups(case: Case) -> Match | None:
     by_role = change.votes > 1 and change.elsewhere and other_order
     if not (circle or by_role):
         return None
-    few = change.postponed or (0 < len(change.skipped) <= _SWAPPED and _last_run(case) <= _SWAPPED)
+    short = change.swapped or _last_run(case) <= _SWAPPED
+    few = change.postponed or (0 < len(change.skipped) <= _SWAPPED and short)
     if not (few and other_order) and not _entered_first(case):
         return None
     if not change.swapped and Difference(case).steps.skips:

@@ -210,7 +210,7 @@ def ends_its_groups(case: Case) -> Match | None:
     if not culprits or any(r not in placed or placed[r].op != ENDS_GROUPS for r in culprits):
         return None
     stack = case.stack_of(None, culprits[:1])
-    why = f"{who(culprits)} left the loop and {agree(culprits, 'is', 'are')} in {ENDS_GROUPS}{at(user_frame(stack))}, while {who(case.finding.waiting)} {agree(case.finding.waiting, 'waits', 'wait')} inside the loop"
+    why = f"{who(culprits)} exited the loop and {agree(culprits, 'is', 'are')} in {ENDS_GROUPS}{at(user_frame(stack))}, while {who(case.finding.waiting)} {agree(case.finding.waiting, 'waits', 'wait')} inside the loop"
     fix = "A `finally` that calls destroy_process_group runs before Python prints the exception, and blocks: print the exception first (except: traceback.print_exc(); raise), and destroy the groups only after success."
     return answer("early_exit", culprits, why, fix, strength=1, stack=stack, rivals=[_RAISED])
 

@@ -193,7 +193,12 @@ def _completed(
         explanation=_paragraph(
             case,
             facts,
-            [*remarks(case, verdict), position(case, verdict), *_nobody(case, verdict, facts)],
+            [
+                *remarks(case, verdict),
+                position(case, verdict),
+                ends.victims(case, verdict),
+                *_nobody(case, verdict, facts),
+            ],
             step,
             read,
         ),

@@ -12,20 +12,22 @@ from hangscope.explain.text.stop import PROOFS, find_stop
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.job_logs.messages import Message
+from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.reports import Terminate
 from hangscope.ingest.torch_logs.store import StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame
-from hangscope.model.conclusion import Collect
+from hangscope.model.conclusion import Collect, Verdict
 from hangscope.model.events import Event
-from hangscope.model.rankset import ranks_phrase
+from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, clock, quoted, who
 from hangscope.verdict.answer.text import cause, main
-from hangscope.verdict.phrasing import short
+from hangscope.verdict.phrasing import sentence_case, short
 
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
 #: What to collect after the end of a process, by its signal.
+_ENDS_OTHERS = frozenset({"crashed_rank", "gpu_stall", "early_exit"})
 _LEAVES = {
     "SIGKILL": "the kernel log of {host} at that time (dmesg -T, oom-kill), and how much memory {whose} had",
     "SIGSEGV": "the core dump of {whose}, or a rerun with python -X faulthandler, which prints where it was",
@@ -79,6 +81,28 @@ def after_the_end(case: Case) -> str:
     }
     nobody = "It was ended from outside, by no rank"
     return f"{nobody}: what {ranks_phrase(later)} reported came after that" if later else nobody
+
+
+def victims(case: Case, verdict: Verdict) -> str:
+    """Return which ranks only report what follows from the end of another one, and that a launcher names one of them; empty where none does."""
+    culprits = set(verdict.culprit_ranks)
+    if verdict.cause not in _ENDS_OTHERS or verdict.category == "external":
+        return ""
+    symptoms = [e for e in case.statements.all(RankException) if e.symptom]
+    lost = [e for e in case.statements.all(NcclWarn) if e.tier > 1]
+    hurt = {
+        e.rank for e in (*case.statements.all(*PROOFS), *symptoms, *lost) if e.rank is not None
+    } - culprits
+    first = next((e.rank for e in case.statements.all(Exit) if e.first and e.rank is not None), None)
+    said = (
+        f"What {who(sorted(hurt))} {agree(sorted(hurt), 'reports', 'report')} follows from it" if hurt else ""
+    )
+    if not hurt and (lost or symptoms or case.statements.any_of(*PROOFS)):
+        said = "The timeouts and lost connections of the others follow from it"
+    if culprits and first is not None and first not in culprits:
+        polled = f"the launcher's first observed failure, rank {first}, is the one that it noticed first"
+        said = f"{said}; {polled}" if said else sentence_case(polled)
+    return said
 
 
 def exceptions(case: Case) -> Observation | None:
