@@ -169,6 +169,9 @@ def busy(case: Case, culprits: Sequence[int]) -> Match:
         look = [f"Check what {did}: I/O, a lock, a data loader, a download.", _MOVE]
     computing = all(statements.of(r, Computing) for r in culprits)
     what = f"{'is' if one else 'are'} computing and {'has' if one else 'have'} not" if computing else "never"
+    acts = {d.doing for r in outside if (d := doing(placed[r].stack)) is not None and d.host}
+    if len(acts) == 1 and len(outside) == len(culprits):
+        what = f"{'is' if one else 'are'} {acts.pop()}, and never"
     recorded = len(seen) == len(culprits) and calls_stay_open(case) is not False
     return answer(
         "stuck_rank",

@@ -68,7 +68,7 @@ def title(verdict: Verdict, act: Act) -> str:
             return short + end
     short = clauses(claim, TITLE)
     if not short.endswith("…"):
-        return short
+        return short + place if len(short) + len(place) <= TITLE and not _PLACED.search(short) else short
     who, did = ranks_phrase(verdict.culprit_ranks), CATALOG[verdict.cause].act
     if verdict.culprit_ranks and len(who) + len(did) < TITLE:
         return sentence_case(f"{who} {did}" if did else f"{who}: {CATALOG[verdict.cause].title}")
