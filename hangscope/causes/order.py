@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
+
 from hangscope.align.waitgraph import OpenCall
 from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.causes.difference import Difference
@@ -112,17 +114,20 @@ def crossed_groups(case: Case) -> Match | None:
 
 
 def _last_run(case: Case) -> int:
-    """Return how many collectives a waiting rank last issued in a row on its group, without one on the group that the culprits entered."""
+    """Return how many collectives the members issued in a row on their group when they last made the pending call, from it on."""
     finding, view = case.finding, case.finding.stuck.view
     if finding.own.gid is None or view is None or not finding.waiting:
         return 0
     queues = case.incident.ranks[finding.waiting[0]].queues
     own, other = queues.get(view.group.gid), queues.get(finding.own.gid)
-    if own is None or other is None or len(own) < 2:
+    if own is None or other is None or not len(own):
         return 0
-    done = own.order[:-1]
-    before = other.order[other.order < done[-1]]
-    return int((done > before[-1]).sum()) if len(before) else len(done)
+    earlier = np.flatnonzero(own.kind[:-1] == own.kind[-1])
+    if not len(earlier):
+        return 0
+    begun = own.order[earlier[-1]]
+    ends = other.order[other.order > begun]
+    return int(((own.order >= begun) & (own.order < ends[0])).sum()) if len(ends) else 0
 
 
 def _entered_first(case: Case) -> bool:

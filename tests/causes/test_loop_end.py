@@ -76,7 +76,7 @@ def test_the_one_that_has_a_batch_less_in_its_last_epoch_is_named(job_of: tuple[
     assert level(report) == "low"  # a step that it skipped leaves the same calls
 
 
-def test_own_output_without_a_skip_makes_an_epoch_that_ended_early_sure(tmp_path: Path) -> None:
+def test_own_output_of_the_same_step_leaves_an_epoch_that_ended_early_likely(tmp_path: Path) -> None:
     recorders = job(4)
     for recorder in recorders:
         epochs(recorder, count=3)
@@ -89,7 +89,7 @@ def test_own_output_without_a_skip_makes_an_epoch_that_ended_early_sure(tmp_path
         (tmp_path / f"rank_{recorder.rank}.log").write_text(f"[rank {recorder.rank}] epoch 3 step 5\n")
     write_all(recorders, tmp_path)
     report = analyze(tmp_path)
-    assert blame(report) == ("hang", "uneven_loader", (1,)) and level(report) == "high"
+    assert blame(report) == ("hang", "uneven_loader", (1,)) and level(report) == "medium"
 
 
 def test_its_own_word_that_an_epoch_is_over_outweighs_the_place_of_a_line(tmp_path: Path) -> None:
