@@ -7,11 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
-
 from hangscope.align.waitgraph import OpenCall
 from hangscope.causes.case import Case, Match, answer, at, who
-from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe
 from hangscope.causes.participation import busy
 from hangscope.explain.finding import Circular
@@ -21,7 +18,6 @@ from hangscope.model.incident import CallKind, on_group
 from hangscope.model.rankset import agree
 
 FEW = 4  # ranks of a cycle without an outlier that are named; more of them mostly wait in their turn
-_SWAPPED = 2  # collectives that two ranks may issue in opposite orders; more in a row are rather left out
 COMPARED = 64  # ranks on either side of a cycle whose orders are compared
 
 
@@ -95,12 +91,9 @@ def crossed_groups(case: Case) -> Match | None:
     by_role = change.votes > 1 and change.elsewhere and other_order
     if not (circle or by_role):
         return None
-    short = change.swapped or _last_run(case) <= _SWAPPED
-    few = change.postponed or (0 < len(change.skipped) <= _SWAPPED and short)
+    few = change.postponed or 0 < len(change.skipped) <= 2
     if not (few and other_order) and not _entered_first(case):
         return None
-    if not change.swapped and Difference(case).steps.skips:
-        return None  # by its own words it left something out
     opened, groups, view = case.graph.open_calls, case.incident.groups, finding.stuck.view
     skipped = change.skipped[0] if change.skipped else finding.stuck.kind
     first, second = describe(finding.own.kind), describe(skipped)
@@ -111,23 +104,6 @@ def crossed_groups(case: Case) -> Match | None:
     evidence = [_pending(case, rank) for rank in shown if opened.get(rank)][:6]
     strength = 2 if change.swapped else 1
     return answer("collective_order_mismatch", finding.culprits, why, strength=strength, evidence=evidence)
-
-
-def _last_run(case: Case) -> int:
-    """Return how many collectives the members issued in a row on their group when they last made the pending call, from it on."""
-    finding, view = case.finding, case.finding.stuck.view
-    if finding.own.gid is None or view is None or not finding.waiting:
-        return 0
-    queues = case.incident.ranks[finding.waiting[0]].queues
-    own, other = queues.get(view.group.gid), queues.get(finding.own.gid)
-    if own is None or other is None or not len(own):
-        return 0
-    earlier = np.flatnonzero(own.kind[:-1] == own.kind[-1])
-    if not len(earlier):
-        return 0
-    begun = own.order[earlier[-1]]
-    ends = other.order[other.order > begun]
-    return int(((own.order >= begun) & (own.order < ends[0])).sum()) if len(ends) else 0
 
 
 def _entered_first(case: Case) -> bool:

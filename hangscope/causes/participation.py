@@ -111,7 +111,7 @@ def _op(case: Case, rank: int, node: Node) -> str | None:
 def _act(d: Difference) -> tuple[int, str] | None:
     """Return what the culprits did that the others did not, after how sure that is; None where only arguments differ."""
     own, finding, usual = describe(d.own), d.finding, d.times_before(d.own)
-    edited = finding.change.realigned or (finding.change.elsewhere and finding.change.votes > 1)
+    edited = finding.change.realigned
     if isinstance(finding, Extra):
         return int(not finding.tie), f"issued {own}, which the others did not issue"
     if d.differs == "root" and not d.another_call:
