@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from hangscope.errors import Note
 from hangscope.ingest.evidence.processes import Processes, only
@@ -54,7 +54,11 @@ def owners(
                 process.pid, ProcessStacks(pid=process.pid, name=process.name)
             ).threads += process.threads
     missed: list[ProcessStacks] = []
-    if rank is None and len(by_pid) > 1 and _in_their_order(reading):
+    if (
+        rank is None
+        and len(by_pid) > 1
+        and (_in_their_order(reading) or _are_a_whole_node(known, by_pid, reading))
+    ):
         return {number: process.threads for number, process in enumerate(by_pid.values())}, missed
     for pid, process in by_pid.items():
         named = known.of_pid(pid) if len(by_pid) > 1 or rank is None else None
@@ -74,6 +78,16 @@ def _in_their_order(reading: Reading) -> bool:
     """Return whether somebody writes that the stacks of a text are in the order of their ranks."""
     text = reading.log.excerpt if reading.log is not None else None
     return isinstance(text, Excerpt) and _IN_ORDER.search(text.prose) is not None
+
+
+def _are_a_whole_node(known: Processes, by_pid: Collection[int | None], reading: Reading) -> bool:
+    """Return whether the process ids follow each other and are as many as the job has ranks: a launcher starts them in the order of ranks."""
+    text = reading.log.excerpt if reading.log is not None else None
+    sizes = text.sizes if isinstance(text, Excerpt) else ()
+    pids = [pid for pid in by_pid if pid is not None]
+    in_a_row = pids == [*range(pids[0], pids[0] + len(pids))] if pids else False
+    as_logged = all(known.of_pid(pid) in (None, number) for number, pid in enumerate(pids))
+    return in_a_row and sizes == (len(by_pid),) and as_logged
 
 
 def _stated_ranks(known: Processes, reading: Reading) -> Iterator[int | None]:
