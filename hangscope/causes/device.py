@@ -7,7 +7,7 @@ from math import inf
 
 from hangscope.align.p2p import Pair
 from hangscope.causes.case import Case, Match, answer, quote, who
-from hangscope.causes.faults import device_error, remedy
+from hangscope.causes.faults import CALM_XIDS, device_error, remedy
 from hangscope.explain.finding import Absent, Lagging, Nothing, Stalled, Unseen, Unstarted
 from hangscope.explain.statements.group_ranks import label_of
 from hangscope.explain.text.group_size import all_timed_out
@@ -25,9 +25,9 @@ from hangscope.model.tables import entries
 #: cudaGetErrorString's words for what no device does by itself (driver_types.h)
 _PROGRAM_ERRORS = (
     "device-side assert", "invalid argument", "invalid configuration", "invalid device ordinal", "no cuda-capable device",
-    "no kernel image is available", "initialization error",
+    "no kernel image is available", "initialization error", "stream is capturing", "cublas_status_invalid_value",
+    "cublas_status_not_initialized", "cublas_status_alloc_failed", "busy or unavailable", "peer access", "invalid device context",
 )  # fmt: skip
-_PROGRAM_XIDS = (45,)  # the channels of a process that ended are torn down (NVIDIA's Xid catalog)
 _PAIRS = 4  # that are listed
 _AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
 _SPLITS = ("shape_mismatch", "mismatched splits stall it the same way, and recorders keep no splits")
@@ -95,7 +95,7 @@ def _out_of_step(case: Case) -> Match | None:
 def _of_the_program(event: Event) -> bool:
     """Return whether a device error is one of a program or its set-up and not of a device."""
     text = event.text.lower()
-    return event.code in _PROGRAM_XIDS if isinstance(event, Xid) else any(e in text for e in _PROGRAM_ERRORS)
+    return event.code in CALM_XIDS if isinstance(event, Xid) else any(e in text for e in _PROGRAM_ERRORS)
 
 
 def _moment(event: Event) -> tuple[float, str, int]:

@@ -17,6 +17,10 @@ _MEMORY_ACCESS = (
 )  # fmt: skip
 
 
+#: The channels of a process that ended are torn down; errors that the hardware corrected (NVIDIA's Xid catalog).
+CALM_XIDS = frozenset({45, 92, 121})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """One kind of fault; `knowledge/causes/faults.toml` describes the fields."""

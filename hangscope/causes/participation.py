@@ -170,7 +170,7 @@ def busy(case: Case, culprits: Sequence[int]) -> Match:
     computing = all(statements.of(r, Computing) for r in culprits)
     what = f"{'is' if one else 'are'} computing and {'has' if one else 'have'} not" if computing else "never"
     acts = {d.doing for r in outside if (d := doing(placed[r].stack)) is not None and d.host}
-    if len(acts) == 1 and len(outside) == len(culprits):
+    if len(acts) == 1 and len(outside) == len(culprits) and not computing:
         what = f"{'is' if one else 'are'} {acts.pop()}, and never"
     recorded = len(seen) == len(culprits) and calls_stay_open(case) is not False
     return answer(

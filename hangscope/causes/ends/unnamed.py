@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import inf
 
 from hangscope.causes.case import Case, Match, answer, quote
-from hangscope.causes.faults import FAULTS, device_error, remedy
+from hangscope.causes.faults import CALM_XIDS, FAULTS, device_error, remedy
 from hangscope.explain.finding import Absent, Nothing, Stalled, Unseen
 from hangscope.explain.statements.statements import INTERRUPTS
 from hangscope.explain.text.blocked import idle_alone
@@ -17,7 +17,7 @@ from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.activity import GpuUse
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied
-from hangscope.ingest.job_logs.faults import OomCuda
+from hangscope.ingest.job_logs.faults import OomCuda, Xid
 from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.rank_words import ranks_in
@@ -69,9 +69,11 @@ def _of_entry(case: Case, messages: Sequence[tuple[Message | Notice, Known]]) ->
     if not messages or not (isinstance(case.finding, Nothing | Unseen) or of_text):
         return None
     entry = messages[0][1]
-    if entry.cause == "init_hang" and case.statements.all(Progress):
-        return None
     events = [e for e, known in messages if known is entry]
+    counted = [e for e in case.statements.all(Progress) if e.step is not None]
+    after = any(e.file == events[-1].file and e.line > events[-1].line for e in counted)
+    if after or (entry.cause == "init_hang" and case.statements.all(Progress)):
+        return None  # the program caught it, or it had been there before
     blanks, ranks = blanks_of(events), {e.rank for e in events if e.rank is not None}
     culprits = ranks if entry.culprit and len(ranks) == 1 else ()
     why = filled(entry.says, blanks) + (f" (known: {entry.upstream})" if entry.upstream else "")
@@ -84,6 +86,7 @@ def fault_without_rank(case: Case) -> Match | None:
     for fault in FAULTS if _nothing_else(case) else ():
         events = [e for e in fault.reports(case.statements) if fault.cause]
         events = [e for e in events if not (isinstance(e, OomCuda) and e.implausible)]
+        events = [e for e in events if not (isinstance(e, Xid) and e.code in CALM_XIDS)]
         if events := [e for e in events if not (isinstance(e, FsdpOrder) and e.group_rank is not None)]:
             what = fault.says.replace("{error}", device_error(events[0]))
             steps = (remedy(events[0], "that process"), _WHOSE)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.causes.case import Case
 from hangscope.causes.ends.unnamed import whose
+from hangscope.causes.faults import FAULTS
 from hangscope.explain.statements.statements import CTRL_C
 from hangscope.explain.text.stop import PROOFS, find_stop
 from hangscope.ingest.job_logs.endings import Exit
@@ -35,7 +37,7 @@ _LEAVES = {
     "SIGABRT": "the last lines of {whose} before the abort",
     "": "the standard error of {whose}: the traceback or message before its end",
 }
-_SIGNAL = regex(r"\bSIG(SEGV|BUS|ABRT|KILL)\b|[Ss]egmentation fault")
+_SIGNAL = regex(r"\bSIG(SEGV|BUS|ABRT|KILL)\b|[Ss]egmentation fault|Fatal Python error: Bus error")
 
 
 def process(case: Case) -> Observation | None:
@@ -44,8 +46,10 @@ def process(case: Case) -> Observation | None:
     if len(deaths) == 1 and isinstance(deaths[0].event, Terminate):
         name = _SIGNAL.search(deaths[0].event.text)
         crashed = replace(deaths[0].event, rank=deaths[0].rank)
-        signal = f"SIG{name[1] or 'SEGV'}" if name is not None else "SIGABRT"
-        return _ended(case, f"{whose(case, [crashed])} crashed: {quoted([crashed])}", signal, crashed)
+        return _ended(case, f"{whose(case, [crashed])} crashed: {quoted([crashed])}", _signal(name), crashed)
+    crashes = case.statements.all(Terminate)
+    if not deaths and len(crashes) == 1 and (name := _SIGNAL.search(crashes[0].text)) is not None:
+        return _ended(case, f"{whose(case, crashes)} crashed: {quoted(crashes)}", _signal(name), crashes[0])
     exits = [e for e in case.statements.all(Exit) if e.code and e.code not in _ENDED_BY_LAUNCHER]
     firsts = [d.event for d in deaths if isinstance(d.event, Exit)]
     explained = len(firsts) < len(deaths) or bool(case.statements.all(OomHost))
@@ -57,9 +61,15 @@ def process(case: Case) -> Observation | None:
     how = f"was killed by signal {-first.code} ({first.signal})" if first.signal else ""
     how = how or f"ended with exit code {first.code}"
     at = f" at {moment}" if (moment := clock(first.time if first.time is not None else first.stamp)) else ""
-    crashes = case.statements.all(Terminate)[:1] if not first.signal else []
-    before = f"; before that the text has {quoted(crashes)}" if crashes else ""
+    before = f"; before that the text has {quoted(crashes[:1])}" if crashes and not first.signal else ""
     return _ended(case, f"{whose(case, [first])} {how}{at}{before}", first.signal or "", first)
+
+
+def _signal(name: re.Match[str] | None) -> str:
+    """Return the signal that a line names: SIGABRT where it names none, and SIGSEGV or SIGBUS by their words."""
+    if name is None:
+        return "SIGABRT"
+    return f"SIG{name[1]}" if name[1] else "SIGBUS" if "us" in name[0] else "SIGSEGV"
 
 
 def _ended(case: Case, shows: str, signal: str, event: Event) -> Observation:
@@ -108,7 +118,9 @@ def victims(case: Case, verdict: Verdict) -> str:
 def exceptions(case: Case) -> Observation | None:
     """Read the first exception that is a fault of its own, else those that report a timeout or a lost peer."""
     raised = [e for e in case.statements.all(RankException) if e.type]
-    known = {(e.file, e.line) for e in case.statements.all(Message)}  # which say more
+    reports = (e for fault in FAULTS for e in fault.reports(case.statements))
+    more = (e for e in (*case.statements.all(Message), *reports) if not isinstance(e, RankException))
+    known = {(e.file, e.line) for e in more}  # which say more
     faults = [e for e in raised if not e.symptom and e.type != CTRL_C][:1]
     if faults and (faults[0].file, faults[0].line) not in known:
         suspects = (faults[0].rank,) if faults[0].rank is not None else ()
@@ -116,7 +128,7 @@ def exceptions(case: Case) -> Observation | None:
         wanted = Collect(suspects, "log", text) if not faults[0].frames else None  # the last line alone
         return Observation(_raised(case, faults), wanted, suspects, True, True, (*faults,))
     text = "the lines of all other ranks before that moment: the first error, or the rank that prints none"
-    if waits := [e for e in raised if e.symptom]:
+    if waits := [e for e in raised if e.symptom and (e.file, e.line) not in known]:
         if (reported := main(case)) is not None and reported.next is not None and cause(case, ()) is not None:
             return replace(reported, proves=True)  # what another line reports may be why
         return Observation(_raised(case, waits), Collect((), "log", text), (), True, False, (*waits,))
