@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hangscope.causes.case import Case, Match, answer, of_outlier, quote, who
+from hangscope.causes.case import Case, Match, answer, at, of_outlier, quote, who
+from hangscope.causes.faults import remedy
 from hangscope.causes.participation import busy, calls_stay_open
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import not_collected
@@ -29,6 +30,7 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrier,
     MonitoredBarrierWitness,
 )
+from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.incident import Absence, Event, RankRecord
 from hangscope.model.rankset import agree
@@ -57,6 +59,8 @@ def vanished(case: Case) -> Match | None:
     )  # the others are where the blocked ranks are
     if (left := _left_by_the_text(case, culprits)) is not None:
         return left
+    if (raised := _by_elimination(case, culprits)) is not None:
+        return raised
     lost: list[Event] = [*statements.all(GlooClosed), *case.warned("closed_by_peer")]
     lost += [e for e in statements.all(AsyncError) if e.error == "remote"]
     lives = bool(culprits) and (not lost or _swept(statements).issuperset(culprits))
@@ -91,6 +95,18 @@ def vanished(case: Case) -> Match | None:
     look = f"Find out how {who(culprits)} ended: look for an exit code or signal in the launcher's output, and in the kernel log of the host."
     stack = "If the process is still running, take its stack (py-spy dump --pid PID): one that is stuck in teardown writes no dump either."
     return answer("crashed_rank", culprits, why, look, stack, strength=int(sure), evidence=evidence)
+
+
+def _by_elimination(case: Case, culprits: tuple[int, ...]) -> Match | None:
+    """Return the answer where the only exception without a rank must be that of the one rank which did not wait until a timeout."""
+    raised = [e for e in case.statements.all(RankException) if e.rank is None and e.type and not e.symptom]
+    others = set(case.incident.ranks).difference(culprits)
+    if len(culprits) != 1 or len(raised) != 1 or not others or not others <= case.statements.ranks(*WAITED):
+        return None
+    own, frame = raised[0], user_frame(raised[0].frames)
+    why = f"{who(culprits)} raised {own.type.rsplit('.', 1)[-1]}{at(frame)}: {own.message[:160].rstrip('.')}; no line names its rank, but {who(sorted(others))} were waiting"
+    fix = remedy(own, who(culprits), frame)
+    return answer("crashed_rank", culprits, why, fix, evidence=[own], frame=frame, frame_rank=culprits[0])
 
 
 def _left_by_the_text(case: Case, culprits: tuple[int, ...]) -> Match | None:

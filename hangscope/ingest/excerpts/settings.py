@@ -15,7 +15,7 @@ from hangscope.model.tables import entries
 
 _NAME = r"(NCCL_(?!DEBUG)[A-Z][A-Z0-9_]{2,40})(?: ?= ?[\w.:,-]{1,40}|(?= (?:set|on|off|disabled|enabled)))?"
 _WORKS = r"(?:works?|worked|runs?|ran|fine|finish\w*|trains?|ok|helps?|helped|solves?|solved|fixes|fixed|passes|completes?|goes through)"
-_NOT = r"(?:n[o']t|no|never|neither|nothing|still|hangs?|without|same|fails?)"
+_NOT = r"(?:\w{0,8}n['’]t|not|no|never|neither|nothing|still|hangs?|without|same|fails?)"
 _SAID = (
     regex(rf"\b{_NAME}(?:(?!\b{_NOT}\b)[^.;\n]){{0,60}}?\b{_WORKS}\b(?!\W{{1,3}}{_NOT}\b)"),
     regex(

@@ -176,6 +176,16 @@ def listed(case: Case) -> Observation | None:
     )
 
 
+def listed_words(case: Case) -> Observation | None:
+    """Read a list by rank in which one has another word than all others: where it is, and what runs there."""
+    text = next((e for e in case.statements.all(Excerpt) if e.odd_word), None)
+    if text is None or text.odd_rank is None:
+        return None
+    rank = text.odd_rank
+    wanted = f"the same of rank {rank} again a minute later, with its native stack (py-spy dump --native): whether it moves; if not, test its GPU alone"
+    return Observation(text.odd_word, Collect((rank,), "stack", wanted), (rank,), blamed=True, events=(text,))
+
+
 def announced(case: Case) -> Observation | None:
     """Read which ranks reported that they came, of how many."""
     events = [e for e in case.statements.all(Announced) if e.rank is not None]
