@@ -46,10 +46,8 @@ def odd_word(lines: Iterable[tuple[int, str]]) -> tuple[int | None, str]:
         if len(rows) > _TABLE and sorted(times.values()) == [1, len(rows) - 1]:
             rank, (word, shown) = next((r, w) for r, w in rows.items() if times[w[0]] == 1)
             usual = next(text for other, text in rows.values() if other != word)
-            return (
-                rank,
-                f"in a list by rank, rank {rank} has '{shown[:_SHOWN]}', and the others '{usual[:_SHOWN]}'",
-            )
+            said = f"'{shown[:_SHOWN].rstrip()}', where the others have '{usual[:_SHOWN].rstrip()}'"
+            return rank, f"rank {rank} differs from all others in a list by rank: {said}"
         rows = {}
     return None, ""
 
