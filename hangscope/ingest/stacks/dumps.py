@@ -246,8 +246,10 @@ class _Dump:
             thread = OpenThread("1", "", numbered_first=True)  # pstack of a process with one thread
         if thread is not None:
             self._last, self._open[writer] = writer, thread
-            main = thread.name == "MainThread" and thread.ident.isdigit()
-            if main and writer == _NOBODY and self._pid in (None, self._by_thread):
+            main = thread.name == "MainThread" and thread.ident.isdigit() and writer == _NOBODY
+            begun = self.threads.get((*writer[:3], self._pid, writer[4]), {})
+            another = any(t.name == "MainThread" and ident != thread.ident for ident, t in begun.items())
+            if main and (another or self._pid in (None, self._by_thread)):
                 # py-spy prints the kernel's number of a thread, which of a main thread is that of its process
                 self._pid = self._by_thread = int(thread.ident)
                 self.headed.setdefault(self._pid, self._above)
