@@ -58,7 +58,12 @@ def explain(aligned: Aligned) -> Explanation:
     if not weighed:
         return Explanation(Nothing(), from_text=True, suspects=suspects(aligned, Nothing()))
     weighed.sort(key=lambda w: -w.score)  # of equals the first, which is of the more certain kind
-    best, source = decided(weighed[0].finding, aligned.stated), weighed[0].source
+    placed = [
+        w.finding.culprits
+        for w in weighed
+        if w.source is Source.SILENCE and isinstance(w.finding, Different) and not w.finding.tie
+    ]
+    best, source = decided(weighed[0].finding, aligned.stated, *placed[:1]), weighed[0].source
     alike = [w.finding for w in weighed if w.source is source]
     set_aside = [candidate for finding in alike for candidate in finding.set_aside]
     for finding in alike:

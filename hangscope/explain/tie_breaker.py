@@ -1,6 +1,6 @@
 """Which of two even sides is at fault, where one rank alone printed a telling line shortly before the freeze.
 
-Such a line never names a rank by itself. Where collectives or stacks prove that ranks went different ways, and only leave open
+Such a line never names a rank by itself, nor does a stack. Where collectives or stacks prove that ranks went different ways, and only leave open
 which of them is wrong, it decides. So does the program's code, where a text shows that rank 0 alone calls a collective in it.
 """
 
@@ -16,15 +16,15 @@ from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.last_lines import Printed
 
 
-def decided(finding: Finding, statements: Statements) -> Finding:
-    """Return a finding that names nobody with the one rank that printed what no other did, where there is such a rank."""
+def decided(finding: Finding, statements: Statements, placed: Sequence[int] = ()) -> Finding:
+    """Return a finding that names nobody with the one rank that is at another line than all others (`placed`), or printed what no other did."""
     telling = {odd.ranks for odd in statements.outlier_lines if odd.decides}
     if isinstance(finding, Unseen) and len(finding.culprits) > 1:
         return _of_several(finding, [ranks for ranks in telling if len(ranks) == 1], statements)
     if not finding.tie or finding.culprits or not isinstance(finding, Different | Unpaired):
         return finding
     behind_a_guard = (0,) if any(e.guarded for e in statements.all(Excerpt)) else ()
-    culprits = telling.pop() if len(telling) == 1 else behind_a_guard
+    culprits = tuple(placed) or (telling.pop() if len(telling) == 1 else behind_a_guard)
     if len(culprits) != 1 or not {*finding.waiting, *finding.reached}.issuperset(culprits):
         return finding
     rank, waiting = culprits[0], tuple(r for r in finding.waiting if r not in culprits)
