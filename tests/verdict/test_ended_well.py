@@ -106,7 +106,7 @@ def test_an_exit_code_that_a_script_prints_before_the_ranks_speak_is_of_another_
 
 def test_words_that_the_loop_is_over_make_a_freeze_in_dumps_a_guess(tmp_path: Path) -> None:
     recorders, _ = waiting()
-    for words, sure in (("training complete", "low"), ("step 12/40 loss 0.3", "high")):
+    for words, sure in (("training complete", "low"), ("step 12/40 loss 0.3", "medium")):
         assert level(judged(tmp_path / sure, recorders, job=[words])) == sure
 
 
