@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from hangscope.align.waitgraph import Untold
@@ -11,9 +13,10 @@ from hangscope.explain.text.blocked import worked_on
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.durations import WAITS, Durations, LongWork
+from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.lines.prefixes import quote as quote_text
-from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
-from hangscope.ingest.torch_logs.wrapper import GlooClosed
+from hangscope.ingest.torch_logs.c10d import AsyncError, DumpObserved, WatchdogTimeout
+from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
 from hangscope.model.incident import Event, Group, Queue, State
@@ -75,22 +78,38 @@ def came_late(case: Case) -> Match | None:
 
 def outlasted_the_timeout(case: Case) -> Match | None:
     """One rank's own work lasted as long as the others' timeout, and it went on when they had given up."""
-    timeouts = [e for e in case.statements.all(WatchdogTimeout) if e.rank is not None and e.timeout_ms]
-    gave_up = {e.rank for e in timeouts}
-    limit = min((e.timeout_ms / 1000 for e in timeouts if e.timeout_ms), default=0.0)
-    found = [e for e in case.statements.all(LongWork) if e.rank not in gave_up and e.seconds >= limit > 0]
-    culprits = {e.rank for e in found}
-    if len(culprits) != 1 or len(gave_up) < 2:
+    limits: list[tuple[Event, float]] = [
+        (e, (e.timeout_ms or 0) / 1000) for e in case.statements.all(WatchdogTimeout)
+    ]
+    limits += [(e, (e.ran_ms or 0) / 1000) for e in case.statements.all(GlooTimeout)]
+    timeouts = [(e, limit) for e, limit in limits if e.rank is not None and limit]
+    gave_up, limit = {e.rank for e, _ in timeouts}, min((limit for _, limit in timeouts), default=0.0)
+    works = [(e.rank, e.seconds, e, e.after) for e in case.statements.all(LongWork) if e.seconds >= limit > 0]
+    found = [w for w in [*works, *_printed_late(case, limit)] if w[0] is not None and w[0] not in gave_up]
+    if len({rank for rank, *_ in found}) != 1 or len(gave_up) < 2:
         return None
-    work = found[-1]
-    moments = [e.in_the_year for e in timeouts]
+    rank, seconds, work, after = found[0]
+    moments = [e.in_the_year for e, _ in timeouts]
     if work.in_the_year is not None and not any(m is None or m <= work.in_the_year for m in moments):
         return None  # it was done before the others gave up
-    rank = sorted(r for r in culprits if r is not None)
-    begun = f" (begun after '{quote_text(work.after, _SHOWN)}')" if work.after else ""
-    why = f"{who(rank)} worked for {work.seconds:.0f} s on its own, while the others waited for it with a timeout of {limit:.0f} s: '{quote_text(work.text, _SHOWN)}'{begun}"
-    fix = f"Find out why that work of {who(rank)} takes so long (its disk, its data, its host), and let it run beside the steps or on every rank for its part; until then a timeout above {work.seconds:.0f} s lets the others wait for it."
-    return answer("slow_rank", rank, why, fix, evidence=[work, timeouts[0]])
+    begun = f" (begun after '{quote_text(after, _SHOWN)}')" if after else ""
+    why = f"rank {rank} worked for {seconds:.0f} s on its own, while the others waited for it with a timeout of {limit:.0f} s: '{quote_text(work.text, _SHOWN)}'{begun}"
+    fix = f"Find out why that work of rank {rank} takes so long (its disk, its data, its host), and let it run beside the steps or on every rank for its part; until then a timeout above {seconds:.0f} s lets the others wait for it."
+    return answer("slow_rank", (rank,) if rank is not None else (), why, fix, evidence=[work, timeouts[0][0]])
+
+
+def _printed_late(case: Case, limit: float) -> Iterator[tuple[int | None, float, Event, str]]:
+    """Yield (rank, seconds, its last line, "") of a rank whose own program printed on so long after that of all others, and which then joined them."""
+    last = {e.rank: e for e in sorted(case.statements.all(Printed), key=_moment) if e.in_the_year is not None}
+    rank = next(reversed(last), None)
+    others = [_moment(e) for other, e in last.items() if other != rank]
+    joined = rank is not None and case.statements.of(rank, GlooClosed, AsyncError)
+    if len(others) > 1 and joined and (lag := _moment(last[rank]) - max(others)) >= limit > 0:
+        yield rank, lag, last[rank], ""
+
+
+def _moment(event: Event) -> float:
+    return event.in_the_year or 0.0
 
 
 def arrived_late(case: Case) -> Match | None:
