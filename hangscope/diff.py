@@ -17,7 +17,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.report.json import without_spans
 from hangscope.report.masking.walk import change_texts
 from hangscope.report.schema.document import SCHEMA, Document, VerdictPart
-from hangscope.report.words import clean, some_ranks
+from hangscope.report.words import clean, listed, some_ranks
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def _run(document: Document) -> tuple[str, ...]:
     hosts = sorted({c.host for c in verdict.culprits if c.host})
     return (
         some_ranks(verdict.culprit_ranks) if verdict.culprit_ranks else "nobody",
-        ", ".join(hosts[:8]) + (f" and {len(hosts) - 8} more" if len(hosts) > 8 else ""),
+        listed(hosts, 8),
         "" if verdict.seq is None else str(verdict.seq),
         f"{at.file}:{at.line}" if at is not None else "",
         some_ranks(verdict.waiting_ranks) if verdict.waiting_ranks else "",

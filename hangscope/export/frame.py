@@ -57,8 +57,7 @@ def build_table(analysis: Analysis | None, *, full: bool = False) -> pd.DataFram
 def queues_of(incident: Incident) -> Iterator[Queue]:
     """Yield the queues of all ranks that hold calls, rank by rank."""
     for _, record in sorted(incident.ranks.items()):
-        for queues in (record.queues, record.p2p):
-            yield from (queue for _, queue in sorted(queues.items()) if len(queue))
+        yield from filter(len, record.all_queues)
 
 
 class TableBuilder:

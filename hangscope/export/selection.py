@@ -14,6 +14,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Incident, Queue, State
 from hangscope.model.rankset import spans
 from hangscope.model.regex import regex
+from hangscope.report.words import listed
 
 #: Collectives before and after the first pending one that `around_divergence` keeps.
 AROUND = 8
@@ -72,10 +73,8 @@ class Selection:
         for wanted in self.groups:
             if not any(wanted in names for names in known.values()):
                 labels = sorted({g.label for g in incident.groups})
-                shown = ", ".join(labels[:12]) + (f" and {len(labels) - 12} more" if len(labels) > 12 else "")
-                raise UsageError(
-                    f"no group is called {wanted!r}", f"the groups are {shown}" if labels else ""
-                )
+                hint = f"the groups are {listed(labels, 12)}" if labels else ""
+                raise UsageError(f"no group is called {wanted!r}", hint)
         return {gid for gid, names in known.items() if not names.isdisjoint(self.groups)}
 
 

@@ -93,7 +93,7 @@ class _Trace:
     def events(self) -> Iterator[str]:
         """Yield every event as JSON."""
         arrows = 0
-        root = self._root()
+        root = next((track.rank for track in self.tracks if track.role == "culprit"), None)  # the first
         for track in self.tracks:
             yield from self._names(track)
             pending = None
@@ -129,8 +129,7 @@ class _Trace:
         )
 
     def _queues(self, track: _Track) -> list[Queue]:
-        record = self.incident.ranks[track.rank]
-        return [q for found in (record.queues, record.p2p) for _, q in sorted(found.items()) if len(q)]
+        return list(filter(len, self.incident.ranks[track.rank].all_queues))
 
     def _thread(self, queue: Queue) -> int:
         return _VERDICT + 1 + 2 * queue.gid + is_p2p(self.incident, queue)
@@ -188,10 +187,6 @@ class _Trace:
             )
             found = self._parts[index] = json.dumps(_shown(kind.op or "call")), text
         return found
-
-    def _root(self) -> int | None:
-        """Return the process that the arrows lead to: the first of the root cause."""
-        return next((track.rank for track in self.tracks if track.role == "culprit"), None)
 
     def _root_slice(self, track: _Track) -> str:
         """Return the slice of the root cause, from the last call of the ranks to the end."""

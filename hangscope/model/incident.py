@@ -59,7 +59,6 @@ Sizes = tuple[tuple[int, ...], ...]
 #: Ops whose completion on one member proves that every member took part in some call at that seq. A broadcast, reduce,
 #: gather, scatter or send completes on some members while others are absent, and so does an all_to_all whose splits, which
 #: are not recorded, leave pairs of members out.
-_GATHERS = ("all_gather", "all_gather_into_tensor", "reduce_scatter", "reduce_scatter_tensor")
 ROOTED_OPS = frozenset(
     (
         "broadcast",
@@ -71,7 +70,16 @@ ROOTED_OPS = frozenset(
         "reduce",
     )
 )
-PROVING_OPS = frozenset(("all_reduce", *_GATHERS, "barrier"))
+PROVING_OPS = frozenset(
+    (
+        "all_reduce",
+        "all_gather",
+        "all_gather_into_tensor",
+        "reduce_scatter",
+        "reduce_scatter_tensor",
+        "barrier",
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +112,8 @@ class CallKind:
     @property
     def of_a_thread(self) -> bool:
         """Whether a thread that Python started issued the collective, and not the main thread."""
-        return (
-            bool(self.stack)
-            and self.stack[-1].name in ("_bootstrap", "_bootstrap_inner")
-            and self.stack[-1].file.endswith("threading.py")
-        )
+        first = self.stack[-1] if self.stack else Frame("", "", 0)
+        return first.name in ("_bootstrap", "_bootstrap_inner") and first.file.endswith("threading.py")
 
 
 class Kinds(Sequence[CallKind]):
@@ -264,6 +269,11 @@ class RankRecord:
         return "log" if self.dump_file is None and self.calls_file is not None else "dump"
 
     @property
+    def all_queues(self) -> list[Queue]:
+        """Return its queues by group, those of collectives first."""
+        return [queue for found in (self.queues, self.p2p) for _, queue in sorted(found.items())]
+
+    @property
     def seen(self) -> bool:
         """Whether a usable dump (or a text recorder) of this rank exists."""
         return self.absence in (None, Absence.PENDING_ONLY, Absence.TOLD)
@@ -292,9 +302,17 @@ class Incident:
     inputs: list[Input] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     size_stated: bool = (
-        False  # an input states how many ranks there are, so that something can be said of all of them
+        False  # an input states how many ranks there are: something can be said of all of them
     )
     captured: float = 0.0  # when the last stack or dump of a watched run was captured, s since the epoch
     libraries: tuple[str, ...] = ()  # `NCCL 2.27.5`, `torch 2.13`, as far as inputs tell
     unplaced: tuple[UnplacedStack, ...] = ()
     momentary: bool = False  # every rank's dump was written within a second of the last call of any, or behind others since which it made calls
+
+    def last_completed(self) -> int:
+        """Return when (ns) the last call of any rank that completed was enqueued, or completed where that time is known; 0 where neither is."""
+        found = 0
+        for queue in (queue for record in self.ranks.values() for queue in record.all_queues):
+            columns = [queue.created] if queue.completed is None else [queue.created, queue.completed]
+            found = max(found, *(int(column[queue.state == State.DONE].max(initial=0)) for column in columns))
+        return found

@@ -22,11 +22,11 @@ class Dialect:
     code: Callable[[str], str]
     heading: str
     strong: str
-    table_head: tuple[str, ...]
     row: str
     item: str
     step: str
     footer: str
+    table_head: tuple[str, ...] = ()
 
     def line(self, line: Line) -> str:
         """Return a line as markup."""
@@ -107,37 +107,19 @@ def _markdown(text: str) -> str:
 _FORGE = (
     "## %s",
     "**%s**",
-    ("| | |", "| --- | --- |"),
     "| %s | %s |",
     "- %s",
     "%d. %s",
     "<sub>hangscope %s</sub>",
+    ("| | |", "| --- | --- |"),
 )
+_OF_JIRA = "h2. %s", "*%s*", "| *%s* | %s |", "* %s", "# %s", "~hangscope %s~"
+_OF_SLACK = "*%s*", "*%s*", "• *%s:* %s", "• %s", "%d. %s", "_hangscope %s_"
 DIALECTS = {
     "markdown": Dialect(_by_word(_markdown, _markdown_code), _markdown_code, *_FORGE),
     "gitlab": Dialect(_by_word(_markdown, _markdown_code, _GITLAB), _markdown_code, *_FORGE),
-    "jira": Dialect(
-        _by_word(lambda text: _JIRA.sub(r"\\\1", text), _jira_code),
-        _jira_code,
-        "h2. %s",
-        "*%s*",
-        (),
-        "| *%s* | %s |",
-        "* %s",
-        "# %s",
-        "~hangscope %s~",
-    ),
-    "slack": Dialect(
-        _by_word(_slack, _slack_code),
-        _slack_code,
-        "*%s*",
-        "*%s*",
-        (),
-        "• *%s:* %s",
-        "• %s",
-        "%d. %s",
-        "_hangscope %s_",
-    ),
+    "jira": Dialect(_by_word(lambda text: _JIRA.sub(r"\\\1", text), _jira_code), _jira_code, *_OF_JIRA),
+    "slack": Dialect(_by_word(_slack, _slack_code), _slack_code, *_OF_SLACK),
 }
 
 

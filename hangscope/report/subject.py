@@ -108,7 +108,7 @@ class Subject:
     def idle_words(self) -> str:
         """Return what is known of the ranks that no file shows to wait: where no end of a collective is recorded, it may be pending."""
         records = [r for rank, r in self.incident.ranks.items() if self.role(rank) == "idle"]
-        queues = [q for r in records for q in (*r.queues.values(), *r.p2p.values())]
+        queues = [queue for record in records for queue in record.all_queues]
         ends = not queues or any(
             q.tells_completion or (len(q.state) and q.state[-1] == State.DONE) for q in queues
         )

@@ -10,21 +10,9 @@ from collections.abc import Iterable, Iterator
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
 from hangscope.model.rankset import counted, ranks_phrase
-from hangscope.report.reasons import (
-    accounts,
-    commands,
-    confidence,
-    culprit_call,
-    deciding_facts,
-    other_facts,
-    outlier_lines,
-    read_words,
-    rivals,
-    size_words,
-    standstill,
-)
+from hangscope.report import reasons
 from hangscope.report.schema.document import Document, VerdictPart
-from hangscope.report.words import below_title
+from hangscope.report.words import below_title, first_of
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "ok": "1;32", "label": "1;36", "dim": "2", "bold": "1"}
 _STYLES = {"help": "ok", "warning": "warning", "against": "warning", "why": "bold"}
@@ -44,20 +32,19 @@ def render_text(
     def paint(text: str, style: str) -> str:
         return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if color else text
 
-    lines: list[str] = []
-    if document.partial.is_partial:  # before any claim
-        lines += _wrapped(f"{paint('partial data', 'warning')}: {document.partial.text}", columns, "  ")
     head, style, message = _head(document)
-    lines += _wrapped(f"{paint(head, style)}: {message}", columns, "  ")
+    parts = [(f"{paint(head, style)}: {message}", "  ")]
+    if document.partial.is_partial:  # before any claim
+        parts.insert(0, (f"{paint('partial data', 'warning')}: {document.partial.text}", "  "))
     if document.verdict is not None and (more := below_title(message, document.verdict.explanation)):
-        lines += _wrapped(f"  {more}", columns, "  ")
+        parts.append((f"  {more}", "  "))
     for label, text in labelled(document, verbose=verbose):
         if label == PLACE:
-            lines += _wrapped(f"  {paint(label, 'label')} {text}", columns, "      ")
+            parts.append((f"  {paint(label, 'label')} {text}", "      "))
         else:
             name = paint(f"{label}:", _STYLES.get(label, "label"))
-            lines += _wrapped(f"   {paint('=', 'dim')} {name} {text}", columns, "       ")
-    return "\n".join(lines) + "\n"
+            parts.append((f"   {paint('=', 'dim')} {name} {text}", "       "))
+    return "".join(f"{line}\n" for text, indent in parts for line in _wrapped(text, columns, indent))
 
 
 def _head(document: Document) -> tuple[str, str, str]:
@@ -76,29 +63,29 @@ def labelled(document: Document, *, verbose: bool) -> Iterator[Label]:
     """Yield what the report states, each with its label, in the order of the screen."""
     verdict = document.verdict
     if verdict is None:
-        of = f", of {size}" if (size := size_words(document)) else ""
-        yield "read", f"{read_words(document) or 'nothing'}{of}"
+        of = f", of {size}" if (size := reasons.size_words(document)) else ""
+        yield "read", f"{reasons.read_words(document) or 'nothing'}{of}"
         yield from (("why", text) for text in document.confidence_why)
         yield from (("missing", text) for text in document.missing)
     else:
         yield from _places(verdict, document.status == "no_hang")
-        yield from (("why", _fact(fact)) for fact in deciding_facts(verdict))
-        if verdict.explains.ranks and (explained := accounts(document)):
+        yield from (("why", _fact(fact)) for fact in reasons.deciding_facts(verdict))
+        if verdict.explains.ranks and (explained := reasons.accounts(document)):
             yield "accounts for", explained
-        if since := standstill(document):
+        if since := reasons.standstill(document):
             yield "when", f"no progress since {since}"
         yield from _notes(document, verdict, verbose)
         yield from _rest(document, verdict, verbose)
         if document.seen_before is not None and document.seen_before.times:
             yield "seen before", document.seen_before.text
         yield from (("help", step) for step in verdict.advice if not _says(verdict.explanation, step))
-        yield from (("run now", command) for command in commands(document))
-    yield from (
-        ("warning", (f"{w.file}: " if w.file else "") + w.message + (f" ({w.hint})" if w.hint else ""))
-        for w in (document.warnings if verbose else document.warnings[:_WARNINGS])
-    )
-    if len(document.warnings) > _WARNINGS and not verbose:
-        yield "warning", f"{len(document.warnings) - _WARNINGS} more; -v shows them"
+        yield from (("run now", command) for command in reasons.commands(document))
+    warnings = [
+        (f"{w.file}: " if w.file else "") + w.message + (f" ({w.hint})" if w.hint else "")
+        for w in document.warnings
+    ]
+    most = len(warnings) if verbose else _WARNINGS
+    yield from (("warning", text) for text in first_of(warnings, most, "{} more; -v shows them"))
 
 
 def _places(verdict: VerdictPart, over: bool) -> Iterator[Label]:
@@ -107,7 +94,7 @@ def _places(verdict: VerdictPart, over: bool) -> Iterator[Label]:
     if at is not None:
         who = f"rank {at.rank}" if at.rank is not None else "one side"
         places = {(frame.file, frame.line) for frame in call.frames} if call is not None else set()
-        did = culprit_call(verdict) if not places or (at.file, at.line) in places else ""
+        did = reasons.culprit_call(verdict) if not places or (at.file, at.line) in places else ""
         yield PLACE, f"{at.file}:{at.line} in {at.function}  ({f'{who} {did}' if did else who})"
     waiting = verdict.waiting_call
     if waiting is not None and verdict.in_call and (frame := user_frame(waiting.frames)) is not None:
@@ -121,31 +108,30 @@ def _places(verdict: VerdictPart, over: bool) -> Iterator[Label]:
 
 def _notes(document: Document, verdict: VerdictPart, verbose: bool) -> Iterator[Label]:
     """Yield the evidence that does not decide, and lines of the logs."""
-    notes = other_facts(verdict)
-    yield from (("note", _fact(fact)) for fact in (notes if verbose else notes[:_NOTES]))
+    notes, against = reasons.other_facts(verdict), reasons.other_facts(verdict, "against")
+    yield from (("note", _fact(fact)) for fact in notes[: None if verbose else _NOTES])
     if not verbose and len(notes) > _NOTES:
         yield "note", f"{counted(len(notes) - _NOTES, 'more fact')}; -v shows them"
-    against = other_facts(verdict, "against")
-    yield from (("against", _fact(fact)) for fact in (against if verbose else against[:_AGAINST]))
+    yield from (("against", _fact(fact)) for fact in against[: None if verbose else _AGAINST])
     steps = " ".join((*verdict.advice, *(item.text for item in verdict.collect)))
-    missing = other_facts(verdict, "missing") if verbose else ()
+    missing = reasons.other_facts(verdict, "missing") if verbose else ()
     yield from (("missing", _fact(fact)) for fact in missing if not _says(steps, fact.text))
-    for line in outlier_lines(document)[: None if verbose else _OUTPUT]:
+    for line in reasons.outlier_lines(document)[: None if verbose else _OUTPUT]:
         yield "output", f"{line.note}: {line.text}  [{line.source}]"
 
 
 def _rest(document: Document, verdict: VerdictPart, verbose: bool) -> Iterator[Label]:
     """Yield how sure the verdict is, what else is possible, and what to collect."""
-    yield "confidence", confidence(document)
-    possible = rivals(document)
-    yield from (("or", f"{cause}{why}") for cause, why in (possible if verbose else possible[:_RIVALS]))
+    yield "confidence", reasons.confidence(document)
+    for cause, why in reasons.rivals(document)[: None if verbose else _RIVALS]:
+        yield "or", f"{cause}{why}"
     if verdict.suspect_ranks and verdict.suspect_ranks != verdict.culprit_ranks:
         yield "suspects", ranks_phrase(verdict.suspect_ranks)
     for excluded in document.ruled_out if verbose else ():
         who = f" of {ranks_phrase(excluded.ranks)}" if excluded.ranks else ""
         yield "ruled out", f"{excluded.cause}{who}: {excluded.because}"
     said = " ".join((verdict.explanation, *verdict.advice))
-    for wanted in verdict.collect if verbose else verdict.collect[:_COLLECT]:
+    for wanted in verdict.collect[: None if verbose else _COLLECT]:
         if not _says(said, wanted.text):
             yield "next", wanted.text
 
@@ -161,13 +147,9 @@ def _says(whole: str, part: str) -> bool:
 
 def _wrapped(text: str, width: int, indent: str) -> Iterable[str]:
     """Return text in lines of a width, which colors do not count for."""
-    lead = text[: len(text) - len(text.lstrip(" "))]
+    inner = text.lstrip(" ")
     painted = len(text) - len(re.sub(r"\x1b\[[0-9;]*m", "", text))
+    lead = text[: len(text) - len(inner)]
     return textwrap.wrap(
-        text.lstrip(" "),
-        width + painted,
-        initial_indent=lead,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+        inner, width + painted, initial_indent=lead, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )  # fmt: skip

@@ -9,20 +9,9 @@ from hangscope.model.conclusion import Evidence
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import on_group
 from hangscope.model.rankset import ranks_phrase
-from hangscope.report.reasons import (
-    accounts,
-    commands,
-    confidence,
-    deciding_facts,
-    other_facts,
-    read_words,
-    rivals,
-    size_words,
-    standstill,
-    who,
-)
+from hangscope.report import reasons
 from hangscope.report.schema.document import Document, VerdictPart
-from hangscope.report.words import below_title, duration
+from hangscope.report.words import below_title, duration, listed
 from hangscope.verdict.claims import blocked_elsewhere
 from hangscope.verdict.phrasing import sentence_case
 
@@ -59,7 +48,7 @@ def ticket(document: Document) -> list[Block]:
     if verdict is not None:
         blocks += _of_verdict(document, verdict)
     else:
-        read = f"Read: {read_words(document) or 'nothing'}, of {size_words(document) or 'no rank'}."
+        read = f"Read: {reasons.read_words(document) or 'nothing'}, of {reasons.size_words(document) or 'no rank'}."
         blocks.append(_texts("", "text", [read]))
         blocks.append(_texts("Collect next time", "items", document.missing))
         blocks.append(_pairs(_incident(document)))
@@ -70,17 +59,17 @@ def ticket(document: Document) -> list[Block]:
 
 def _of_verdict(document: Document, verdict: VerdictPart) -> list[Block]:
     steps = {*verdict.advice, *(wanted.text for wanted in verdict.collect)}
-    missing = [fact for fact in other_facts(verdict, "missing") if fact.text not in steps]
-    against = (*other_facts(verdict, "against"), *missing)
+    missing = [fact for fact in reasons.other_facts(verdict, "missing") if fact.text not in steps]
+    against = (*reasons.other_facts(verdict, "against"), *missing)
     explanation = below_title(document.title, verdict.explanation)
     excluded = ((Piece(r.cause, code=True), Piece(f": {r.because}")) for r in document.ruled_out)
-    possible = ((Piece(cause, code=True), Piece(why)) for cause, why in rivals(document)[:_RIVALS])
+    possible = ((Piece(cause, code=True), Piece(why)) for cause, why in reasons.rivals(document)[:_RIVALS])
     return [
         _texts("", "text", [explanation] if explanation else []),
-        _items("Why", map(_fact, deciding_facts(verdict))),
+        _items("Why", map(_fact, reasons.deciding_facts(verdict))),
         _pairs([*_answer(document, verdict), *_incident(document)]),
         _texts("Do next", "steps", verdict.advice),
-        _items("Evidence", map(_fact, other_facts(verdict)), _FACTS),
+        _items("Evidence", map(_fact, reasons.other_facts(verdict)), _FACTS),
         _items("Against, and missing", map(_fact, against), _FACTS),
         _items("Also possible", possible),
         _items("Ruled out", excluded, _RIVALS),
@@ -116,8 +105,8 @@ def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:
     over = document.status == "no_hang"
     rows: list[Pair] = [
         ("Cause", (Piece(verdict.cause, code=True), Piece(f" ({verdict.category})"))),
-        ("Confidence", _plain(confidence(document))),
-        ("Who", _plain(who(verdict))),
+        ("Confidence", _plain(reasons.confidence(document))),
+        ("Who", _plain(reasons.who(verdict))),
     ]
     if (at := verdict.location) is not None:
         rows.append(("Where", _place(at.file, at.line, at.function)))
@@ -132,7 +121,9 @@ def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:
         rows.append(("What", (Piece(verdict.op, code=True), Piece(seq + group))))
     rows.append(("Inside", (Piece(verdict.api or "", code=True),)))
     if blocked := verdict.waiting_ranks:
-        share = f"; the root cause accounts for {explained}" if (explained := accounts(document)) else ""
+        share = (
+            f"; the root cause accounts for {explained}" if (explained := reasons.accounts(document)) else ""
+        )
         state = "Waited" if over else sentence_case(verdict.wait_ends.state(blocked))
         rows.append((state, _plain(ranks_phrase(blocked) + share)))
         if (behind := set(blocked) - set(verdict.in_call)) and verdict.op and verdict.in_call:
@@ -141,7 +132,7 @@ def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:
             rows.append(("In it", _plain(f"{ranks_phrase(verdict.in_call)}; {more}")))
     if verdict.suspect_ranks and verdict.suspect_ranks != verdict.culprit_ranks:
         rows.append(("Suspects", _plain(ranks_phrase(verdict.suspect_ranks))))
-    rows += [("Run now", (Piece(command, code=True),)) for command in commands(document)]
+    rows += [("Run now", (Piece(command, code=True),)) for command in reasons.commands(document)]
     return [*rows, ("Fingerprint", (Piece(verdict.fingerprint, code=True),))]
 
 
@@ -152,15 +143,14 @@ def _place(file: str, line: int, function: str) -> Line:
 def _incident(document: Document) -> list[Pair]:
     """Return when and where it happened, whether it was seen before, and where the report is."""
     verdict, page = document.verdict, document.page
-    since = standstill(document)
+    since = reasons.standstill(document)
     strip = page.strip if page is not None else None
     if strip is not None and strip.stalled_s is not None and ", for " not in since:
         since += f"{', ' if since else ''}for {duration(strip.stalled_s)}"
     rows = [("Since", _plain(since))]
     if verdict is None or not any(culprit.host for culprit in verdict.culprits):
         hosts = sorted({rank.host for rank in document.ranks if rank.host})
-        more = f" and {len(hosts) - _HOSTS} more" if len(hosts) > _HOSTS else ""
-        rows.append(("Hosts", _plain(", ".join(hosts[:_HOSTS]) + more)))
+        rows.append(("Hosts", _plain(listed(hosts, _HOSTS))))
     seen = document.seen_before.text if document.seen_before is not None else ""
     return [*rows, ("Seen before", _plain(seen)), ("Report", (Piece(document.report_path or "", code=True),))]
 

@@ -25,25 +25,7 @@ from hangscope.report.masking.secrets import presentable
 from hangscope.report.masking.walk import change_texts, texts_in
 from hangscope.report.pictures.gather import page_data
 from hangscope.report.pictures.stack_tree import merged
-from hangscope.report.schema.document import (
-    FOLD_ABOVE,
-    SCHEMA,
-    CandidatePart,
-    CoveragePart,
-    CulpritPart,
-    Document,
-    Explains,
-    FrontierRow,
-    GroupPart,
-    GroupRef,
-    InputPart,
-    OutlierLine,
-    Partial,
-    RankPart,
-    VerdictPart,
-    WarningPart,
-    WindowPart,
-)
+from hangscope.report.schema import document as parts
 from hangscope.report.schema.page import PageData
 from hangscope.report.sources import SourceFolder
 from hangscope.report.subject import Subject
@@ -64,28 +46,26 @@ def build_document(
     *,
     redacted: Collection[str] = (),
     source: SourceFolder | None = None,
-) -> Document:
+) -> parts.Document:
     """Return the document of an analysis, with secrets masked, control characters out and `redacted` removed."""
     analysis = of_stated_size(analysis)
     incident, judgement = analysis.incident, analysis.judgement
     verdict, subject = judgement.verdict, Subject(analysis)
     page = _pictures(subject, source)
     branches = merged({rank: subject.stack(rank) for rank, r in incident.ranks.items() if r.threads})
-    document = Document(
-        schema=SCHEMA,
+    document = parts.Document(
+        schema=parts.SCHEMA,
         status=judgement.status,
         headline=_headline(analysis),
         world_size=incident.world_size,
         partial=_partial(incident, analysis.case.statements),
         world_size_known=incident.size_stated and incident.world_size > 0,
         verdict=verdict_part(verdict, incident) if verdict is not None else None,
-        confidence_why=tuple(judgement.reasons)
-        if verdict is not None or judgement.status == "no_hang"
-        else (),
+        confidence_why=tuple(judgement.reasons if verdict or judgement.status == "no_hang" else ()),
         missing=tuple(judgement.missing),
         sources=_sources(incident),
         candidates=tuple(
-            CandidatePart(compress(c.ranks), c.what, c.why_set_aside) for c in judgement.candidates
+            parts.CandidatePart(compress(c.ranks), c.what, c.why_set_aside) for c in judgement.candidates
         ),
         hypotheses=tuple(judgement.hypotheses),
         ruled_out=tuple(judgement.ruled_out),
@@ -93,11 +73,11 @@ def build_document(
         ranks=_ranks(subject),
         inputs=_inputs(incident),
         coverage=_coverage(analysis),
-        warnings=tuple(WarningPart(n.code, n.file, n.line, n.message, n.hint) for n in incident.notes),
+        warnings=tuple(parts.WarningPart(n.code, n.file, n.line, n.message, n.hint) for n in incident.notes),
         stacks=branches[:_BRANCHES],
-        stacks_left_out=len(branches) - _BRANCHES if len(branches) > _BRANCHES else None,
+        stacks_left_out=max(0, len(branches) - _BRANCHES) or None,
         outlier_lines=tuple(
-            OutlierLine(o.ranks, o.how, o.note, o.text[:_LINE], Source(o.file, o.line))
+            parts.OutlierLine(o.ranks, o.how, o.note, o.text[:_LINE], Source(o.file, o.line))
             for o in analysis.case.statements.outlier_lines
         ),
         tool_version=tool_version,
@@ -117,7 +97,9 @@ def _pictures(subject: Subject, source: SourceFolder | None) -> PageData | None:
         return None
 
 
-def _fit_to_leave(document: Document, redacted: Collection[str], hosts: Collection[str]) -> Document:
+def _fit_to_leave(
+    document: parts.Document, redacted: Collection[str], hosts: Collection[str]
+) -> parts.Document:
     """Return the document as every output may show it: one walk over all its fields, so that masking misses none."""
     document = change_texts(document, cache(presentable))  # most texts of a report are in it many times
     if not redacted:
@@ -151,27 +133,27 @@ def _headline(analysis: Analysis) -> str:
     return "No hang: nothing is pending, and all ranks have completed the same collectives."
 
 
-def _partial(incident: Incident, statements: Statements) -> Partial:
+def _partial(incident: Incident, statements: Statements) -> parts.Partial:
     """Return of which ranks something was collected, and of how many, where an input states it."""
     records = sorted(incident.ranks.items())
     missing = [rank for rank, record in records if record.dump_file is None]
     dumped = tuple(rank for rank, record in records if record.dump_file is not None)
     size = incident.world_size if incident.size_stated else None
     if not records:
-        return Partial(True, "no line names the rank that printed it")
+        return parts.Partial(True, "no line names the rank that printed it")
     if not missing:
-        return Partial(False, f"dumps of all {size} ranks" if size else seen_of("dumps", dumped, None))
+        return parts.Partial(False, f"dumps of all {size} ranks" if size else seen_of("dumps", dumped, None))
     if not dumped:
         heard = {r for r, kinds in statements.of_rank.items() if any(not kind.by_launcher for kind in kinds)}
         seen = tuple(rank for rank, record in records if record.files or record.events or rank in heard)
         text = seen_of("text", seen, size) if seen else "no line names the rank that printed it"
-        return Partial(True, f"no dumps; {text}", compress(missing))
+        return parts.Partial(True, f"no dumps; {text}", compress(missing))
     unusable = [r for r in missing if incident.ranks[r].absence in (Absence.UNREADABLE, Absence.STALE)]
     none = [r for r in missing if r not in unusable]
     text = seen_of("dumps", dumped, size)
     text += f"; none of {ranks_phrase(none)}" if none else ""
     text += f"; unusable: {ranks_phrase(unusable)}" if unusable else ""
-    return Partial(True, text, compress(missing))
+    return parts.Partial(True, text, compress(missing))
 
 
 def _sources(incident: Incident) -> dict[str, int]:
@@ -185,90 +167,82 @@ def _sources(incident: Incident) -> dict[str, int]:
 
 def _counts(view: GroupFrontier, rank: int) -> tuple[int | None, int | None, bool]:
     """Return what a rank enqueued and completed on a group, and whether it completed that at least; None where it is not known."""
-    member = view.members[rank]
-    completed, queue = view.completed(rank), member.queue
-    by_lines = queue.told and queue.frontier.completed is None and not completed
+    member, completed = view.members[rank], view.completed(rank)
+    by_lines = member.queue.told and member.queue.frontier.completed is None and not completed
     at_least = any(seq > (completed or 0) for seq in member.unknown)
     return member.enqueued, None if by_lines else completed, at_least
 
 
-def _groups(analysis: Analysis) -> tuple[GroupPart, ...]:
+def _groups(analysis: Analysis) -> tuple[parts.GroupPart, ...]:
     rows = []
     for view in analysis.views:
         group = with_members(view.group, analysis.incident)
         classes = folded((_counts(view, rank), rank) for rank in view.members)
-        frontier = tuple(FrontierRow(compress(ranks), *counts) for counts, ranks in classes)
-        ranks = tuple(group.ranks) if analysis.incident.world_size <= FOLD_ABOVE else compress(group.ranks)
-        rows.append(GroupPart(group.name, group.desc, group.role, ranks, group.members_known, frontier))
+        frontier = tuple(parts.FrontierRow(compress(ranks), *counts) for counts, ranks in classes)
+        ranks = (
+            tuple(group.ranks) if analysis.incident.world_size <= parts.FOLD_ABOVE else compress(group.ranks)
+        )
+        rows.append(parts.GroupPart(group.name, group.desc, group.role, ranks, group.members_known, frontier))
     return tuple(rows)
 
 
-def _ranks(subject: Subject) -> tuple[RankPart, ...]:
-    rows = [
-        RankPart(
-            rank=rank,
-            host=record.host,
-            state=subject.role(rank),
-            standing=subject.standing(rank),
-            absence=record.absence.value if record.absence else None,
-            last_call=_last_call(subject.incident, record),
-            files=subject.files_of(rank),
-        )
-        for rank, record in sorted(subject.incident.ranks.items())
-    ]
-    if len(rows) <= FOLD_ABOVE:
-        return tuple(rows)
-    classes = folded(((row.state, row.standing, row.absence, row.last_call), row.rank or 0) for row in rows)
-    return tuple(RankPart(None, compress(ranks), len(ranks), None, *alike) for alike, ranks in classes)
+def _ranks(subject: Subject) -> tuple[parts.RankPart, ...]:
+    rows = []
+    for rank, record in sorted(subject.incident.ranks.items()):
+        absence, last = record.absence and record.absence.value, _last_call(subject.incident, record)
+        rows.append((rank, (subject.role(rank), subject.standing(rank), absence, last)))
+    if len(rows) > parts.FOLD_ABOVE:
+        classes = folded((alike, rank) for rank, alike in rows)
+        return tuple(parts.RankPart(None, compress(r), len(r), None, *alike) for alike, r in classes)
+    hosts = {rank: record.host for rank, record in subject.incident.ranks.items()}
+    return tuple(
+        parts.RankPart(rank, None, None, hosts[rank], *alike, subject.files_of(rank)) for rank, alike in rows
+    )
 
 
 def _last_call(incident: Incident, record: RankRecord) -> str | None:
     """Return the last call that a rank enqueued on any group, for a person."""
-    queues = [queue for found in (record.queues, record.p2p) for queue in found.values() if len(queue)]
-    if not queues:
+    queue = max(filter(len, record.all_queues), key=lambda queue: int(queue.order[-1]), default=None)
+    if queue is None:
         return None
-    queue = max(queues, key=lambda queue: int(queue.order[-1]))
     kind = incident.kinds.without_sizes(int(queue.kind[-1]))
     frame = user_frame(kind.stack)
     where = f"{on_group(incident.groups[queue.gid].label)}" + (f" at {frame}" if frame else "")
     return f"{kind.op or 'a call,'} seq {int(queue.seq[-1])} {where}"
 
 
-def _inputs(incident: Incident) -> tuple[InputPart, ...]:
+def _inputs(incident: Incident) -> tuple[parts.InputPart, ...]:
     owners = grouped((file, rank) for rank, record in incident.ranks.items() for file in record.files)
     inputs = [
         replace(i, rank=own[0]) if i.rank is None and len(own := owners.get(i.file, [])) == 1 else i
         for i in incident.inputs
     ]
-    if len(inputs) <= FOLD_ABOVE:
-        return tuple(InputPart(i.file, None, i.kind, i.rank, None, i.status, i.reason) for i in inputs)
+    if len(inputs) <= parts.FOLD_ABOVE:
+        return tuple(parts.InputPart(i.file, None, i.kind, i.rank, None, i.status, i.reason) for i in inputs)
     classes = grouped(((item.kind, item.status, item.reason), item) for item in inputs)
-    return tuple(
-        InputPart(
-            file=f"{len(items)} files, {items[0].file} and others" if len(items) > 1 else items[0].file,
-            count=len(items),
-            kind=kind,
-            ranks=compress(i.rank for i in items if i.rank is not None),
-            status=status,
-            reason=reason,
-        )
-        for (kind, status, reason), items in sorted(classes.items())
-    )
+    rows = []
+    for (kind, status, reason), items in sorted(classes.items()):
+        file = f"{len(items)} files, {items[0].file} and others" if len(items) > 1 else items[0].file
+        ranks = compress(i.rank for i in items if i.rank is not None)
+        rows.append(parts.InputPart(file, len(items), kind, None, ranks, status, reason))
+    return tuple(rows)
 
 
-def _coverage(analysis: Analysis) -> CoveragePart:
+def _coverage(analysis: Analysis) -> parts.CoveragePart:
     statuses = Counter(i.status for i in analysis.incident.inputs)
     windows = []
     for view in analysis.views:
         kept = (((m.first_row, m.last_row), rank) for rank, m in view.members.items() if m.first_row)
-        windows += [WindowPart(compress(ranks), view.group.label, *window) for window, ranks in folded(kept)]
-    return CoveragePart(
+        windows += [
+            parts.WindowPart(compress(ranks), view.group.label, *window) for window, ranks in folded(kept)
+        ]
+    return parts.CoveragePart(
         files=len(analysis.incident.inputs),
         used=statuses["used"],
         set_aside=statuses["set aside"] + statuses["failed"],
         ignored=statuses["ignored"],
         windows=tuple(windows[:_WINDOWS]),
-        windows_left_out=len(windows) - _WINDOWS if len(windows) > _WINDOWS else None,
+        windows_left_out=max(0, len(windows) - _WINDOWS) or None,
     )
 
 
@@ -276,24 +250,24 @@ _CULPRITS = 64  # named with host and device
 _TENSORS = 8
 
 
-def verdict_part(verdict: Verdict, incident: Incident) -> VerdictPart:
+def verdict_part(verdict: Verdict, incident: Incident) -> parts.VerdictPart:
     """Return the `verdict` of a document."""
     records, group = incident.ranks, verdict.group and with_members(verdict.group, incident)
     named = [records[rank] for rank in verdict.culprit_ranks[:_CULPRITS] if rank in records]
     found: dict[str, Any] = {
-        f.name: getattr(verdict, f.name) for f in fields(VerdictPart) if hasattr(verdict, f.name)
+        f.name: getattr(verdict, f.name) for f in fields(parts.VerdictPart) if hasattr(verdict, f.name)
     }
     found |= {name: tuple(value) for name, value in found.items() if isinstance(value, list)}
     found |= {
-        "culprits": tuple(CulpritPart(r.rank, r.host, r.local_rank, r.device, r.pid) for r in named),
-        "group": group and GroupRef(group.name, group.desc, group.role, tuple(group.ranks), group.members_known),
-        "explains": Explains(verdict.explained, len(verdict.waiting_ranks)),
+        "culprits": tuple(parts.CulpritPart(r.rank, r.host, r.local_rank, r.device, r.pid) for r in named),
+        "group": group and parts.GroupRef(group.name, group.desc, group.role, tuple(group.ranks), group.members_known),
+        "explains": parts.Explains(verdict.explained, len(verdict.waiting_ranks)),
         "culprit_call": _call(verdict.culprit_call),
         "waiting_call": _call(verdict.waiting_call),
         "since": None if verdict.since is None else str(verdict.since),
         "until": None if verdict.until is None else str(verdict.until),
     }  # fmt: skip
-    return VerdictPart(**found)
+    return parts.VerdictPart(**found)
 
 
 def _call(call: CallRef | None) -> CallRef | None:

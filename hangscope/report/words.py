@@ -95,6 +95,17 @@ def cut_path(path: str, length: int) -> str:
     return path if len(path) <= length else "…" + path[1 - length :]
 
 
+def first_of(texts: Sequence[str], most: int, more: str) -> list[str]:
+    """Return the first of some texts, and with `more`, such as `and {:,} more`, how many there are besides."""
+    left_out = len(texts) - most
+    return [*texts[:most], more.format(left_out)] if left_out > 0 else [*texts]
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Return `a, b and 3 more`."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def rank_words(ranks: str) -> str:
     """Return `rank 3` or `ranks 0-2,5` for ranks that are text already."""
     return f"rank {ranks}" if ranks.isdigit() else f"ranks {ranks}"

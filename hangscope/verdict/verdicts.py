@@ -18,7 +18,6 @@ from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.conclusion import CallRef, Collect, Evidence, Location, Verdict
 from hangscope.model.incident import CallKind, Group
-from hangscope.model.last_progress import last_completed
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict import substantiation
 from hangscope.verdict.claims import Act, act, blocked
@@ -155,7 +154,7 @@ def named(
         api=match.api,
         evidence=evidence,
         deciding=substantiation.deciding(case, match, evidence),
-        since=max(min(stalled), last_completed(case.incident)) if stalled else None,
+        since=max(min(stalled), case.incident.last_completed()) if stalled else None,
         until=max((_ns(e.time) or 0 for e in ends if e.time is not None), default=None),
         advice=match.advice[:3],
         fingerprint=_fingerprint(case, match.cause, stuck.kind, location),

@@ -156,8 +156,8 @@ def nothing_overflows(document: Document) -> Iterator[str]:
         for text, size, look in ((node.label, 12.5, {"bold": True}), (node.sub, 11.0, {"mono": True})):
             if text_width(text, size, **look) > node.width - 12:
                 yield f"{text!r} overflows its node"
-    for box in page.order.boxes if page.order else ():
-        for text, size, look in ((box.text, 12.5, {"bold": True}), (box.site, 11.0, {"mono": True})):
+    for _, _, name, site, _ in page.order.boxes if page.order else ():
+        for text, size, look in ((name, 12.5, {"bold": True}), (site, 11.0, {"mono": True})):
             if page.order and text_width(text, size, **look) > page.order.box_width - 12:
                 yield f"{text!r} overflows its box"
     for cell in page.rankmap.cells if page.rankmap else ():

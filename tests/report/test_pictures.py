@@ -223,8 +223,8 @@ def test_the_timeline_is_to_scale_and_its_numbers_do_not_overlap() -> None:
     moments = tuple(Moment("stall", str(seconds * 10**9), "") for seconds in at)
     drawn = draw_timeline(StripData(moments, None, None, True, "unknown"))
     assert drawn is not None
-    assert [round((m.x - 12) / 1080 * 600) for m in drawn.marks] == [0, 4, 5, 300, 600]
-    places = [m.label_x for m in drawn.marks]
+    assert [round((x - 12) / 1080 * 600) for _, x, _ in drawn.marks] == [0, 4, 5, 300, 600]
+    places = [label_x for _, _, label_x in drawn.marks]
     assert all(b - a >= 20 for a, b in pairwise(places)) and places[-1] <= 1092
 
 

@@ -16,19 +16,8 @@ from hangscope.report.schema.stories import OrderedCall, Orders
 _BOX, _GAP, _ROW, _TOP, _MID = 330, 200, 54, 34, 44
 
 
-@dataclass(frozen=True, slots=True)
-class OrderBox:
-    """One call: its corner in pixels and two lines of text."""
-
-    x: int
-    y: int
-    text: str
-    site: str
-    state: str
-
-
 class OrderDrawing:
-    """The picture, sizes in pixels; `lines` are paths, each with whether it crosses another."""
+    """The picture, sizes in pixels; `boxes` have a corner, two lines of text and a state, `lines` a path and whether it crosses another."""
 
     width = 2 * _BOX + _GAP
     box_width, box_height = _BOX, _MID
@@ -48,31 +37,21 @@ class OrderDrawing:
             self.lines.append((f"M{_BOX} {y1}C{middle} {y1} {middle} {y2} {_BOX + _GAP} {y2}", crosses))
 
 
-def _box(call: OrderedCall, x: int, row: int) -> OrderBox:
+def _box(call: OrderedCall, x: int, row: int) -> tuple[int, int, str, str, str]:
     text = fitted(call.text, _BOX - 20, 12.5, bold=True)
     site = fitted(f"{call.state}{' · ' + call.site if call.site else ''}", _BOX - 20, 11, mono=True)
-    return OrderBox(x, _TOP + row * _ROW, text, site, call.state.replace(" ", "-"))
+    return x, _TOP + row * _ROW, text, site, call.state.replace(" ", "-")
 
 
 _WIDTH, _MARGIN, _APART = 1104, 12, 20
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """One point: where it is, and where its number has room (pixels)."""
-
-    kind: str
-    number: int
-    x: int
-    label_x: int
-
-
-@dataclass(frozen=True, slots=True)
 class Timeline:
-    """The points in order; the job was stalled from `stalled` pixels on."""
+    """Each point's kind, where it is, and where its number has room (pixels); the job was stalled from `stalled` pixels on."""
 
     width: int
-    marks: tuple[Mark, ...]
+    marks: tuple[tuple[str, int, int], ...]
     stalled: int
 
 
@@ -90,13 +69,13 @@ def draw_timeline(strip: StripData | None) -> Timeline | None:
     places[-1] = min(places[-1], _WIDTH - _MARGIN)
     for left, right in reversed([*pairwise(range(len(places)))]):
         places[left] = min(places[left], places[right] - _APART)
-    marks = tuple(Mark(m.kind, n, xs[n - 1], places[n - 1]) for n, m in enumerate(strip.moments, 1))
-    since = (mark.x for mark in marks if mark.kind in ("progress", "stall"))
+    marks = tuple(zip((moment.kind for moment in strip.moments), xs, places, strict=True))
+    since = (x for kind, x, _ in marks if kind in ("progress", "stall"))
     return Timeline(_WIDTH, marks, next(since, _WIDTH - _MARGIN))
 
 
 _LONGEST = 200  # no box is wider than so many characters
-_WIDE, _NARROW = frozenset("MWmw@%—…"), frozenset("iIljtf.,:;'|!()[]-/ r1")
+_EMS = {**dict.fromkeys("MWmw@%—…", 1.0), **dict.fromkeys("iIljtf.,:;'|!()[]-/ r1", 0.43)}
 
 
 def text_width(text: str, size: float, *, bold: bool = False, mono: bool = False) -> float:
@@ -105,16 +84,7 @@ def text_width(text: str, size: float, *, bold: bool = False, mono: bool = False
         return len(text) * size * 0.615
     ems = 0.0
     for char in text:
-        if ord(char) > 0x2E80:
-            ems += 1.05
-        elif char in _WIDE:
-            ems += 1.0
-        elif char in _NARROW:
-            ems += 0.43
-        elif char.isupper():
-            ems += 0.75
-        else:
-            ems += 0.64
+        ems += _EMS.get(char) or (1.05 if ord(char) > 0x2E80 else 0.75 if char.isupper() else 0.64)
     return ems * size * (1.1 if bold else 1.0)
 
 

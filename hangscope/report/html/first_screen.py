@@ -21,6 +21,7 @@ from hangscope.report.words import (
     cut,
     cut_path,
     duration,
+    first_of,
     sizes_words,
     some_ranks,
     utc,
@@ -37,7 +38,7 @@ class FirstScreen:
 
     def __init__(self, document: Document, data: PageData) -> None:
         verdict, undecided = document.verdict, document.status == "inconclusive"
-        steps = next_steps(document)
+        steps = [cut(step, LINE_CHARS) for step in next_steps(document)]
         lead = "Inconclusive: " if verdict is not None and undecided else ""
         self.headline = self.title = cut(lead + document.title, _HEADLINE)
         self.is_long = len(self.headline) > _LONG
@@ -58,8 +59,7 @@ class FirstScreen:
         self.read = read_words(document)
         self.reasons = _reasons(document)
         self.next_title = "Collect next time" if undecided else "Do next"
-        self.steps = [cut(step, LINE_CHARS) for step in steps[:_STEPS]]
-        self.more_steps = [cut(step, LINE_CHARS) for step in steps[_STEPS:]]
+        self.steps, self.more_steps = steps[:_STEPS], steps[_STEPS:]
         self.commands = commands(document)
         self.moments = _moments(data.strip)
         self.timeline = draw_timeline(data.strip)
@@ -78,9 +78,8 @@ def _who(document: Document) -> list[tuple[str, str]]:
     """Return the named ranks, each with its host and device, and how many more there are."""
     verdict = document.verdict
     if verdict is None or not verdict.culprit_ranks:
-        if document.status == "no_hang":
-            return [("No rank is at fault", "")]
-        return [("No rank is named", "– the evidence points to no single rank")]
+        unnamed = ("No rank is named", "– the evidence points to no single rank")
+        return [("No rank is at fault", "") if document.status == "no_hang" else unnamed]
     lines = []
     for entry in verdict.culprits[:_CULPRITS]:
         known = (("device", entry.device), ("local rank", entry.local_rank), ("pid", entry.pid))
@@ -93,38 +92,34 @@ def _who(document: Document) -> list[tuple[str, str]]:
 
 def _waiting(document: Document) -> str:
     """Return how many ranks are blocked, or waited, and which; empty where none is."""
-    ranks = document.verdict.waiting_ranks if document.verdict is not None else ()
-    over = document.status == "no_hang"
-    if over or document.verdict is None:
-        parts = [("waited", list(ranks))] if ranks else []
-    else:
-        parts = list(document.verdict.wait_ends.parts(ranks))
+    verdict = document.verdict
+    if verdict is None or not (ranks := verdict.waiting_ranks):
+        return ""
+    is_over = document.status == "no_hang"
     lines = []
-    for state, some in parts:
+    for state, some in [("waited", list(ranks))] if is_over else verdict.wait_ends.parts(ranks):
         verb = f"{agree(some, 'is', 'are')} {state}" if state == "blocked" else state
-        one = len(some) == 1
-        lines.append(
-            f"rank {some[0]} {verb}" if one else f"{len(some):,} ranks {verb}: {some_ranks(some, 70)}"
-        )
+        several = f"{len(some):,} ranks {verb}: {some_ranks(some, 70)}"
+        lines.append(several if len(some) > 1 else f"rank {some[0]} {verb}")
     return "; ".join(lines)
 
 
 def _places(sides: Sequence[SidePart], verdict: VerdictPart | None) -> list[tuple[SidePart, int]]:
     """Return the sides with the frames that the first screen shows, user code that the other side does not have, and how many there are."""
     at = verdict.location if verdict is not None else None
-    here = PageFrame(at.function, at.file, at.line, True) if at is not None else None
+    here = [PageFrame(at.function, at.file, at.line, True)] if at is not None else []
     found = []
     for side in sides:
         users = [f for f in side.frames if f.user]
         frames = [f for f in users if f.differs] or users[:2] or list(side.frames[:2])
         places = [(f.file, f.line) for f in frames[:_FRAMES]]
-        if side.role == "culprit" and here is not None and (here.file, here.line) not in places:
-            frames = [here, *frames]
+        if side.role == "culprit":
+            frames = [*(f for f in here if (f.file, f.line) not in places), *frames]
         shown = replace(side, call=cut(side.call, 80), frames=tuple(frames[:_FRAMES]))
         found.append((shown, len(side.frames)))
-    if not found and at is not None and here is not None:
+    if not found and at is not None:
         title = f"Rank {at.rank}" if at.rank is not None else "One side"
-        found.append((SidePart("culprit", title, "", at.rank, (here,)), 1))
+        found.append((SidePart("culprit", title, "", at.rank, tuple(here)), 1))
     return found
 
 
@@ -146,16 +141,14 @@ def _what(verdict: VerdictPart | None) -> list[str]:
 
 def _pending(data: PageData) -> list[str]:
     """Return the collectives that ranks are in, those of most ranks first, and how many more there are."""
-    calls = (
-        [n for n in data.waitfor.nodes if n.kind == "call" and n.count] if data.waitfor is not None else []
-    )
-    named = sorted((n for n in calls if n.label != NOT_NAMED), key=lambda n: -n.count)
+    nodes = data.waitfor.nodes if data.waitfor is not None else ()
+    calls = (n for n in nodes if n.kind == "call" and n.count and n.label != NOT_NAMED)
     lines = [
         f"{n.label} · {f'{n.group}, ' if n.group else ''}{counted(n.count, 'rank')} in it"
-        for n in named[:_CALLS]
+        for n in sorted(calls, key=lambda n: -n.count)
     ]
-    more = len(named) - _CALLS
-    return lines + ([f"{more:,} more {'is' if more == 1 else 'are'} pending"] if more > 0 else [])
+    is_one = len(lines) == _CALLS + 1
+    return first_of(lines, _CALLS, f"{{:,}} more {'is' if is_one else 'are'} pending")
 
 
 def _why(document: Document, data: PageData) -> list[tuple[str, str, bool]]:
@@ -182,11 +175,9 @@ def _moments(strip: StripData | None) -> list[tuple[str, str, str, str]]:
     """Return the points of the strip: kind, wall clock, what, and how long after the one before."""
     shown = strip.moments if strip is not None else ()
     times = [int(moment.at) for moment in shown]
-    seconds = [at // 10**9 for at in times]
     result = []
-    for place, (moment, at, before) in enumerate(zip(shown, times, [*times[:1], *times], strict=False)):
-        others = seconds[:place] + seconds[place + 1 :]
-        is_close = any(abs(seconds[place] - other) <= 1 for other in others)
+    for moment, at, before in zip(shown, times, [*times[:1], *times], strict=False):
+        is_close = sum(abs(at // 10**9 - other // 10**9) <= 1 for other in times) > 1  # itself, and another
         clock = utc(at, fine=bool(at % 10**9) and is_close, local=moment.local)
         gap = (at - before) / 1e9
         result.append((moment.kind, clock, cut(moment.text, 110), f"+{duration(gap)}" if gap >= 1e-3 else ""))

@@ -27,17 +27,11 @@ GUTTER = 48
 
 # 3x3 patterns, and a colour of each role that stands out (3:1) from white and from near-black paper alike,
 # because one image serves both themes.
-_PATTERNS = {
-    "waiting": ("###", "#.#", "###"),
-    "culprit": ("###", "###", "###"),
-    "idle": ("...", "###", "..."),
-    "unseen": ("#.#", ".#.", "#.#"),
-}
-_COLOURS = {
-    "waiting": (47, 127, 201),
-    "culprit": (222, 73, 45),
-    "idle": (146, 110, 190),
-    "unseen": (127, 135, 143),
+_TILES = {
+    "waiting": (("###", "#.#", "###"), (47, 127, 201)),
+    "culprit": (("###", "###", "###"), (222, 73, 45)),
+    "idle": (("...", "###", "..."), (146, 110, 190)),
+    "unseen": (("#.#", ".#.", "#.#"), (127, 135, 143)),
 }
 
 _CELL_W, _CELL_H, _LABEL_H, _BLOCK_GAP = 46, 30, 18, 14
@@ -57,13 +51,7 @@ class Cell:
     place: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
-    """A short text at a point in pixels."""
-
-    x: float
-    y: float
-    text: str
+Label = tuple[float, float, str]  # a short text at a point in pixels
 
 
 class RankMap:
@@ -104,7 +92,7 @@ class RankMap:
             line, column = divmod(block, per_line)
             left, top = 4 + column * block_width, 4 + line * block_height
             if not local and block < len(hosts):
-                self.labels.append(Label(left, top + 12, cut(hosts[block], (block_width - _BLOCK_GAP) // 8)))
+                self.labels.append((left, top + 12, cut(hosts[block], (block_width - _BLOCK_GAP) // 8)))
             place = places[rank] if rank < len(places) else ""
             x, y = left + local * self.cell_width, top + title_height
             self.cells.append(Cell(x, y, rank, role, rank in self.data.culprits, place))
@@ -122,11 +110,11 @@ class RankMap:
         pixels = [bytearray(in_band * TILE - 1) for _ in range((bands * (per_host + 1) - 1) * TILE - 1)]
         for rank, role in enumerate(roles):
             column, row = _tile(rank, per_host, in_band)
-            for dy, line in enumerate(_PATTERNS[role]):
+            for dy, line in enumerate(_TILES[role][0]):
                 for dx, mark in enumerate(line):
                     if mark == "#":
                         pixels[row * TILE + dy][column * TILE + dx] = ROLES.index(role) + 1
-        png = indexed_png([bytes(row) for row in pixels], [(0, 0, 0), *(_COLOURS[role] for role in ROLES)])
+        png = indexed_png([bytes(row) for row in pixels], [(0, 0, 0), *(_TILES[role][1] for role in ROLES)])
         self.image = "data:image/png;base64," + base64.b64encode(png).decode("ascii")
         self.scale = scale = max(1, min(4, TARGET_WIDTH // (in_band * TILE)))
         self.image_width = len(pixels[0]) * scale
@@ -137,10 +125,10 @@ class RankMap:
             self.rings.append((x, y))
             if len(culprits) <= LABEL_LIMIT:
                 beside = x + 12 if x < width - 80 else x - 12 - 7 * len(str(rank))
-                self.ring_labels.append(Label(beside, y + 4, str(rank)))
+                self.ring_labels.append((beside, y + 4, str(rank)))
         for band in range(bands):
             y = 10 + band * (per_host + 1) * TILE * scale + 9
-            self.labels.append(Label(GUTTER - 8, y, str(band * in_band * per_host)))
+            self.labels.append((GUTTER - 8, y, str(band * in_band * per_host)))
         return width, len(pixels) * scale + 20
 
 
@@ -153,14 +141,14 @@ def indexed_png(rows: Sequence[bytes], palette: Sequence[tuple[int, int, int]]) 
     header = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 3, 0, 0, 0)
     pixels = b"".join(b"\0" + row for row in rows)
     colours = bytes(value for colour in palette for value in colour)
-    chunks = (
-        (b"IHDR", header),
-        (b"PLTE", colours),
-        (b"tRNS", b"\0"),
-        (b"IDAT", zlib.compress(pixels, 9)),
-        (b"IEND", b""),
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in chunks)
+    chunks = {
+        b"IHDR": header,
+        b"PLTE": colours,
+        b"tRNS": b"\0",
+        b"IDAT": zlib.compress(pixels, 9),
+        b"IEND": b"",
+    }
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in chunks.items())
 
 
 def _parts(number: int, size: int) -> int:

@@ -18,20 +18,10 @@ DEEPEST = 8  # further indents would leave no room for text
 
 
 @dataclass(frozen=True, slots=True)
-class BranchRow:
-    """One branch with its lines, each with whether it is user code. `role` is culprit where all its ranks are named."""
-
-    branch: BranchPart
-    indent: int
-    role: str
-    lines: tuple[tuple[str, bool], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class StackRows:
-    """All of it; `left_out` branches are not listed."""
+    """The branches, each with its indent, its role and its lines, which may be user code; `left_out` of them are not listed."""
 
-    rows: tuple[BranchRow, ...]
+    rows: tuple[tuple[BranchPart, int, str, tuple[tuple[str, bool], ...]], ...]
     ranks: int
     left_out: int
 
@@ -48,7 +38,7 @@ def stack_rows(document: Document) -> StackRows | None:
     for branch, next_depth in zip(branches[:BRANCHES], depths, strict=False):
         is_named = all(rank in named for span in spans(branch.ranks) for rank in span)
         lines = tuple(_lines(branch.frames, is_leaf=next_depth <= branch.depth))
-        rows.append(BranchRow(branch, min(branch.depth, DEEPEST), "culprit" if is_named else "", lines))
+        rows.append((branch, min(branch.depth, DEEPEST), "culprit" if is_named else "", lines))
     return StackRows(tuple(rows), ranks, len(branches) - len(rows) + (document.stacks_left_out or 0))
 
 
@@ -86,12 +76,8 @@ def states(row: FoldRow, legend: Sequence[StateRow]) -> str:
 
 def stalled(row: FoldRow) -> str:
     """Return when the ranks of a row stalled, after the first rank of the job; empty where that is not known."""
-    ends = dict.fromkeys(_after(ms) for ms in (row.first_ms, row.last_ms) if ms is not None)
-    return " to ".join(ends)
-
-
-def _after(ms: float) -> str:
-    return "first" if ms <= 0 else f"+{duration(ms / 1e3)}"
+    ends = [ms for ms in (row.first_ms, row.last_ms) if ms is not None]
+    return " to ".join(dict.fromkeys("first" if ms <= 0 else f"+{duration(ms / 1e3)}" for ms in ends))
 
 
 CONTEXT = 2
@@ -102,22 +88,14 @@ ROWS = 400  # a diff with more differing rows than a page can hold is cut, and s
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Rows that are shown, or folded into one line that says how many there are."""
-
-    rows: tuple[DiffRow, ...]
-    folded: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class DiffList:
-    """A call diff with its rows in runs. `cut` rows before them, with `cut_differences`, are not listed.
+    """A call diff with its rows in runs, each with what its rows are called where they are folded into one line.
 
-    `silent`: the ranks of columns without any known collective.
+    `cut` rows before them, with `cut_differences`, are not listed. `silent`: the ranks of columns without any known collective.
     """
 
     diff: CallDiff
-    runs: tuple[Run, ...]
+    runs: tuple[tuple[tuple[DiffRow, ...], str], ...]
     labels: dict[int, DiffGroup]
     cut: int
     cut_differences: int
@@ -133,18 +111,14 @@ def diff_list(diff: CallDiff) -> DiffList:
         near = [i >= len(rows) - MIN_FOLD for i in range(len(rows))]
     for start, end in _ahead(rows):
         near[start + AHEAD : end - AHEAD] = [False] * max(0, end - start - 2 * AHEAD)
-    runs: list[Run] = []
-    start = 0
-    while start < len(rows):
-        end = start
-        while end < len(rows) and near[end] == near[start]:
-            end += 1
+    runs = []
+    for is_near, run in groupby(zip(near, rows, strict=True), key=lambda item: item[0]):
+        alike = tuple(row for _, row in run)
         words = ""
-        if not near[start] and end - start >= MIN_FOLD:
-            are_alone = any(row.differs for row in rows[start:end])
+        if not is_near and len(alike) >= MIN_FOLD:
+            are_alone = any(row.differs for row in alike)
             words = "collectives that were not reached" if are_alone else "identical collectives"
-        runs.append(Run(tuple(rows[start:end]), words))
-        start = end
+        runs.append((alike, words))
     labels = {group.gid: group for group in diff.groups}
     numbers = {row.differs for row in diff.rows if row.differs} - {row.differs for row in rows}
     silent = tuple(
@@ -157,17 +131,13 @@ def diff_list(diff: CallDiff) -> DiffList:
 
 def _ahead(rows: Sequence[DiffRow]) -> Iterator[tuple[int, int]]:
     """Yield the runs of completed collectives that only the first column issued: how far it continued alone."""
-    start = None
-    for i, row in enumerate([*rows, None]):
-        alone = (
-            row is not None
-            and row.differs is not None
-            and row.cells[0].state == "done"
-            and all(cell.mark in ("not_reached", "unseen", "no_part") for cell in row.cells[1:])
-        )
-        if alone and start is None:
-            start = i
-        elif not alone and start is not None:
-            if i - start > 2 * AHEAD + MIN_FOLD:
-                yield start, i
-            start = None
+    end = 0
+    for is_alone, run in groupby(rows, _is_alone):
+        start, end = end, end + len(list(run))
+        if is_alone and end - start > 2 * AHEAD + MIN_FOLD:
+            yield start, end
+
+
+def _is_alone(row: DiffRow) -> bool:
+    absent = all(cell.mark in ("not_reached", "unseen", "no_part") for cell in row.cells[1:])
+    return row.differs is not None and row.cells[0].state == "done" and absent

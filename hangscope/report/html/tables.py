@@ -12,7 +12,7 @@ from hangscope.model.rankset import compress, counted
 from hangscope.model.tables import tomllib
 from hangscope.report.schema.document import Document, FrontierRow, GroupPart, InputPart, RankPart
 from hangscope.report.schema.stories import Row, Table
-from hangscope.report.words import cut, cut_path, grouped
+from hangscope.report.words import cut, cut_path, first_of, grouped, listed
 
 ROWS = 40
 _FILES = 3
@@ -73,11 +73,11 @@ def _group(group: GroupPart) -> Row:
 
 def _frontier(rows: Sequence[FrontierRow]) -> str:
     found = []
-    for row in rows[:_FILES]:
+    for row in rows:
         completed = "not known" if row.completed is None else f"{'at least ' * row.at_least}{row.completed}"
         counts = f"{row.enqueued}, {completed}" if row.enqueued is not None else "not known"
         found.append(f"{cut(row.ranks, 40)}: {counts}")
-    return "; ".join(found) + (f"; and {len(rows) - _FILES} more" if len(rows) > _FILES else "")
+    return "; ".join(first_of(found, _FILES, "and {} more"))
 
 
 def ranks(document: Document) -> Table:
@@ -91,8 +91,7 @@ def ranks(document: Document) -> Table:
 
 
 def _rank(rank: RankPart) -> Row:
-    files = ", ".join(cut_path(f, 60) for f in rank.files[:_FILES])
-    files += f" and {len(rank.files) - _FILES} more" if len(rank.files) > _FILES else ""
+    files = listed([cut_path(f, 60) for f in rank.files], _FILES)
     name, last = cut(rank.ranks or str(rank.rank), 80), cut(rank.last_call or "", 140)
     return Row((name, rank.host or "", rank.standing, rank.absence or "used", last, files))
 

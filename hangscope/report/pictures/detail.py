@@ -15,6 +15,7 @@ from hangscope.report.schema.document import FOLD_ABOVE
 from hangscope.report.schema.page import DetailData, RankDetail
 from hangscope.report.schema.pictures import RankMapData
 from hangscope.report.subject import Subject
+from hangscope.report.words import first_of
 
 QUEUES = 24
 RANKS = 1024  # above it, classes
@@ -92,7 +93,7 @@ def _way(subject: Subject, steps: dict[Drawn, Drawn], rank: int) -> tuple[str, .
                 became = f"rank {at.rank} waited" if subject.over else ended.clause([at.rank])
                 lines.append(f"{became}, by its log")
         at = after
-    return (*lines[:_STEPS], f"and {len(lines) - _STEPS} more steps") if len(lines) > _STEPS else tuple(lines)
+    return tuple(first_of(lines, _STEPS, "and {} more steps"))
 
 
 def _queue(behaviour: Behaviour) -> tuple[tuple[str, ...], ...]:

@@ -33,11 +33,8 @@ def steps_from_root(subject: Subject, after: Mapping[Drawn, Drawn]) -> dict[int,
         for passed in reversed(path):
             calls += not isinstance(passed, Host)
             depth[passed] = calls
-    found = {
-        node.rank: calls
-        for node, calls in depth.items()
-        if isinstance(node, Host) and calls and node.rank not in subject.culprits
-    }
+    hosts = {node.rank: calls for node, calls in depth.items() if isinstance(node, Host)}
+    found = {rank: calls for rank, calls in hosts.items() if calls and rank not in subject.culprits}
     inside = frozenset(subject.verdict.in_call) if subject.verdict is not None else frozenset()
     if not inside:
         return found
@@ -48,19 +45,13 @@ def steps_from_root(subject: Subject, after: Mapping[Drawn, Drawn]) -> dict[int,
 def folds(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> tuple[MapFold, ...]:
     """Return the map folded by host, where more than one is known, and by each dimension of the mesh."""
     since = _since(subject)
-    found = []
     records = sorted(subject.incident.ranks.items())
     by_host = grouped((record.host or "host not known", rank) for rank, record in records)
-    if len(by_host) > 1:
-        found.append(MapFold("host", _rows(subject, by_host, steps, since)))
-    if mesh is None:
-        return tuple(found)
-    for dimension in mesh.dimensions:
-        places = mesh.places[dimension.name]
+    found = {"host": by_host} if len(by_host) > 1 else {}
+    for name, places in mesh.places.items() if mesh is not None else ():
         ordered = sorted(places, key=lambda r: (places[r], r))
-        by_place = grouped((f"{dimension.name}{places[rank]}", rank) for rank in ordered)
-        found.append(MapFold(dimension.name, _rows(subject, by_place, steps, since)))
-    return tuple(found)
+        found[name] = grouped((f"{name}{places[rank]}", rank) for rank in ordered)
+    return tuple(MapFold(name, _rows(subject, ranks, steps, since)) for name, ranks in found.items())
 
 
 def _since(subject: Subject) -> dict[int, float]:
@@ -113,17 +104,13 @@ def rank_map(subject: Subject, folded: tuple[MapFold, ...]) -> RankMapData | Non
         return None
     roles = [subject.role(rank) for rank in range(size)]
     by_role = grouped((role, rank) for rank, role in enumerate(roles))
-    labels = {
-        **ROLE_WORDS,
-        "idle": subject.idle_words,
-        "waiting": subject.waiting_words(by_role.get("waiting", ())),
-        **({"unseen": HEARD} if subject.heard.issuperset(by_role.get("unseen", ())) else {}),
-    }
+    waiting, unseen = (by_role.get(role, ()) for role in ("waiting", "unseen"))
+    labels = {**ROLE_WORDS, "idle": subject.idle_words, "waiting": subject.waiting_words(waiting)}
+    labels |= {"unseen": HEARD} if subject.heard.issuperset(unseen) else {}
     by_host = grouped((record.host, rank) for rank, record in records if record.host)
     per_host = max(map(len, by_host.values()), default=0)
-    is_even = [rank for ranks in by_host.values() for rank in ranks] == list(range(size)) and all(
-        len(ranks) == per_host for ranks in by_host.values()
-    )
+    is_even = {len(ranks) for ranks in by_host.values()} == {per_host}
+    is_even &= [rank for ranks in by_host.values() for rank in ranks] == list(range(size))
     return RankMapData(
         world_size=size,
         per_host=per_host if is_even else min(8, size),

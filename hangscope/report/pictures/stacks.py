@@ -41,11 +41,9 @@ def _shown(subject: Subject) -> tuple[SidePart, ...]:
     found = []
     for those in sorted(alike.values(), key=len, reverse=True)[:_PLACES]:
         ranks, (rank, what, stack) = [r for r, _, _ in those if r is not None], those[0]
-        who = ranks_phrase(ranks) if ranks else "a process of no known rank"
-        title = f"{sentence_case(who)}, {'pending' if calls else what}"
-        found.append(
-            SidePart("waiting" if calls else "idle", title, what if calls else "", rank, page_frames(stack))
-        )
+        who = sentence_case(ranks_phrase(ranks) if ranks else "a process of no known rank")
+        side = ("waiting", f"{who}, pending", what) if calls else ("idle", f"{who}, {what}", "")
+        found.append(SidePart(*side, rank, page_frames(stack)))
     return tuple(found)
 
 
@@ -67,10 +65,10 @@ def _culprit(subject: Subject) -> SidePart | None:
         return None
     rank, call = verdict.culprit_ranks[0] if verdict.culprit_ranks else None, verdict.culprit_call
     if rank is not None:
-        if trace := quotes.traceback_of(subject, rank):
-            return SidePart("culprit", f"Rank {rank}, its traceback", "", rank, trace)
-        if stack := subject.stack(rank):
-            return SidePart("culprit", f"Rank {rank}, its stack", "", rank, page_frames(stack))
+        trace, stack = quotes.traceback_of(subject, rank), page_frames(subject.stack(rank))
+        if trace or stack:
+            title = f"Rank {rank}, its {'traceback' if trace else 'stack'}"
+            return SidePart("culprit", title, "", rank, trace or stack)
     if call is None and rank is not None and _is_in(subject, rank):
         call = verdict.waiting_call
     if call is None:
@@ -91,13 +89,9 @@ def _waiting(subject: Subject) -> SidePart | None:
     if not ranks and any(_is_in(subject, rank) for rank in verdict.culprit_ranks):
         return None  # it is the culprits' own
     rank = ranks[0] if ranks else None
-    who = (
-        ranks_phrase(ranks if len(ranks) <= _NAMED else ranks[:1])
-        if ranks
-        else "the others"
-        if verdict.culprit_ranks
-        else "who is not known"
-    )
+    who = "the others" if verdict.culprit_ranks else "who is not known"
+    if ranks:
+        who = ranks_phrase(ranks if len(ranks) <= _NAMED else ranks[:1])
     how = "" if not ranks or subject.inside(ranks) else " elsewhere"
     title = f"{who}, {'waited' if subject.over else 'waiting'}{how}".capitalize()
     return SidePart("waiting", title, _call(call), rank, page_frames(call.frames))

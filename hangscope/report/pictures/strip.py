@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hangscope.model.last_progress import last_completed
 from hangscope.model.regex import regex
 from hangscope.report import quotes
 from hangscope.report.schema.pictures import Moment, StripData
@@ -56,18 +55,15 @@ def _stall(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
     local = not any(record.dump_file for record in subject.incident.ranks.values())
     if since is not None and _EARLIEST < since < min(stalls, default=since + 1):
         yield Moment("progress", str(since), "last progress", local=local)
-    elif stalls and (last := _last_completed(subject)):
-        when = "" if subject.over else "last progress: "
-        yield Moment(
-            "progress", str(last), f"{when}the last collective that completed was enqueued", local=local
-        )
-    if len(stalls) == 1:
-        what = "the rank began to wait" if subject.over else "the rank is blocked"
-        yield Moment("stall", str(stalls[0]), what, local=local)
-    elif stalls:
+    elif stalls and (last := subject.incident.last_completed()) > _EARLIEST:
+        what = f"{'' if subject.over else 'last progress: '}the last collective that completed was enqueued"
+        yield Moment("progress", str(last), what, local=local)
+    if stalls:
         spread = (stalls[-1] - stalls[0]) / _SECOND
         tail = f", the last {duration(spread)} later" if spread >= 1e-3 else ""
         what = f"first rank {'began to wait' if subject.over else 'blocked'}{tail}"
+        if len(stalls) == 1:
+            what = f"the rank {'began to wait' if subject.over else 'is blocked'}"
         yield Moment("stall", str(stalls[0]), what, local=local)
 
 
@@ -77,15 +73,11 @@ def _logged(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
     logged = {kind: quotes.of_kind(subject, kind) for kind in ("watchdog", "dump", "termination")}
     logged["end"] = [end for end in quotes.ends(subject) if end not in logged["termination"]]
     for kind, found in logged.items():
-        timed = [
-            (at, quote.rank not in subject.culprits, quote.source, quote)
-            for quote in found
-            if (at := quote.at(new_year))
-        ]
-        if timed:
-            at, _, source, first = min(timed, key=lambda item: item[:3])
+        if timed := [quote for quote in found if quote.at(new_year)]:
+            first = min(timed, key=lambda q: (q.at(new_year), q.rank not in subject.culprits, q.source))
+            text = cut(_PREFIX.sub("", first.text), 120)
             who = f"rank {first.rank}: " if first.rank is not None else ""
-            yield Moment(kind, _ns(at), who + cut(_PREFIX.sub("", first.text), 120), source, first.local)
+            yield Moment(kind, _ns(first.at(new_year)), who + text, first.source, first.local)
 
 
 def _end(subject: Subject) -> Iterator[Moment]:
@@ -95,12 +87,8 @@ def _end(subject: Subject) -> Iterator[Moment]:
         yield Moment("dump", _ns(captured), "stacks and dumps captured")
     if verdict is not None and verdict.until is not None and verdict.until > _EARLIEST:
         ends = (*quotes.ends(subject), *quotes.of_kind(subject, "watchdog"))
-        local = not any(e.time is not None and _is_at(e.time, verdict.until) and not e.local for e in ends)
+        local = all(e.local for e in ends if e.time and abs(int(_ns(e.time)) - verdict.until) < 2 * 10**6)
         yield Moment("until", str(verdict.until), "end of the job", local=local)
-
-
-def _is_at(seconds: float, ns: int) -> bool:
-    return abs(round(seconds * 1000) * 10**6 - ns) < 10**6 * 2
 
 
 def _ns(seconds: float) -> str:
@@ -111,9 +99,3 @@ def _ns(seconds: float) -> str:
 def _latest(at: int) -> int:
     """Return the latest time (ns) that a moment may have: a log with whole seconds gives only the second."""
     return at if at % _SECOND else at + _SECOND - 1
-
-
-def _last_completed(subject: Subject) -> int:
-    """Return when (ns) the last collective of any rank was enqueued that completed, 0 where none is known."""
-    found = last_completed(subject.incident)
-    return found if found > _EARLIEST else 0

@@ -5,7 +5,7 @@ The root is what the headline says it is: the named ranks as a node of their own
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable
 from typing import TypeVar
 
 from hangscope.align.waitgraph import Host, Node, Unnamed, Untold
@@ -61,21 +61,16 @@ def steps_to(ends: Iterable[N], edges: Iterable[tuple[N, N]]) -> dict[N, N]:
 def _edges(subject: Subject) -> Edges:
     """Return what the graph says: of each rank's open calls the first, and what that waits for."""
     graph = subject.graph
-    calls: dict[Node, bool] = {}
+    calls: dict[Node, None] = {}
     edges: Edges = {}
     # Where text names no call of any rank, the verdict itself is drawn.
-    any_known = any(
-        not isinstance(call.node, Untold) for found in graph.open_calls.values() for call in found[:1]
-    )
+    any_known = any(not isinstance(f[0].node, Untold) for f in graph.open_calls.values() if f)
     for rank in graph.waiting:
         first = subject.first_open(rank)
-        host = Host(rank)
-        if first is None or (isinstance(first.node, Untold) and not any_known):
-            continue
-        edges[host] = {first.node: isinstance(first.node, Untold)}
-        calls[first.node] = True
-    for root in graph.roots:
-        calls.update((n, True) for n in root.nodes if not isinstance(n, Host))
+        if first is not None and (any_known or not isinstance(first.node, Untold)):
+            edges[Host(rank)] = {first.node: isinstance(first.node, Untold)}
+            calls[first.node] = None
+    calls |= dict.fromkeys(n for root in graph.roots for n in root.nodes if not isinstance(n, Host))
     for node in calls:
         edges[node] = _through(subject, node, calls)
     circular = any(root.kind == "cycle" and subject.culprits & set(root.ranks) for root in graph.roots)
@@ -89,8 +84,7 @@ def _edges(subject: Subject) -> Edges:
                 targets[target] = True  # it may be in the call
             edges.setdefault(target, {})
     if not circular and edges and subject.node is not None:
-        for rank in subject.culprits:
-            edges.setdefault(Host(rank), {})
+        edges |= {host: {} for rank in subject.culprits if (host := Host(rank)) not in edges}
     return edges
 
 
@@ -99,15 +93,10 @@ def _leave_out_own(subject: Subject, edges: Edges) -> None:
 
     A named rank keeps what it has queued behind its own call.
     """
-    inside: dict[Drawn, list[Drawn]] = {}
-    own: set[Drawn] = set()
-    for node in edges:
-        if isinstance(node, Host | VerdictCall):
-            continue
-        callers = {rank for rank, _ in subject.graph.calls_of(node)}
-        inside[node] = [Host(rank) for rank in sorted(callers & subject.culprits)]
-        if callers and callers <= subject.culprits:
-            own.add(node)
+    calls = [node for node in edges if not isinstance(node, Host | VerdictCall)]
+    callers = {node: {rank for rank, _ in subject.graph.calls_of(node)} for node in calls}
+    inside = {call: [Host(rank) for rank in sorted(callers[call] & subject.culprits)] for call in calls}
+    own = {call for call in calls if callers[call] and callers[call] <= subject.culprits}
     for call in own:
         del edges[call]
     for call in inside.keys() - own:
@@ -118,7 +107,7 @@ def _leave_out_own(subject: Subject, edges: Edges) -> None:
         targets.update(dict.fromkeys(inside[call], call != subject.node))
 
 
-def _through(subject: Subject, node: Node, kept: dict[Node, bool]) -> dict[Drawn, bool]:
+def _through(subject: Subject, node: Node, kept: Container[Node]) -> dict[Drawn, bool]:
     """Return the CPU threads and kept collectives that a collective waits for, directly or through collectives that are not kept."""
     found: dict[Drawn, bool] = {}
     seen = {node}
@@ -140,20 +129,17 @@ def _logged_edges(subject: Subject) -> Edges:
     verdict = subject.verdict
     if verdict is None or not verdict.waiting_ranks or not (verdict.op or verdict.culprit_ranks):
         return {}
-    call = VerdictCall()
+    call, named = VerdictCall(), [Host(rank) for rank in verdict.culprit_ranks]
     edges: Edges = {Host(rank): {call: False} for rank in verdict.waiting_ranks}
-    edges[call] = {Host(rank): True for rank in verdict.culprit_ranks}
-    edges.update({Host(rank): {} for rank in verdict.culprit_ranks})
-    return edges
+    return {**edges, call: dict.fromkeys(named, True), **{host: {} for host in named}}
 
 
 def _roots(subject: Subject, edges: Edges) -> frozenset[Drawn]:
-    named = frozenset(n for n in edges if isinstance(n, Host) and n.rank in subject.culprits)
-    if named:
-        return named
     if subject.culprits:
-        edges.update({Host(rank): {} for rank in subject.culprits})
-        return frozenset(Host(rank) for rank in subject.culprits)
+        named: frozenset[Drawn] = frozenset(map(Host, subject.culprits))
+        if named.isdisjoint(edges):
+            edges.update({host: {} for host in named})
+        return named.intersection(edges)
     cycles = [root for root in subject.graph.roots if root.kind == "cycle"]
     if subject.node is not None and subject.node in edges:
         around = next((root.nodes for root in cycles if subject.node in root.nodes), None)

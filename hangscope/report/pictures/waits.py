@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from hangscope.align.p2p import PairInstance
 from hangscope.align.roots import components
@@ -14,7 +14,7 @@ from hangscope.model.rankset import agree, compress, counted, ranks_phrase
 from hangscope.report.pictures.wait_edges import Drawn, Edges, VerdictCall
 from hangscope.report.schema.pictures import WaitEdge, WaitNode, WaitPicture
 from hangscope.report.subject import Subject
-from hangscope.report.words import NOT_NAMED, call_words, cut, rank_words, some_ranks
+from hangscope.report.words import NOT_NAMED, call_words, cut, first_of, grouped, rank_words, some_ranks
 from hangscope.verdict.claims import accounts_for, are_in
 
 NODES = 30
@@ -24,19 +24,14 @@ def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> Wai
     """Return the picture, or None where nobody is seen to wait."""
     if not edges:
         return None
-    cycle = _on_a_cycle(edges)
+    index = {node: i for i, node in enumerate(edges)}
+    parts = components([[index[target] for target in targets] for targets in edges.values()])
+    cycle = frozenset(list(edges)[i] for part in parts if len(part) > 1 for i in part)
     classes = _condense(subject, edges, roots)
+    members = grouped((classes[node], node) for node in edges)
     order = sorted(
-        set(classes.values()),
-        key=lambda number: (
-            not any(classes[n] == number and n in roots for n in edges),
-            -sum(1 for n in edges if classes[n] == number),
-            number,
-        ),
+        members, key=lambda number: (roots.isdisjoint(members[number]), -len(members[number]), number)
     )
-    members: dict[int, list[Drawn]] = defaultdict(list)
-    for node in edges:
-        members[classes[node]].append(node)
     names = {number: f"n{i}" for i, number in enumerate(order[:NODES])}
     nodes = tuple(_node(subject, names[number], members[number], roots, cycle) for number in order[:NODES])
     drawn: dict[tuple[str, str], bool] = {}
@@ -50,21 +45,13 @@ def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> Wai
     return WaitPicture(nodes, arrows, text, max(0, len(order) - NODES))
 
 
-def _on_a_cycle(edges: Edges) -> frozenset[Drawn]:
-    names = list(edges)
-    index = {node: i for i, node in enumerate(names)}
-    parts = components([[index[t] for t in edges[node]] for node in names])
-    return frozenset(names[i] for part in parts if len(part) > 1 for i in part)
-
-
 def _condense(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> dict[Drawn, int]:
     """Return a class for each node: nodes of one class look alike and wait for the same classes (partition refinement)."""
     colours: dict[Drawn, object] = {}
     awaited = {target for targets in edges.values() for target in targets}
     for node, targets in edges.items():
         if isinstance(node, Host):
-            role = subject.role(node.rank)
-            colours[node] = (node in roots, role, node in awaited, not targets)
+            colours[node] = (node in roots, subject.role(node.rank), node in awaited, not targets)
         elif not isinstance(node, Called):
             colours[node] = (type(node).__name__,)
         else:
@@ -74,8 +61,8 @@ def _condense(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> dict[D
             colours[node] = (subject.call_name(node), *purpose, node in roots, own)
     numbers = _numbered(colours)
     for _ in range(len(edges)):
-        awaiting = {node: sorted({(numbers[t], a) for t, a in edges[node].items()}) for node in edges}
-        refined = _numbered({node: (numbers[node], tuple(awaiting[node])) for node in edges})
+        awaiting = {n: tuple(sorted({(numbers[t], a) for t, a in edges[n].items()})) for n in edges}
+        refined = _numbered({node: (numbers[node], awaiting[node]) for node in edges})
         if len(set(refined.values())) == len(set(numbers.values())):
             break
         numbers = refined
@@ -107,7 +94,8 @@ def _node(
         group = _groups(subject, [n for n in members if isinstance(n, Called)])
         # A named rank that made another call there is a node of its own, and no part of this one; in a circle it is both.
         left_out = subject.culprits if not bold else frozenset()
-    inside = sorted(_callers(subject, members) - left_out)
+    calls = [n for n in members if not isinstance(n, VerdictCall)]
+    inside = sorted({rank for node in calls for rank, _ in subject.graph.calls_of(node)} - left_out)
     ranks = compress(inside) if inside else ""
     alone = first if len(members) == 1 and isinstance(first, Instance) else None
     call = f"{subject.incident.groups[alone.gid].label}/{alone.seq}" if alone is not None else ""
@@ -133,12 +121,6 @@ def _groups(subject: Subject, calls: list[Called]) -> str:
     if len({group.role or group.desc for group in groups}) == 1:
         return f"{counted(len(groups), 'group')} ({lowest.role or lowest.desc or 'alike'})"
     return f"{counted(len(groups), 'group')}, {lowest.role or lowest.desc or lowest.name} and others"
-
-
-def _callers(subject: Subject, nodes: Iterable[Drawn]) -> set[int]:
-    """Return the ranks that are in any of these calls."""
-    calls = (n for n in nodes if not isinstance(n, VerdictCall))
-    return {rank for node in calls for rank, _ in subject.graph.calls_of(node)}
 
 
 def _awaited(edges: Edges, classes: dict[Drawn, int], names: dict[int, str]) -> dict[str, list[int]]:
@@ -171,21 +153,19 @@ def sentences(
     for node in sorted((n for n in nodes if n.kind == "call"), key=lambda n: -n.count):
         targets = [by_name[e.target] for e in edges if e.source == node.id]
         who = _members(subject, awaited.get(node.id, ()))
-        missing = [f"{'waited' if past else 'waits'} for {who}"] if who else []
-        earlier = [f"{t.label} on {t.group}" if t.group else t.label for t in targets if t.kind == "call"]
-        tail = " and ".join(
-            [
-                *missing,
-                *([("was" if past else "is") + " queued after " + ", ".join(earlier)] if earlier else []),
-            ]
-        )
+        waits = [f"{'waited' if past else 'waits'} for {who}"] if who else []
+        if earlier := [
+            f"{t.label} on {t.group}" if t.group else t.label for t in targets if t.kind == "call"
+        ]:
+            waits.append(f"{'was' if past else 'is'} queued after {', '.join(earlier)}")
+        tail = " and ".join(waits)
         where = f" on {node.group}" if node.group else ""
         call = f"{node.label}{where}"
         if node.ranks:
             call = f"{are_in(cut(node.ranks, 80), node.count, node.label, where, past)}{', which' if tail else ''}"
         lines.append(f"{call} {tail}." if tail else f"{call}; nobody is known to be missing from it.")
-    left_out = len(lines) - _LINES
-    lines = lines[:_LINES] + ([f"{counted(left_out, 'more collective')}."] if left_out > 0 else [])
+    one = len(lines) == _LINES + 1
+    lines = first_of(lines, _LINES, "1 more collective." if one else "{:,} more collectives.")
     verdict = subject.verdict
     if verdict is not None and verdict.culprit_ranks and verdict.explained:
         explained = accounts_for(verdict.explained, len(verdict.waiting_ranks))

@@ -11,7 +11,7 @@ from hangscope.report import quotes
 from hangscope.report.pictures.call_diff.behaviour import Behaviour
 from hangscope.report.schema.stories import Endings, LastLine, Lines, Part, Story
 from hangscope.report.subject import Subject
-from hangscope.report.words import cut, grouped
+from hangscope.report.words import cut, first_of, grouped, listed
 from hangscope.verdict.claims import are_in
 
 LINES, WIDTH = 6, 240
@@ -21,8 +21,7 @@ _NUMBER = regex(r"\d+")
 
 def known(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return what is known where no cause is."""
-    pending = _pending(subject)
-    lines = pending or _apart(subject)
+    lines = _pending(subject) or _apart(subject)
     for found in (quotes.of_kind(subject, "transport"), quotes.ends(subject)):
         alike = grouped((masked(quote.text), quote) for quote in found)
         for same in list(alike.values())[:LINES]:
@@ -30,14 +29,13 @@ def known(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
             lines.append(f"{quoted(same[0])}{more}")
         if left_out := sum(map(len, list(alike.values())[LINES:])):
             lines.append(f"{left_out} more lines of transport, ends and exits")
-    endings = last_lines(subject)
     parts: list[Part] = [Lines(tuple(lines))] if lines else []
-    if endings:
+    if endings := last_lines(subject):
         title = Lines(("Last output of each rank, ignoring numbers:",), "note")
         parts += [title, Endings(endings[:_SAID])]
-    if len(endings) > _SAID:
-        left_out = len(endings) - _SAID
-        parts.append(Lines((f"{left_out} more ranks printed something else; their panels show it.",), "note"))
+        if (left_out := len(endings) - _SAID) > 0:
+            text = f"{left_out} more ranks printed something else; their panels show it."
+            parts.append(Lines((text,), "note"))
     return Story("known", "What is known", "", tuple(parts)) if parts else None
 
 
@@ -49,9 +47,8 @@ def _pending(subject: Subject) -> list[str]:
         for rank, call in calls
         if call is not None
     )
-    found = list(by_call.items())
-    lines = [are_in(compress(ranks), len(ranks), *where) for where, ranks in found[:LINES]]
-    return lines + ([f"{len(found) - LINES} more collectives are pending"] if len(found) > LINES else [])
+    lines = [are_in(compress(ranks), len(ranks), *where) for where, ranks in by_call.items()]
+    return first_of(lines, LINES, "{} more collectives are pending")
 
 
 def _apart(subject: Subject) -> list[str]:
@@ -64,11 +61,8 @@ def _apart(subject: Subject) -> list[str]:
             for seq, ranks in sorted(reached.items())
         ]
         if len(sides) > 1:
-            more = f" and {len(sides) - _SIDES} more" if len(sides) > _SIDES else ""
-            shown = ", ".join(sides[:_SIDES])
-            lines.append(f"No rank is seen waiting {on_group(view.group.label)}; {shown}{more}")
-    more_groups = [f"{len(lines) - LINES} more groups are uneven as well"] if len(lines) > LINES else []
-    return lines[:LINES] + more_groups
+            lines.append(f"No rank is seen waiting {on_group(view.group.label)}; {listed(sides, _SIDES)}")
+    return first_of(lines, LINES, "{} more groups are uneven as well")
 
 
 def last_lines(subject: Subject) -> tuple[LastLine, ...]:

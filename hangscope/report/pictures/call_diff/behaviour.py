@@ -7,7 +7,6 @@ one role in different groups fold together. Costs a few array operations per ran
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -100,17 +99,11 @@ class Folding:
         kinds = subject.incident.kinds.alone
         self._plain = subject.incident.kinds.plain
         numbers: dict[object, int] = {}
-        self._token = np.array(
-            [
-                numbers.setdefault(
-                    (key, kind.op if kind.is_p2p else "", user_frame(kind.stack)), len(numbers)
-                )
-                for kind, key in zip(kinds, match_keys(kinds), strict=True)
-            ],
-            np.int64,
-        )
-        self._source = np.array([-1 if k.src is None else k.src for k in kinds], np.int64)
-        self._target = np.array([-1 if k.dst is None else k.dst for k in kinds], np.int64)
+        called = ((k.op if k.is_p2p else "", user_frame(k.stack)) for k in kinds)
+        keys = zip(match_keys(kinds), called, strict=True)
+        self._token = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+        apart = [0 if k.src is None or k.dst is None else k.dst - k.src for k in kinds]
+        self._apart = np.array(apart, np.int64)  # from source to target
 
     def classes(self) -> list[Behaviour]:
         """Return the classes of all ranks, those of culprits first, then by size."""
@@ -144,46 +137,39 @@ class Folding:
     def _recorded(self, record: RankRecord) -> list[Any]:
         """Return a rank's last calls as they were recorded, group by group; enqueue numbers relative to its last."""
         purposes = self._purposes(record)
-        queues = [
-            (q, p2p) for found, p2p in ((record.queues, False), (record.p2p, True)) for q in found.values()
-        ]
-        last = max((int(q.order[-1]) for q, _ in queues if len(q)), default=0)
+        last = max((int(queue.order[-1]) for queue in record.all_queues if len(queue)), default=0)
         result: list[Any] = []
-        for queue, is_p2p in queues:
-            still_open = self.subject.open_seqs.get((record.rank, queue.gid, is_p2p), frozenset())
+        for queue in record.all_queues:
+            is_p2p, still_open = self._open(record, queue)
             kinds = self._plain[queue.kind[-LAST:]]
             columns = (queue.seq, kinds, queue.state, queue.order - last)
-            result.append((
-                purposes[queue.gid],
-                is_p2p,
-                *(column[-LAST:].tobytes() for column in columns),
-                frozenset(number - last for number in still_open) if is_p2p else still_open,
-            ))  # fmt: skip
+            opened = frozenset(number - last for number in still_open) if is_p2p else still_open
+            result.append((purposes[queue.gid], is_p2p, *(c[-LAST:].tobytes() for c in columns), opened))
         return result
+
+    def _open(self, record: RankRecord, queue: Queue) -> tuple[bool, frozenset[int]]:
+        """Return whether a queue is of sends and receives, and which of its calls are open."""
+        is_p2p = record.p2p.get(queue.gid) is queue
+        return is_p2p, self.subject.open_seqs.get((record.rank, queue.gid, is_p2p), frozenset())
 
     def program(self, record: RankRecord) -> Program:
         """Return the last calls of one rank."""
         purposes = self._purposes(record)
-        columns: dict[str, list[Any]] = defaultdict(list)
-        for queues, is_p2p in ((record.queues, False), (record.p2p, True)):
-            for gid, queue in sorted(queues.items()):
-                size = min(LAST, len(queue))
-                if not size:
-                    continue
-                kind = queue.kind[-size:]
-                columns["order"].append(queue.order[-size:])
-                columns["gid"].append(np.full(size, gid, np.int64))
-                columns["purpose"].append(np.full(size, purposes[gid], np.int64))
-                columns["seq"].append(queue.seq[-size:])
-                columns["kind"].append(kind)
-                columns["state"].append(self._states(record.rank, queue, size, is_p2p))
-                columns["is_p2p"].append(np.full(size, is_p2p, bool))
-                columns["token"].append(self._tokens(kind, purposes[gid], gid, is_p2p))
-        if not columns:
-            none = np.empty(0, np.int64)
-            return Program(self.subject.incident.kinds, none, none, none, none, none, none.astype(bool), ())
-        order = np.concatenate(columns.pop("order"))
-        last = np.argsort(order, kind="stable")[-LAST:]
+        none = np.empty(0, np.int64)
+        names = ("order", "gid", "purpose", "seq", "kind", "state", "token")
+        columns: dict[str, list[Any]] = {**{name: [none] for name in names}, "is_p2p": [none.astype(bool)]}
+        for queue in filter(len, record.all_queues):
+            (is_p2p, still_open), purpose = self._open(record, queue), purposes[queue.gid]
+            size, kind = min(LAST, len(queue)), queue.kind[-LAST:]
+            columns["order"].append(queue.order[-LAST:])
+            columns["gid"].append(np.full(size, queue.gid, np.int64))
+            columns["purpose"].append(np.full(size, purpose, np.int64))
+            columns["seq"].append(queue.seq[-LAST:])
+            columns["kind"].append(kind)
+            columns["state"].append(self._states(queue, is_p2p, still_open))
+            columns["is_p2p"].append(np.full(size, is_p2p, bool))
+            columns["token"].append(self._tokens(kind, purpose, queue.gid, is_p2p))
+        last = np.argsort(np.concatenate(columns.pop("order")), kind="stable")[-LAST:]
         merged = {name: np.concatenate(parts)[last] for name, parts in columns.items()}
         return Program(self.subject.incident.kinds, tokens=tuple(merged.pop("token").tolist()), **merged)
 
@@ -191,16 +177,16 @@ class Folding:
         tokens = self._token[self._plain[kind]] * _OFFSETS + purpose * _PURPOSES
         if is_p2p:  # in a ring all members go on by equally many places
             members = max(1, len(self.subject.incident.groups[gid].ranks))
-            tokens = tokens + 1 + (self._target - self._source)[self._plain[kind]] % members
+            tokens = tokens + 1 + self._apart[self._plain[kind]] % members
         return tokens
 
-    def _states(self, rank: int, queue: Queue, size: int, is_p2p: bool) -> Any:
+    @staticmethod
+    def _states(queue: Queue, is_p2p: bool, still_open: frozenset[int]) -> Any:
         """Return the states as the graph judged them: what is not open there is over, whatever a recorder wrote; lines show no ends."""
-        state = queue.state[-size:].astype(np.int64)
+        state = queue.state[-LAST:].astype(np.int64)
         rest = np.flatnonzero(state != State.DONE)
         if len(rest):
-            still_open = self.subject.open_seqs.get((rank, queue.gid, is_p2p), frozenset())
-            names = (queue.order if is_p2p else queue.seq)[-size:][rest].tolist()
+            names = (queue.order if is_p2p else queue.seq)[-LAST:][rest].tolist()
             opened = np.array([name in still_open for name in names], bool)
             state[rest[~opened]] = State.DONE if queue.tells_completion else State.UNKNOWN
             # An end that was not recorded is none to the graph: its rank waits there.

@@ -14,11 +14,12 @@ LIKE = 0.5  # classes less alike play different parts, and a comparison of their
 
 def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
     """Return the classes that get a column: what the culprits are compared with, the culprits, who else waits in the call."""
-    inside = frozenset(subject.verdict.in_call if subject.verdict is not None else ())
+    verdict, view = subject.verdict, subject.view
+    inside = frozenset(verdict.in_call if verdict is not None else ())
     culprits = [b for b in classes if b.role == "culprit"]
     others = [b for b in classes if b.role != "culprit" and len(b.program)]
     # In an order all call the same, and the side that is waited for tells more than the one that is most alike.
-    ordered = subject.verdict is not None and subject.verdict.cause == "collective_order_mismatch"
+    ordered = verdict is not None and verdict.cause == "collective_order_mismatch"
     known = next((b for b in culprits if len(b.program)), None)
     own = subject.first_open(known.ranks[0]) if known is not None and ordered else None
     others.sort(
@@ -43,19 +44,18 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
         shown = [b for b in culprits if b is known or not len(b.program) or 2 * in_order(b, peer) >= near]
         return [peer, *shown[:room]]
     # Where nobody is named, who left the call tells as much as who is still in it.
-    members = inside | frozenset(subject.view.members if subject.view is not None else ())
-    if subject.verdict is None:
-        members = frozenset(subject.incident.ranks)
-    suspects = frozenset(subject.verdict.suspect_ranks if subject.verdict is not None else ())
-    first, *rest = (
-        sorted(others, key=lambda b: not suspects.issuperset(b.ranks))
-        if 0 < len(suspects) <= COLUMNS
-        else others
+    members = inside.union(
+        view.members if view is not None else (), () if verdict else subject.incident.ranks
     )
-    alike = [
-        b for b in rest if members.intersection(b.ranks) and likeness(b, first) >= LIKE and meet(b, first)
+    suspects = frozenset(verdict.suspect_ranks if verdict is not None else ())
+    suspects = suspects if len(suspects) <= COLUMNS else frozenset()
+    first, *rest = sorted(others, key=lambda b: not suspects.issuperset(b.ranks))
+    beside = [
+        b
+        for b in rest
+        if suspects.issuperset(b.ranks)
+        or (members.intersection(b.ranks) and likeness(b, first) >= LIKE and meet(b, first))
     ]
-    beside = [b for b in rest if b in alike or (len(suspects) <= COLUMNS and suspects.issuperset(b.ranks))]
     return [first, *beside[:room]]
 
 

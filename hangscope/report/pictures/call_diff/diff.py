@@ -44,25 +44,23 @@ def call_diff(subject: Subject, classes: list[Behaviour]) -> CallDiff | None:
 
 def _older(subject: Subject, behaviour: Behaviour) -> int:
     """Return how many recorded calls of a class are older than its program."""
-    record = subject.incident.ranks[behaviour.ranks[0]]
-    recorded = sum(len(queue.seq) for queue in (*record.queues.values(), *record.p2p.values()))
+    recorded = sum(map(len, subject.incident.ranks[behaviour.ranks[0]].all_queues))
     return max(0, recorded - len(behaviour.program))
 
 
 def _groups(subject: Subject, chosen: list[Behaviour], rows: list[DiffRow]) -> tuple[DiffGroup, ...]:
     """Return the groups of the listed calls; where ranks of a column have groups of their own, by what these are for."""
-    shared: dict[int, bool] = {}
+    first: dict[int, Behaviour] = {}  # the class that is the first to call on a group
     for row in rows:
         for cell, behaviour in zip(row.cells, chosen, strict=True):
-            if cell.group is not None and cell.group not in shared:
-                members = set(subject.incident.groups[cell.group].ranks)
-                shared[cell.group] = members.issuperset(behaviour.ranks)
+            if cell.group is not None:
+                first.setdefault(cell.group, behaviour)
     numbers: dict[tuple[str, int], int] = {}
     found = []
-    for gid, is_shared in sorted(shared.items()):
+    for gid in sorted(first):
         group = subject.incident.groups[gid]
         number = numbers.setdefault((group.desc or group.name, len(group.ranks)), len(numbers))
-        short = "" if is_shared else group.desc or group.role or ""
+        short = "" if set(first[gid].ranks) <= set(group.ranks) else group.desc or group.role or ""
         found.append(DiffGroup(gid, group.label, number % 8, short))
     return tuple(found)
 
@@ -104,14 +102,13 @@ class _Diff:
 
     def _before(self) -> list[Cells]:
         """Return the open calls of classes from before the window that all kept: of the others they are not known."""
-        result = []
-        for place, column in enumerate(self.columns):
-            for own in range(column.alignment.own_start):
-                if not (call := column.program.call(own)).is_done:
-                    cells = [DiffCell("unseen", note="not kept") for _ in range(len(self.columns) + 1)]
-                    cells[place + 1] = self._cell(call, "state")
-                    result.append(tuple(cells))
-        return result
+        absent = DiffCell("unseen", note="not kept")
+        return [
+            self._alone(place, self._cell(call, "state"), absent)
+            for place, column in enumerate(self.columns)
+            for own in range(column.alignment.own_start)
+            if not (call := column.program.call(own)).is_done
+        ]
 
     def _insertions(self, row: int) -> list[Cells]:
         """Return the rows of collectives that come before a row of the base and that the base does not have."""
@@ -126,10 +123,14 @@ class _Diff:
                     or (is_after and token in self.issued and bool(column.lost & column.issued))
                 )
                 mark, note = ("swapped", "in another order") if swapped else ("extra", "only here")
-                cells = [DiffCell("same") for _ in range(len(self.columns) + 1)]
-                cells[place + 1] = self._cell(call, mark, note)
-                result.append(tuple(cells))
+                result.append(self._alone(place, self._cell(call, mark, note), DiffCell("same")))
         return result
+
+    def _alone(self, place: int, cell: DiffCell, others: DiffCell) -> Cells:
+        """Return a row with one cell in a column behind the base, and others alike."""
+        cells = [others] * (len(self.columns) + 1)
+        cells[place + 1] = cell
+        return tuple(cells)
 
     def _issued(self, program: Program, call: Call) -> bool:
         """Return whether a program has a call, on the same group or one for the same purpose, at any place; or will have it, by the verdict."""
@@ -179,7 +180,7 @@ class _Diff:
     def _is_misfit(self, call: Call) -> bool:
         """Return whether the verdict says that the sizes of this call do not fit: those of an all_to_all may differ elsewhere."""
         verdict = self.subject.verdict
-        if verdict is None or verdict.cause != "shape_mismatch" or self.subject.gid is None:
+        if verdict is None or verdict.cause != "shape_mismatch":
             return False
         return (call.gid, call.seq) == (self.subject.gid, verdict.seq)
 
@@ -235,15 +236,10 @@ def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
         absence = subject.incident.ranks[rank].absence
         standing = absence.value if absence is not None else "none of its collectives is known"
         if len(behaviour.program):
-            last = f"last enqueued: {_last(subject, behaviour)}"
-            ends = behaviour.program.call(-1).state != "unknown"
-            standing = f"{ROLE_WORDS['idle']}; {last}" if ends else f"{last}, whose end is not recorded"
+            own = behaviour.program.call(-1)
+            group = subject.incident.groups[own.gid]
+            label = group.label if set(behaviour.ranks) <= set(group.ranks) else group.desc or group.label
+            last = f"last enqueued: {own.kind.op} seq {own.seq} {on_group(label)}"
+            standing = f"{last}, whose end is not recorded"
+            standing = standing if own.state == "unknown" else f"{ROLE_WORDS['idle']}; {last}"
     return DiffClass(compress(behaviour.ranks), len(behaviour.ranks), behaviour.role, standing, rank)
-
-
-def _last(subject: Subject, behaviour: Behaviour) -> str:
-    """Return the last collective that the ranks of a class issued, on any group."""
-    call = behaviour.program.call(-1)
-    group = subject.incident.groups[call.gid]
-    label = group.label if set(behaviour.ranks) <= set(group.ranks) else group.desc or group.label
-    return f"{call.kind.op} seq {call.seq} {on_group(label)}"
