@@ -44,10 +44,9 @@ class RunFolder:
         """Return the folder that was given, else `hangscope-<job>` in the working directory."""
         if given:
             return cls(Path(given).absolute())
-        job = next(
-            (os.environ[k] for k in ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID") if os.environ.get(k)), ""
-        )
-        return cls(Path.cwd() / f"hangscope-{job or os.getpid()}")
+        names = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
+        job = next(filter(None, map(os.environ.get, names)), os.getpid())
+        return cls(Path.cwd() / f"hangscope-{job}")
 
     def make(self) -> RunFolder:
         """Make this folder and return it, or the next `attempt-N/` in it if an earlier run has used it.
@@ -89,19 +88,9 @@ class RunFolder:
         return (self.path / "nodes").is_dir()
 
     @property
-    def report(self) -> Path:
-        """Return where the HTML report goes."""
-        return self.path / "report.html"
-
-    @property
     def json_report(self) -> Path:
         """Return where the JSON report goes."""
         return self.path / "report.json"
-
-    @property
-    def trigger(self) -> Path:
-        """Return the file that asks all ranks for a capture when it is touched."""
-        return self.path / "trigger"
 
     @property
     def stalls(self) -> Path:

@@ -221,7 +221,7 @@ def test_a_redirect_is_not_followed_and_a_flood_is_cut() -> None:
 SILENT = """
 import json, os, time
 status = os.memfd_create("hangscope-status")
-told = {"rank": 1, "world": 2, "by_calls": True, "changes": 28, "printed": 0, "moves": 9, "work": ""}
+told = {"rank": 1, "world_size": 2, "by_calls": True, "changes": 28, "printed": 0, "moves": 9, "work": ""}
 os.write(status, json.dumps(told).encode())
 print("ready", flush=True)
 time.sleep(600)

@@ -80,7 +80,7 @@ def capture(
     leave_meetings(target, processes)
     asks = number is None and (everywhere or any(p.folder == str(folder.path) for p in processes))
     if asks:
-        leave(folder.trigger, f"{asked}\n".encode())
+        leave(folder.path / "trigger", f"{asked}\n".encode())  # asks all ranks for a capture
     _wait_for_agents(target, ranks, asks, everywhere, hurry)
     spy = Spy()
     _ask(ranks, processes, taken, spy)

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from hangscope.live.agent.hangscope_agent import proc
 
-_STATES = {
-    "R": "running",
-    "S": "sleeping",
-    "D": "in an uninterruptible wait",
-    "T": "stopped",
-    "Z": "ended",
-    "t": "traced",
-}
+_HELD = {"D": "in an uninterruptible wait", "T": "stopped", "t": "traced"}
+_STATES = {"R": "running", "S": "sleeping", "Z": "ended", **_HELD}
 _THREADS = 64
 
 
 def is_held(pid: int) -> bool:
     """Return whether a process is stopped, traced or in an uninterruptible wait, so that its stack is not its own doing."""
     try:
-        return proc.stat_of(pid)[0] in ("T", "t", "D")
+        return proc.stat_of(pid)[0] in _HELD
     except (OSError, IndexError):
         return False
 
@@ -33,18 +28,15 @@ def statements(pid: int) -> str:
         state = proc.stat_of(pid)[0]
         lines.append(f"process {pid} is {_STATES.get(state, state)}")
         for task in sorted(os.listdir(f"/proc/{pid}/task"), key=int)[:_THREADS]:
-            base = f"/proc/{pid}/task/{task}"
-            name = Path(base, "comm").read_text(errors="replace").strip()
-            lines.append(
-                f"  {task} {name}: {_STATES.get(proc.stat_of(f'{pid}/task/{task}')[0], '?')}, in {_waits_in(base)}"
+            base = Path(f"/proc/{pid}/task/{task}")
+            name, state = (
+                (base / "comm").read_text(errors="replace").strip(),
+                proc.stat_of(f"{pid}/task/{task}")[0],
             )
+            wait = "a wait that may not be read"
+            with suppress(OSError):
+                wait = (base / "wchan").read_text().strip("\0\n ") or "no wait"
+            lines.append(f"  {task} {name}: {_STATES.get(state, '?')}, in {wait}")
     except OSError:
         pass
-    return "\n".join(lines) + ("\n" if lines else "")
-
-
-def _waits_in(base: str) -> str:
-    try:
-        return Path(base, "wchan").read_text().strip("\0\n ") or "no wait"
-    except OSError:
-        return "a wait that may not be read"
+    return "".join(f"{line}\n" for line in lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from hangscope.live.agent.hangscope_agent import proc
+from hangscope.model.codec import from_plain
 from hangscope.model.dataclass import dataclass
 
 MOST_RANKS = 1 << 20  # that a process may claim
@@ -34,42 +35,21 @@ class Status:
     store: str = ""
 
 
-class StatusReader:
-    """Reads the same processes again and again, and remembers where each has its file."""
-
-    def __init__(self) -> None:
-        self._paths: dict[int, str] = {}
-
-    def read(self, pid: int) -> Status | None:
-        """Return what the agent of a process tells, None where there is none or it is no rank."""
-        path = self._paths.get(pid) or proc.anonymous(pid, proc.STATUS_NAME)
-        if not path:
-            return None
-        self._paths[pid] = path
-        try:
-            with proc.open_anonymous(path) as file:
-                told = json.loads(file.read(_MOST))
-            rank, world = int(told["rank"]), int(told["world"])
-            if not 0 <= rank < MOST_RANKS or not 0 <= world <= MOST_RANKS:
-                raise ValueError("no job has so many ranks")
-            return Status(
-                pid,
-                rank,
-                world,
-                bool(told["by_calls"]),
-                int(told["changes"]),
-                int(told["printed"]),
-                int(told["moves"]),
-                str(told["work"]),
-                str(told.get("at", "")),
-                bool(told.get("saves")),
-                str(told.get("store", "")),
-            )
-        except (OSError, ValueError, KeyError, TypeError):
-            self._paths.pop(pid, None)
-            return None
+_paths: dict[int, str] = {}  # where processes that are read again and again have their file
 
 
 def read_status(pid: int) -> Status | None:
     """Return what the agent of a process tells, None where there is none or it is no rank."""
-    return StatusReader().read(pid)
+    path = _paths.get(pid) or proc.anonymous(pid, proc.STATUS_NAME)
+    if not path:
+        return None
+    _paths[pid] = path
+    try:
+        with proc.open_anonymous(path) as file:
+            status = from_plain(Status, {**json.loads(file.read(_MOST)), "pid": pid})
+        if not 0 <= status.rank < MOST_RANKS or not 0 <= status.world_size <= MOST_RANKS:
+            raise ValueError("no job has so many ranks")
+        return status
+    except (OSError, ValueError, TypeError, RecursionError):
+        _paths.pop(pid, None)
+        return None

@@ -44,18 +44,12 @@ class Ending:
         if late := sorted(self._watcher.nodes.wait(0.0, lambda: True)):
             return reporting.say(f"not terminated: {', '.join(late)} did not answer")
         self.begun = reporting.settled = True  # what follows is our own doing
-        link.send(send=signal.SIGTERM)
-        self._wait(_GRACE)
-        if not self._watcher.is_over:
-            link.send(send=signal.SIGKILL)
-            self._wait(5.0)
+        for number, patience in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, 5.0)):
+            if not self._watcher.is_over:
+                link.send(send=number)
+                self._watcher.hear_for(patience)
         for process in job.left():
             send(process, signal.SIGKILL)
-
-    def _wait(self, patience: float) -> None:
-        deadline = time.monotonic() + patience
-        while not self._watcher.is_over and time.monotonic() < deadline:
-            self._watcher.hear()
 
     def pass_on(self) -> None:
         """Send a signal that killed the launcher to the ranks that it left: a shell, for instance, cannot have passed it on."""

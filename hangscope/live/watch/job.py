@@ -8,7 +8,7 @@ import time
 from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.folder import RunFolder
 from hangscope.live.look.processes import Process, cpu_seconds, job_of, of_run
-from hangscope.live.look.status import StatusReader
+from hangscope.live.look.status import read_status
 from hangscope.live.watch.nodes import Nodes
 from hangscope.live.watch.progress import Look, written
 from hangscope.live.watch.reporting import Reporting
@@ -25,7 +25,6 @@ class Job:
 
     def __init__(self, folder: RunFolder, nodes: Nodes, reporting: Reporting, run: int) -> None:
         self._folder, self._nodes, self._reporting = folder, nodes, reporting
-        self._statuses = StatusReader()
         self._searched = -_SEARCH
         self._agentless: set[int] = set()  # ranks' processes that had no agent at the last search
         self._launching = False  # a launcher has started no process yet
@@ -70,7 +69,7 @@ class Job:
 
     def look(self) -> Look:
         """Return how far its ranks have come now."""
-        found = [(p, self._statuses.read(p.pid)) for p in self.processes if p.worker_of is None]
+        found = [(p, read_status(p.pid)) for p in self.processes if p.worker_of is None]
         ranks = [status for _, status in found if status is not None]
         silent = [p for p, status in found if status is None and p.is_rank]
         return Look(

@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -94,23 +94,20 @@ class Reporting:
         chosen = (self.folder.before_the_end() if ended else []) or [self.folder.path]
         try:
             notes = [*self._ranks_elsewhere(), *(Note("not_watched", text) for text in self.problems)]
-            write_evidence(
-                self.folder.path, chosen, self.world_size, notes, self.torch, self.began, self.nodes.ranks()
-            )
+            facts = {"torch": self.torch, "began": self.began, "hosts": self.nodes.ranks()}
+            write_evidence(self.folder.path, chosen, self.world_size, notes, **facts)
         except OSError as error:
             self.say(f"the list of the evidence cannot be written: {error.strerror or error}")
+        page = self.folder.path / "report.html"
         options: dict[str, Any] = {"world_size": self.world_size} if self.world_size else {}
-        options |= (
-            {"store": self.store, "report_path": str(self.folder.report)}
-            if self.store or "HANGSCOPE_STORE" in os.environ
-            else {}
-        )
+        if self.store or "HANGSCOPE_STORE" in os.environ:
+            options |= {"store": self.store, "report_path": str(page)}
         report = analyze_safely([self.folder.path], deadline=deadline, **options)
         self.status = report.status
         self.culprits = frozenset(report.verdict.culprit_ranks if report.verdict is not None else ())
         self._print(report.to_text())
         try:
-            report.write_html(self.folder.report, force=True)
+            report.write_html(page, force=True)
             leave(self.folder.json_report, report.to_json().encode())
             if self.summary is not None:
                 Path(self.summary).write_bytes(report.to_markdown().encode()[:_SUMMARY])
@@ -118,7 +115,7 @@ class Reporting:
             self.say(f"the report cannot be written: {error.strerror or error}")
             return
         self.settled = report.status == "hang" and bool(self.culprits)
-        self.say(f"Wrote {self.folder.report}")
+        self.say(f"Wrote {page}")
         for text in self.missing:
             self.say(f"not available: {text}")
         if late:
@@ -154,15 +151,9 @@ class Reporting:
 
 
 def write_evidence(
-    folder: Path,
-    chosen: Iterable[Path],
-    world_size: int,
-    notes: Sequence[Note] = (),
-    torch: str = "",
-    began: float = 0.0,
-    hosts: Mapping[str, Sequence[int]] | None = None,
+    folder: Path, chosen: Iterable[Path], world_size: int, notes: Sequence[Note] = (), **facts: Any
 ) -> None:
-    """List the files at or below `chosen` as they are now, and what the run noted. Raises OSError."""
+    """List the files at or below `chosen` as they are now, and what the run noted (`RunEvidence`). Raises OSError."""
     files: dict[str, tuple[int, float]] = {}
     for top in chosen:
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
@@ -170,13 +161,6 @@ def write_evidence(
             name = path.relative_to(folder).as_posix()
             if stat.S_ISREG(info.st_mode) and name != NAME and not is_unfinished(path.name):
                 files[name] = (info.st_size, info.st_mtime)
-    data = {
-        "schema": SCHEMA,
-        "world_size": world_size or None,
-        "files": files,
-        "notes": [[note.code, note.message, note.hint] for note in notes],
-        "torch": torch,
-        "began": began,
-        "hosts": hosts or {},
-    }
+    told = [[note.code, note.message, note.hint] for note in notes]
+    data = {"schema": SCHEMA, "world_size": world_size or None, "files": files, "notes": told, **facts}
     leave(folder / NAME, json.dumps(data).encode())

@@ -22,7 +22,7 @@ def diagnosis(processes: Sequence[Process]) -> list[str]:
         *(sizes if len(sizes) > 1 else ()),
         *sorted(stores, key=lambda text: not text.partition(": ")[2].startswith("no ")),
         *_by_rank((p.rank or 0, f"at {s.at}") for p in ranks if (s := read_status(p.pid)) and s.at),
-        *_launchers(processes, ranks),
+        *(() if ranks else _launchers(processes)),
     ]
 
 
@@ -46,10 +46,10 @@ def _by_rank(told: Iterable[tuple[int, str]]) -> list[str]:
     return [f"{ranks_phrase(sorted(who))}: {text}" for text, who in sorted(ranks.items())]
 
 
-def _launchers(processes: Sequence[Process], ranks: Sequence[Process]) -> Iterator[str]:
-    """Say whom a launcher tries to reach that has started no rank."""
+def _launchers(processes: Sequence[Process]) -> Iterator[str]:
+    """Say whom launchers try to reach that have started no rank."""
     for process in processes:
-        if process.is_launcher and not ranks:
+        if process.is_launcher:
             sockets = tcp_sockets(process.pid, inodes_of(process.pid))
             tried = {f"{s.host}:{s.port} ({s.state})" for s in sockets if s.state != "listening"}
             where = ", ".join(sorted(tried)) or "nobody"

@@ -38,7 +38,9 @@ class Streams:
                 found = os.stat(path)
                 if stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) not in files:
                     files.add((found.st_dev, found.st_ino))
-                    at = found.st_size if _appends(pid, number) else _position(pid, number)
+                    lines = Path(f"/proc/{pid}/fdinfo/{number}").read_text().splitlines()
+                    info = dict(line.split(":", 1) for line in lines if ":" in line)
+                    at = found.st_size if int(info["flags"], 8) & os.O_APPEND else int(info["pos"])
                     self._streams.append(_Stream(name, os.open(path, os.O_RDONLY | os.O_CLOEXEC), at))
 
     @property
@@ -58,16 +60,3 @@ class Streams:
             for text in self._own[self._before :]:
                 data = data.replace(text, b"", 1)
             (folder / f"{name}.{stream.name}").write_bytes(data)
-
-
-def _fdinfo(pid: int, number: int) -> dict[str, str]:
-    lines = Path(f"/proc/{pid}/fdinfo/{number}").read_text().splitlines()
-    return dict(line.split(":", 1) for line in lines if ":" in line)
-
-
-def _appends(pid: int, number: int) -> bool:
-    return bool(int(_fdinfo(pid, number)["flags"], 8) & os.O_APPEND)
-
-
-def _position(pid: int, number: int) -> int:
-    return int(_fdinfo(pid, number)["pos"])

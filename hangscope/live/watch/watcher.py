@@ -95,7 +95,7 @@ class Watcher:
                 self.failures.add(text)
                 self.reporting.problem(f"not everything could be watched: {text}")
 
-    def hear(self, timeout: float = _LOOK) -> None:
+    def hear(self, timeout: float) -> None:
         """Wait for the supervisor's next message, and act on it."""
         message = self.link.receive(timeout) or {}
         if "started" in message:
@@ -143,36 +143,31 @@ class Watcher:
 
     def _end_by(self, name: str) -> None:
         """Keep the evidence of a stalled job that somebody ends, let it end, and report it meanwhile."""
-        self.reporting.say(
-            f"{name}: the job is stalled, capturing it first (send the signal again to skip that)"
-        )
+        skip = "send the signal again to skip that"
+        self.reporting.say(f"{name}: the job is stalled, capturing it first ({skip})")
         self.link.send(looking=True)
         still = self._capture_twice()
         self.link.send(go=True)
         self._note(hangscope=f"{name}: the job {_WAS[still]}")
-        self._hear_of_the_end()
+        self.hear_for(_TO_END)
+        self.ending.pass_on()  # to ranks that a launcher has left, before the report is made
         if still and not self.hurried:
             self._report(_ANALYSIS_BEFORE_END, wait=0.0, ended=True)
 
-    def _hear_of_the_end(self) -> None:
-        """Give the command a moment to end by a signal, so that ranks which it leaves get theirs before the report is made."""
-        deadline = time.monotonic() + _TO_END
+    def hear_for(self, patience: float) -> None:
+        """Give the command so many seconds to end by a signal, and act on what the supervisor says meanwhile."""
+        deadline = time.monotonic() + patience
         while not self.is_over and time.monotonic() < deadline:
             self.hear(0.1)
-        self.ending.pass_on()
 
     def _capture_twice(self) -> bool:
         return self.captures.twice(lambda: self.ended is not None, self.ending.begun)
 
-    def _report(
-        self, deadline: float, *, wait: float, ended: bool = False, job_is_over: bool = False
-    ) -> None:
+    def _report(self, deadline: float, *, wait: float, **how: bool) -> None:
         """Write a report. Signals that come meanwhile are not held, and the supervisor waits for as long as it may take."""
         self.link.send(hold=False, wait=deadline + wait + 30)
         try:
-            self.reporting.report(
-                deadline, wait=wait, hurry=self.is_hurried, ended=ended, job_is_over=job_is_over
-            )
+            self.reporting.report(deadline, wait=wait, hurry=self.is_hurried, **how)
         finally:
             self.link.send(hold=True, wait=5)
 
@@ -211,11 +206,8 @@ class Watcher:
         """Capture a job that makes no progress and report it; return whether it did not go on meanwhile."""
         started = self.patience.started
         now = time.monotonic()
-        since = (
-            f"no progress for {self.patience.still_for(now):.0f} s"
-            if started
-            else f"no first progress {self.patience.starting_for(now):.0f} s after the start"
-        )
+        since = f"no first progress {self.patience.starting_for(now):.0f} s after the start"
+        since = f"no progress for {self.patience.still_for(now):.0f} s" if started else since
         self.reporting.say(f"{since}, capturing the job")
         if not self._capture_twice() or self.ended is not None:
             self.reporting.say("the job made progress meanwhile: no report")
@@ -238,9 +230,8 @@ class Watcher:
         self._note(ended=time.time(), exit=code)
         self._keep_streams()
         if code != 0 and self.hurried:
-            self.reporting.say(
-                f"no report after a second signal; `hangscope analyze {self.folder.path}` makes it"
-            )
+            how = f"`hangscope analyze {self.folder.path}` makes it"
+            self.reporting.say(f"no report after a second signal; {how}")
         elif code != 0 and not self.reporting.settled:
             if self.nodes.others():  # their ranks may still wait for ours
                 self.link.send(wait=30)

@@ -54,10 +54,11 @@ class Progress:
             self._changes += 1
         rank, world = known or (self._identity.rank, 0)
         if rank is not None:
-            store = (
-                "" if known else " ".join(map(os.environ.get, STORE, ("", "")))
-            )  # as the program sees it now
-            self._tell(rank=rank, world=world, by_calls=by_calls, work=work, at=at[:200], store=store[:200])
+            # as the program sees it now
+            store = "" if known else " ".join(map(os.environ.get, STORE, ("", "")))
+            self._tell(
+                rank=rank, world_size=world, by_calls=by_calls, work=work, at=at[:200], store=store[:200]
+            )
         return moved
 
     def _moved_to(self, token: Any) -> bool:
@@ -83,11 +84,5 @@ class Progress:
             self._printed += total - self._heard
         self._heard = total
         saves = signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, signal.SIG_IGN, None)
-        told = {
-            "changes": self._changes,
-            "moves": self._moves,
-            "printed": self._printed,
-            "saves": saves,
-            **statements,
-        }
-        os.pwrite(place, json.dumps(told).encode().ljust(STATUS_SIZE), 0)
+        counts = {"changes": self._changes, "moves": self._moves, "printed": self._printed, "saves": saves}
+        os.pwrite(place, json.dumps({**counts, **statements}).encode().ljust(STATUS_SIZE), 0)
