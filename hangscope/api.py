@@ -214,13 +214,11 @@ def _require_something(readings: list[Reading], paths: list[str], notes: list[No
     found = [f"{r.file}: {r.reason or 'text that names no rank and no failure'}" for r in shown]
     found += [str(n) for n in notes[:2]]
     more = f" and {len(readings) - 4} more" if len(readings) > 4 else ""
-    hint = (
-        "dumps are written to TORCH_FR_DUMP_TEMP_FILE (older: TORCH_NCCL_DEBUG_INFO_TEMP_FILE) plus the rank"
-    )
+    names = "TORCH_FR_DUMP_TEMP_FILE (older: TORCH_NCCL_DEBUG_INFO_TEMP_FILE)"
+    hint = f"dumps are written to {names} plus the rank"
     if readings and all(is_of_the_watcher(r.file) for r in readings):
-        hint = (
-            "a capture takes stacks with py-spy: pip install 'hangscope[capture]', then capture the job again"
-        )
+        install = "pip install 'hangscope[capture]'"
+        hint = f"a capture takes stacks with py-spy: {install}, then capture the job again"
     looked = "looked for Flight Recorder dumps, logs and stacks"
     raise NoInputError(f"nothing in {where} could be used: {looked}, found {'; '.join(found)}{more}", hint)
 
@@ -239,10 +237,8 @@ def _is_evidence(reading: Reading) -> bool:
         return False
     log = reading.log
     found = (reading.recordings, reading.events, reading.stacks, reading.nccl_recordings)
-    if any(found) or reading.communicators:
-        return True
-    if log is None:
-        return False
+    if log is None or any(found) or reading.communicators:
+        return any(found) or bool(reading.communicators)
     of_a_rank = log.rank is not None or log.local_rank is not None
     # What the lines of any file are compared by shows no job, unless its name does.
     shows = any(of_a_rank or event.kind != "printed" for event in log.events)

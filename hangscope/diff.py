@@ -45,26 +45,16 @@ class Comparison:
 
     def text(self, first: str, second: str) -> str:
         """Return the comparison for a terminal; `first` and `second` are what the reports are called."""
-        lines = [
-            f"{'same bug' if self.same else 'not the same bug'}: {self.why}",
-            f"  A: {first}",
-            f"  B: {second}",
-        ]
-        for title, decides in (
-            ("what the fingerprint is made of", True),
-            ("what changes from run to run", False),
-        ):
+        said = "same bug" if self.same else "not the same bug"
+        lines = [f"{said}: {self.why}", f"  A: {first}", f"  B: {second}"]
+        titles = {True: "what the fingerprint is made of", False: "what changes from run to run"}
+        for decides, title in titles.items():
             chosen = [part for part in self.parts if part.decides is decides and (part.first or part.second)]
             lines += ["", f"{title}:"] if chosen else []
             for part in chosen:
-                if part.equal:
-                    lines.append(f"    {part.name}: {part.first}")
-                else:
-                    lines += [
-                        f"  ! {part.name}:",
-                        f"      A {part.first or 'not known'}",
-                        f"      B {part.second or 'not known'}",
-                    ]
+                both = (("A", part.first), ("B", part.second))
+                sides = [f"      {side} {value or 'not known'}" for side, value in both]
+                lines += [f"    {part.name}: {part.first}"] if part.equal else [f"  ! {part.name}:", *sides]
         return "\n".join(lines) + "\n"
 
 
@@ -88,9 +78,8 @@ def compare(first: Document, second: Document) -> Comparison:
         return Comparison(True, f"both have the fingerprint {one.fingerprint}", parts)
     differing = ", ".join(part.name for part in parts if part.decides and not part.equal)
     if not differing and not one.fingerprint:
-        return Comparison(
-            False, "no line of the job's code is known, so nothing shows that they are one bug", parts
-        )
+        why = "no line of the job's code is known, so nothing shows that they are one bug"
+        return Comparison(False, why, parts)
     return Comparison(False, f"they differ in {differing or 'their fingerprint'}", parts)
 
 

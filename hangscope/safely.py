@@ -23,12 +23,9 @@ from hangscope.report.schema.document import Document
 def analyze_in_child(paths: Any, deadline: float, options: dict[str, Any]) -> Report:
     """Return the report that a child makes within `deadline` seconds, or an inconclusive one that says why not."""
     try:
-        if isinstance(paths, (str, os.PathLike)):
-            listed = [os.fspath(paths)]
-        elif isinstance(paths, Iterable):
-            listed = [str(os.fspath(p)) for p in paths]
-        else:
-            listed = [str(paths)]
+        several = isinstance(paths, Iterable) and not isinstance(paths, (str, os.PathLike))
+        one = os.fspath(paths) if isinstance(paths, os.PathLike) else str(paths)
+        listed = [str(os.fspath(path)) for path in paths] if several else [one]
         answer = json.loads(_run(json.dumps({"paths": listed, "options": _plain(options)}), deadline))
         if isinstance(answer.get("document"), dict):
             return Report(from_plain(Document, answer["document"]))

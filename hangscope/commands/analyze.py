@@ -11,15 +11,7 @@ import click
 
 from hangscope.commands.exports import read
 from hangscope.commands.options import force_option, shared
-from hangscope.commands.terminal import (
-    EXIT_ERROR,
-    EXIT_HANG,
-    EXIT_INCONCLUSIVE,
-    show,
-    tell,
-    wants_color,
-    written,
-)
+from hangscope.commands.terminal import EXIT_CODES, EXIT_ERROR, show, tell, wants_color, written
 from hangscope.errors import UsageError
 
 
@@ -106,13 +98,11 @@ def analyze(
     if verbose and quiet:
         raise UsageError("-v and -q contradict each other")
     if form == "json" and max_output_bytes is not None:
-        raise UsageError(
-            "--max-output-bytes would cut JSON in two", "use --format text or markdown, or --json FILE"
-        )
+        hint = "use --format text or markdown, or --json FILE"
+        raise UsageError("--max-output-bytes would cut JSON in two", hint)
     if "-" in (output, json_file):
-        raise UsageError(
-            "-o and --json write files, and - is none", "--format json prints the JSON report on stdout"
-        )
+        hint = "--format json prints the JSON report on stdout"
+        raise UsageError("-o and --json write files, and - is none", hint)
     if "-" in paths and sys.stdin is not None and sys.stdin.isatty() and not quiet:
         click.echo("hangscope: paste the text, then end it with Ctrl-D", err=True)
     hidden = [word.strip() for word in redact.split(",") if word.strip()]
@@ -131,4 +121,4 @@ def analyze(
     if trouble or not all_written:
         sys.exit(EXIT_ERROR)
     if exit_code:
-        sys.exit({"hang": EXIT_HANG, "inconclusive": EXIT_INCONCLUSIVE}.get(report.status, 0))
+        sys.exit(EXIT_CODES[report.status])

@@ -105,9 +105,8 @@ def _folder(
             raise UsageError(f"{path} belongs to another user", "choose another place with --dir")
         os.chdir(path)  # its path may lead through folders that are closed to the user
     except OSError as error:
-        raise UsageError(
-            f"{path} cannot be used: {error.strerror or error}", "choose another --dir"
-        ) from None
+        what = f"{path} cannot be used: {error.strerror or error}"
+        raise UsageError(what, "choose another --dir") from None
     if user is not None:
         continue_as(user)
     return path, RunFolder(Path())
@@ -130,10 +129,8 @@ def _user(found: list[Process], job: str | None) -> User | None:
 def _say(taken: Taken, path: Path, quiet: bool) -> None:
     """Print the tree, how the stacks were had, and what is missing."""
     if not taken.stacks and not taken.recorders:
-        raise NoInputError(
-            f"neither stacks nor recorders could be had: {'; '.join(taken.missing)}",
-            f"pip install 'hangscope[capture]' brings py-spy; what the kernel tells is in {path}",
-        )
+        hint = f"pip install 'hangscope[capture]' brings py-spy; what the kernel tells is in {path}"
+        raise NoInputError(f"neither stacks nor recorders could be had: {'; '.join(taken.missing)}", hint)
     click.echo(_tree(taken.folder), nl=False)
     if quiet:
         return

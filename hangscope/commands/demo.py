@@ -30,21 +30,17 @@ def demo(scenario: str, output: str, keep: str | None, list_only: bool, force: b
             click.echo(f"{item.name:20} {item.description}")
         return
     if scenario not in demos.scenarios():
-        raise UsageError(
-            f"no scenario is called {scenario!r}", f"choose one of {', '.join(demos.scenarios())}"
-        )
+        hint = f"choose one of {', '.join(demos.scenarios())}"
+        raise UsageError(f"no scenario is called {scenario!r}", hint)
     with tempfile.TemporaryDirectory(prefix="hangscope-demo-") as folder:
         target = Path(keep) if keep else Path(folder) / "incident"
-        click.echo(
-            f"Freezing a real {scenario} job with gloo on the CPU (ten seconds, more on a busy machine) ...",
-            err=True,
-        )
+        what = f"a real {scenario} job with gloo on the CPU (ten seconds, more on a busy machine)"
+        click.echo(f"Freezing {what} ...", err=True)
         frozen = demos.freeze(scenario, target)
         report = api.analyze(frozen / "dumps", store="")
         click.echo(report.to_text(color=wants_color("auto")), nl=False, color=True)
         truth = demos.scenarios()[scenario]
-        click.echo(
-            f"What really happened: rank {', '.join(map(str, truth.culprits))}, {truth.cause}.", err=True
-        )
+        ranks = ", ".join(map(str, truth.culprits))
+        click.echo(f"What really happened: rank {ranks}, {truth.cause}.", err=True)
         if not written(Path(output), report.to_html, force, False):
             sys.exit(EXIT_ERROR)

@@ -37,11 +37,9 @@ def write_rows(output: str, write: Callable[[BinaryIO], int], kind: str, row: st
     from hangscope.export.output import write_file
 
     numbers: list[int] = []
-    is_ours, force = how["is_ours"], how["force"]
+    of_kind = (how["is_ours"], f"{kind} of hangscope")
     with writable(output):
-        write_file(
-            Path(output), lambda out: numbers.append(write(out)), is_ours, f"{kind} of hangscope", force=force
-        )
+        write_file(Path(output), lambda out: numbers.append(write(out)), *of_kind, force=how["force"])
     if not how["quiet"]:
         tell(f"Wrote {output}: {counted(numbers[0], row)}")
     return numbers[0]

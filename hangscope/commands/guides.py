@@ -79,16 +79,13 @@ def explain(cause: str | None) -> None:
         for entry in CATALOG.values():
             click.echo(f"{entry.cause:30} {entry.title}")
         return
-    found = CATALOG.get(cause)
-    if found is None:
+    if cause not in CATALOG:
         import difflib
 
         near = difflib.get_close_matches(cause, CATALOG, n=1, cutoff=0.4)
-        raise UsageError(
-            f"there are no notes on {cause!r}",
-            f"did you mean {near[0]}?" if near else "`hangscope explain` lists all causes",
-        )
-    click.echo(found.explained())
+        hint = f"did you mean {near[0]}?" if near else "`hangscope explain` lists all causes"
+        raise UsageError(f"there are no notes on {cause!r}", hint)
+    click.echo(CATALOG[cause].explained())
 
 
 @click.command(short_help="Check what data is missing and how to collect it.")

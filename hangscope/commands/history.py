@@ -90,9 +90,8 @@ def show_(incident: str, store: str | None, as_json: bool) -> None:
     ]
     for use in uses:
         gpus, nics = use.gpus and f"GPUs {use.gpus}", use.nics and f"NICs with errors: {use.nics}"
-        rows.append(
-            ("host", ", ".join(filter(None, (use.host, gpus, nics, "at fault" if use.fault else ""))))
-        )
+        words = (use.host, gpus, nics, "at fault" if use.fault else "")
+        rows.append(("host", ", ".join(filter(None, words))))
     if as_json:
         _print(True, [{**asdict(entry), "uses": [asdict(use) for use in uses]}])
     else:

@@ -61,9 +61,8 @@ def run(
     except those that you have set. On several nodes, use the same --dir on a shared disk.
     """
     if on_hang != "report" and hang_timeout is None and init_timeout is None:
-        raise UsageError(
-            f"--on-hang {on_hang} does nothing without --hang-timeout or --init-timeout", "--hang-timeout 900"
-        )
+        what = f"--on-hang {on_hang} does nothing without --hang-timeout or --init-timeout"
+        raise UsageError(what, "--hang-timeout 900")
     from hangscope.live.watch.command import CannotStart, exit_like
     from hangscope.live.watch.link import Options
     from hangscope.live.watch.supervisor import Supervisor

@@ -19,7 +19,8 @@ from hangscope.errors import UsageError
 from hangscope.export.output import write_report
 from hangscope.report.masking.secrets import presentable
 
-EXIT_ERROR, EXIT_HANG, EXIT_INCONCLUSIVE = 1, 10, 11  # others: `HangscopeError.exit_code`
+EXIT_ERROR = 1  # others: `HangscopeError.exit_code`
+EXIT_CODES = {"hang": 10, "inconclusive": 11, "no_hang": 0}  # of what was found, if they are asked for
 
 
 def wants_color(choice: str) -> bool:
@@ -121,9 +122,8 @@ def writable(path: str | Path, option: str = "-o") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UsageError(
-            f"{path} cannot be written: {error.strerror or error}", f"choose another place with {option}"
-        ) from None
+        hint = f"choose another place with {option}"
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}", hint) from None
 
 
 def written(path: Path, render: Callable[[], str], force: bool, quiet: bool) -> bool:

@@ -107,9 +107,8 @@ def _of_verdict(verdict: VerdictPart) -> dict[str, Any]:
     """Return the fields of an entry that its verdict states."""
     culprits, call = verdict.culprit_ranks, verdict.culprit_call
     moments = [int(time) for time in (verdict.since, verdict.until) if time]
-    found: dict[str, Any] = {
-        n: getattr(verdict, n) for n in ("cause", "category", "confidence", "fingerprint")
-    }
+    names = ("cause", "category", "confidence", "fingerprint")
+    found: dict[str, Any] = {name: getattr(verdict, name) for name in names}
     found |= {"op": verdict.op or "", "seq": verdict.seq or 0, "differs": call.op if call is not None else ""}
     found |= {"happened": min(moments, default=0) / 1e9, "culprits": compress(culprits) if culprits else ""}
     found["hosts"] = ", ".join(sorted({c.host for c in verdict.culprits if c.host})[:64])
@@ -117,9 +116,8 @@ def _of_verdict(verdict: VerdictPart) -> dict[str, Any]:
         found |= {"group_name": group.label, "role": group.role or group.desc}
     if (at := verdict.location) is not None:
         found |= {"file": _name(at.file), "line": at.line, "function": at.function}
-    if (
-        frame := user_frame(verdict.waiting_call.frames if verdict.waiting_call is not None else ())
-    ) is not None:
+    waiting = verdict.waiting_call
+    if (frame := user_frame(waiting.frames) if waiting is not None else None) is not None:
         place = {"file": _name(frame.file), "line": frame.line, "function": frame.name}
         found |= {f"waiting_{name}": value for name, value in place.items()}
     return found
@@ -134,7 +132,7 @@ def uses_of(analysis: Analysis) -> list[Use]:
     nics: dict[str, set[str]] = defaultdict(set)
     for rank, record in sorted(analysis.incident.ranks.items()):
         gpu = record.device if record.device is not None else record.local_rank
-        for found in (gpus, *([faulty] if to_blame and rank in analysis.culprits else [])):
+        for found in (gpus, faulty) if to_blame and rank in analysis.culprits else (gpus,):
             if record.host:
                 found.setdefault(record.host, set()).update(() if gpu is None else (gpu,))
     for event in analysis.incident.events:
@@ -143,16 +141,12 @@ def uses_of(analysis: Analysis) -> list[Use]:
                 found.setdefault(event.host, set())
         if event.host in gpus and (nic := getattr(event, "nic", None)):
             nics[event.host].add(str(nic))
-    return [
-        Use(
-            presentable(host),
-            compress(used) if used else "",
-            int(host in faulty),
-            compress(faulty[host]) if faulty.get(host) else "",
-            presentable(", ".join(sorted(nics[host])[:8])),
-        )
-        for host, used in sorted(gpus.items())
-    ]
+    uses = []
+    for host, used in sorted(gpus.items()):
+        at_fault, errors = faulty.get(host), presentable(", ".join(sorted(nics[host])[:8]))
+        units, bad = (compress(some) if some else "" for some in (used, at_fault))
+        uses.append(Use(presentable(host), units, int(at_fault is not None), bad, errors))
+    return uses
 
 
 def _identity(document: Document, paths: list[str], began: float) -> str:

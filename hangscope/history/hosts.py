@@ -51,9 +51,8 @@ def tail(times: int, drawn: int, marked: int, total: int) -> float:
     if times <= max(0, drawn - (total - marked)):
         return 1.0
     whole = _choose(total, drawn)
-    terms = (
-        exp(_choose(marked, k) + _choose(total - marked, drawn - k) - whole) for k in range(least, most + 1)
-    )
+    rest = total - marked
+    terms = (exp(_choose(marked, k) + _choose(rest, drawn - k) - whole) for k in range(least, most + 1))
     return min(1.0, sum(terms))
 
 

@@ -28,14 +28,9 @@ def remember(
     `began` is when the watched run began that the files are of: all reports on it are of one incident. A problem with the store causes one warning and never stops the analysis. Redacted texts are neither stored nor read from the store.
     """
     try:
-        entry = entry_of(
-            document,
-            [] if "paths" in redacted else paths,
-            time.time(),
-            document.report_path or "",
-            analysis.incident.libraries,
-            began,
-        )
+        known = [] if "paths" in redacted else paths
+        libraries, report = analysis.incident.libraries, document.report_path or ""
+        entry = entry_of(document, known, time.time(), report, libraries, began)
         with open_store(store) as opened:
             seen = seen_before(similar(entry, opened.entries()))
             opened.add(entry, [] if "hosts" in redacted else uses_of(analysis))

@@ -86,12 +86,9 @@ def _of(entry: Entry, name: str) -> str:
 
 def _same_lines(one: Entry, other: Entry) -> bool:
     """Return whether the lines of both sides agree, as they are or moved by one distance."""
-    moved = {
-        a - b
-        for a, b in ((one.line, other.line), (one.waiting_line, other.waiting_line))
-        if a and b
-    }  # fmt: skip
-    if not moved or moved == {0}:
+    pairs = ((one.line, other.line), (one.waiting_line, other.waiting_line))
+    moved = [a - b for a, b in pairs if a and b]
+    if not any(moved):
         return True
-    both = one.line and other.line and one.waiting_line and other.waiting_line
-    return len(moved) == 1 and bool(both) and one.file == one.waiting_file and abs(moved.pop()) <= MOVED
+    alike = len(moved) == 2 and moved[0] == moved[1] and one.file == one.waiting_file
+    return alike and abs(moved[0]) <= MOVED

@@ -10,7 +10,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -81,9 +81,8 @@ class Store:
         found = self._run(statement, {"n": len(prefix), "prefix": prefix})
         if len(found) != 1:
             what = "no incident has" if not found else f"{len(found)} incidents have"
-            raise StoreError(
-                f"{what} an id that begins with {prefix[:40]!r}", "`hangscope history list` shows the ids"
-            )
+            hint = "`hangscope history list` shows the ids"
+            raise StoreError(f"{what} an id that begins with {prefix[:40]!r}", hint)
         return Entry(*found[0])
 
     def annotate(self, prefix: str, text: str) -> Entry:
@@ -129,25 +128,20 @@ def _sqlite(path: str, shown: str, writing: bool) -> Iterator[Run]:
     if not writing and not os.path.exists(path):
         raise StoreError(f"there is no store {shown}", _EMPTY)
     try:
-        connection = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
+        with closing(sqlite3.connect(path, timeout=WAIT, isolation_level=None)) as connection:
+            with suppress(sqlite3.OperationalError):  # some file systems have no WAL; the rest works without
+                connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+            def run(statement: str, values: dict[str, Any]) -> Rows:
+                return connection.execute(statement, values).fetchall()
+
+            _prepare(run, shown, writing)
+            yield run
+            connection.execute("COMMIT")  # what is not committed is rolled back
     except sqlite3.Error as error:
         raise _refused(path, shown, error) from None
-    try:
-        with suppress(sqlite3.OperationalError):  # some file systems have no WAL; the rest works without
-            connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
-
-        def run(statement: str, values: dict[str, Any]) -> Rows:
-            return connection.execute(statement, values).fetchall()
-
-        _prepare(run, shown, writing)
-        yield run
-        connection.execute("COMMIT")
-    except sqlite3.Error as error:
-        raise _refused(path, shown, error) from None
-    finally:
-        connection.close()  # rolls back what was not committed
 
 
 def _refused(path: str, shown: str, error: sqlite3.Error) -> StoreError:
@@ -199,9 +193,8 @@ def _postgresql(url: str, shown: str, writing: bool) -> Iterator[Run]:
             yield run
     except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
         said = mask_text(str(getattr(error, "orig", None) or error).strip().splitlines()[0])[:300]
-        raise StoreError(
-            f"the store {shown} cannot be used: {said}", "check the URL and whether the server runs"
-        ) from None
+        hint = "check the URL and whether the server runs"
+        raise StoreError(f"the store {shown} cannot be used: {said}", hint) from None
 
 
 def _prepare(
@@ -220,7 +213,5 @@ def _prepare(
     found = run("SELECT value FROM hangscope_meta WHERE name = 'version'", {})
     version = found[0][0] if found else None
     if version != VERSION:
-        raise StoreError(
-            f"the store {shown} has format {version}, and this hangscope uses format {VERSION}",
-            "use the hangscope that wrote it, or give another store",
-        )
+        what = f"the store {shown} has format {version}, and this hangscope uses format {VERSION}"
+        raise StoreError(what, "use the hangscope that wrote it, or give another store")

@@ -62,11 +62,10 @@ class Subject:
         if not verdict.is_p2p:
             named = Instance(self.gid, verdict.seq)
             return named if named in self.graph.edges else None
+        ranks = {*verdict.in_call, *verdict.culprit_ranks}
         for key, pair in self.graph.pairs.items():
-            halves = [h for h in (pair.send, pair.recv) if h is not None]
-            if key.gid == self.gid and any(
-                h.seq == verdict.seq and h.rank in (*verdict.in_call, *verdict.culprit_ranks) for h in halves
-            ):
+            halves = [(half.rank, half.seq) for half in (pair.send, pair.recv) if half is not None]
+            if key.gid == self.gid and any(rank in ranks and seq == verdict.seq for rank, seq in halves):
                 return key if key in self.graph.edges else None
         return None
 
@@ -90,12 +89,10 @@ class Subject:
     @cached_property
     def heard(self) -> frozenset[int]:
         """Return the ranks of which some text or stack was read."""
-        of_rank = self.analysis.case.statements.of_rank
-        own = {
-            r for r, kinds in of_rank.items() if any(not e.by_launcher for es in kinds.values() for e in es)
-        }
+        of_rank = self.analysis.case.statements.of_rank.items()
+        own = {r for r, kinds in of_rank if not all(e.by_launcher for es in kinds.values() for e in es)}
         records = self.incident.ranks.items()
-        return frozenset(own | {r for r, record in records if record.events or record.threads})
+        return frozenset(own).union(r for r, record in records if record.events or record.threads)
 
     def files_of(self, rank: int) -> tuple[str, ...]:
         """Return the files of a rank, or those that hold lines of it among those of others."""
@@ -109,17 +106,14 @@ class Subject:
         """Return what is known of the ranks that no file shows to wait: where no end of a collective is recorded, it may be pending."""
         records = [r for rank, r in self.incident.ranks.items() if self.role(rank) == "idle"]
         queues = [queue for record in records for queue in record.all_queues]
-        ends = not queues or any(
-            q.tells_completion or (len(q.state) and q.state[-1] == State.DONE) for q in queues
-        )
+        ends = any(queue.tells_completion or State.DONE in queue.state[-1:] for queue in queues) or not queues
         return ROLE_WORDS["idle"] if ends else "no end of a collective is recorded"
 
     @property
     def all_ended(self) -> bool:
         """Return whether all waits ended, by a timeout or an error."""
-        return self.verdict is not None and "blocked" not in (
-            self.verdict.wait_ends.state(self.waiting) or "blocked"
-        )
+        states = self.verdict.wait_ends.state(self.waiting) if self.verdict is not None else ""
+        return bool(states) and "blocked" not in states
 
     def waiting_words(self, ranks: Collection[int]) -> str:
         """Return the state of ranks that are in a collective: `blocked`, or how their waits ended."""
@@ -174,20 +168,15 @@ class Subject:
     def call_name(self, node: Node, rank: int | None = None) -> str:
         """Return an instance as `rank` called it, or with every op that its members made of it."""
         if isinstance(node, PairInstance):
-            pair = self.graph.pairs[node]
-            takes = rank is not None and pair.recv is not None and pair.recv.rank == rank
-            return (
-                f"{'recv' if takes else 'send'} {node.source} -> {node.destination} number {node.index + 1}"
-            )
+            half = self.graph.pairs[node].recv
+            verb = "recv" if rank is not None and half is not None and half.rank == rank else "send"
+            return f"{verb} {node.source} -> {node.destination} number {node.index + 1}"
         if not isinstance(node, Instance):
             return "members that no line names" if isinstance(node, Unnamed) else "a call that no line names"
         view, seq = self.views[node.gid], node.seq
         members = view.members if rank is None or view.kind_index(rank, seq) is None else [rank]
-        kinds = {
-            index
-            for r in members
-            if (index := view.kind_index(r, seq)) is not None and r not in self.culprits
-        } or {index for r in members if (index := view.kind_index(r, seq)) is not None}
+        called = {r: index for r in members if (index := view.kind_index(r, seq)) is not None}
+        kinds = {index for r, index in called.items() if r not in self.culprits} or set(called.values())
         ops = sorted({view.kinds.without_sizes(index).op for index in kinds})
         return f"{' / '.join(ops) or 'call'} seq {seq}"
 

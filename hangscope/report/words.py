@@ -15,13 +15,13 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 #: What a rank is in an incident, in the order of the rank map's states.
-ROLES = ("waiting", "culprit", "idle", "unseen")
 ROLE_WORDS = {
     "waiting": "blocked",
     "culprit": "culprit",
     "idle": "no collective pending",
     "unseen": "no usable dump",
 }
+ROLES = tuple(ROLE_WORDS)
 #: Of a rank without a usable dump of which something else was read.
 HEARD = "no dump; log or stack only"
 STATUS_WORDS = {"hang": "Hang", "no_hang": "No hang", "inconclusive": "Inconclusive"}

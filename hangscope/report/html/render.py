@@ -71,13 +71,10 @@ def _packed(data: Any) -> str:
 
 def _policy(style: str, script: str) -> str:
     """Return the Content-Security-Policy that allows this style, this script and images in the page."""
-    sources = {"style-src": style, "script-src": script}
-    hashes = {
-        name: base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
-        for name, text in sources.items()
-    }
-    allowed = "; ".join(f"{name} 'sha256-{digest}'" for name, digest in hashes.items())
-    return f"default-src 'none'; img-src data:; {allowed}; base-uri 'none'; form-action 'none'"
+    digests = (hashlib.sha256(text.encode("utf-8")).digest() for text in (style, script))
+    of_style, of_script = (f"'sha256-{base64.b64encode(digest).decode('ascii')}'" for digest in digests)
+    allowed = f"img-src data:; style-src {of_style}; script-src {of_script}"
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
 @lru_cache(maxsize=1)
