@@ -10,7 +10,7 @@ import os
 import signal
 import struct
 import sys
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import subprocess  # and many modules with it, which a child has no use for
@@ -55,17 +55,12 @@ def environment() -> dict[str, str]:
     return {**os.environ, **dict.fromkeys(_ONE_THREAD, "1")}
 
 
-def start(module: str) -> subprocess.Popen[bytes]:
-    """Start a child that runs `main` of a module and is talked to over its stdin and stdout. Raises OSError."""
+def start(module: str, *words: str, **how: Any) -> subprocess.Popen[bytes]:
+    """Start a child that runs `main` of a module, talked to over its stdin and stdout unless `how` says so. Raises OSError."""
     import subprocess
 
-    return subprocess.Popen(
-        command(module),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment(),
-    )
+    how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, **how}
+    return subprocess.Popen([*command(module), *words], **{"env": environment(), **how})
 
 
 def discard(process: subprocess.Popen[bytes]) -> None:

@@ -55,14 +55,8 @@ def _run(request: str, deadline: float) -> bytes:
         own = {}  # a child that is killed while it unpacks leaves nothing behind
         with suppress(OSError):  # without room there is nothing to unpack to, either
             own = {"TMPDIR": stack.enter_context(scratch_folder())}
-        child = subprocess.Popen(
-            isolated.command(__name__),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**isolated.environment(), **own},
-            start_new_session=True,
-        )
+        environment = {**isolated.environment(), **own}
+        child = isolated.start(__name__, env=environment, start_new_session=True)
         try:
             return child.communicate(request.encode(), timeout=deadline)[0]
         except BaseException:

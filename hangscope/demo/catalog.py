@@ -26,35 +26,11 @@ class Scenario:
 
 
 _SCENARIOS = (
-    Scenario(
-        "rank_conditional",
-        "rank 0 alone calls a barrier when it saves a checkpoint",
-        world_size=4,
-        culprits=(0,),
-        cause="rank_conditional_collective",
-    ),
-    Scenario(
-        "uneven_loader",
-        "rank 1 has fewer batches than its peers and leaves the epoch first",
-        world_size=3,
-        culprits=(1,),
-        cause="uneven_loader",
-    ),
-    Scenario(
-        "crashed_rank",
-        "rank 2 raises on a bad sample and its peers wait for its gradients",
-        world_size=4,
-        culprits=(2,),
-        cause="crashed_rank",
-    ),
-    Scenario(
-        "stuck_rank",
-        "rank 3 waits in its loader for a file that never comes",
-        world_size=4,
-        culprits=(3,),
-        cause="stuck_rank",
-    ),
-)
+    Scenario("rank_conditional", "rank 0 alone calls a barrier when it saves a checkpoint", 4, (0,), "rank_conditional_collective"),
+    Scenario("uneven_loader", "rank 1 has fewer batches than its peers and leaves the epoch first", 3, (1,), "uneven_loader"),
+    Scenario("crashed_rank", "rank 2 raises on a bad sample and its peers wait for its gradients", 4, (2,), "crashed_rank"),
+    Scenario("stuck_rank", "rank 3 waits in its loader for a file that never comes", 4, (3,), "stuck_rank"),
+)  # fmt: skip
 
 
 def scenarios() -> dict[str, Scenario]:

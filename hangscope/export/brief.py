@@ -93,9 +93,8 @@ def _shares(sizes: list[int], total: int) -> list[int]:
         for done, index in enumerate(sorted(range(kept), key=lambda i: (sizes[i], i))):
             shares[index] = min(sizes[index], left // (kept - done))
             left -= shares[index]
-        if kept <= 1 or all(
-            share >= min(size, LEAST) for share, size in zip(shares[:kept], sizes, strict=False)
-        ):
+        least = [min(size, LEAST) for size in sizes[:kept]]
+        if kept <= 1 or all(share >= size for share, size in zip(shares, least, strict=False)):
             return shares
         kept -= 1
 

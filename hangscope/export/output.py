@@ -134,11 +134,10 @@ def _open(path: Path) -> int:
         # a pipe without a reader would be waited for
         return os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
     except OSError as error:
-        if error.errno == errno.ENXIO:
-            raise UsageError(
-                f"{path} is a pipe that nobody reads", "start its reader first, or name a file"
-            ) from None
-        raise
+        if error.errno != errno.ENXIO:
+            raise
+        hint = "start its reader first, or name a file"
+        raise UsageError(f"{path} is a pipe that nobody reads", hint) from None
 
 
 def _umask() -> int:

@@ -52,10 +52,8 @@ def pack(
     with find_files(paths, notes, max_unpacked=max_unpacked) as found:
         files = [f for f in found if os.path.realpath(f.path) != os.path.realpath(target)]
         if not files:
-            raise NoInputError(
-                "there are no files to pack",
-                "point hangscope at the folder that the job's dumps and logs were written to",
-            )
+            hint = "point hangscope at the folder that the job's dumps and logs were written to"
+            raise NoInputError("there are no files to pack", hint)
         total = sum(f.size for f in files)
         named = [replace(f, shown=f"{target.name}/{f.shown}") for f in files]
         entries: list[Entry] = []

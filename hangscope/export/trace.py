@@ -79,15 +79,11 @@ class _Trace:
         found = (*quotes.of_kind(self.subject, "watchdog"), *quotes.ends(self.subject))
         moments = {(int((t.time or 0) * 1e9), t.rank, t.text, t.source) for t in found}
         self.moments = sorted(moments, key=lambda m: (m[0], *m[2:], -1 if m[1] is None else m[1]))[:INSTANTS]
-        created = [
-            (int(queue.created[queue.created > 0].min()), _last(queue))
-            for track in self.tracks
-            for queue in self._queues(track)
-            if (queue.created > 0).any()
-        ]
+        queues = [queue for track in self.tracks for queue in self._queues(track)]
+        timed = [queue for queue in queues if (queue.created > 0).any()]
         times = [moment[0] for moment in self.moments if moment[0]]
-        self.begin = min((*(first for first, _ in created), *times), default=0)
-        self.end = max((*(last for _, last in created), *times), default=0) + LAST_SLICE
+        self.begin = min((*(int(q.created[q.created > 0].min()) for q in timed), *times), default=0)
+        self.end = max((*map(_last, timed), *times), default=0) + LAST_SLICE
         self._parts: dict[int, tuple[str, str]] = {}
 
     def events(self) -> Iterator[str]:
@@ -113,20 +109,14 @@ class _Trace:
         yield from self._instants()
 
     def _tracks(self) -> tuple[_Track, ...]:
-        if self.fold:
-            classes = Folding(self.subject).classes()
-            names = [f"{rank_words(some_ranks(b.ranks))}, {len(b.ranks):,} alike" for b in classes]
-            return tuple(
-                _Track(b.ranks[0], tuple(b.ranks), name, b.role)
-                for b, name in zip(classes, names, strict=True)
-            )
-        hosts = {rank: record.host for rank, record in sorted(self.incident.ranks.items())}
-        return tuple(
-            _Track(
-                rank, (rank,), _shown(f"rank {rank}{f' on {host}' if host else ''}"), self.subject.role(rank)
-            )
-            for rank, host in hosts.items()
-        )
+        tracks = []
+        for b in Folding(self.subject).classes() if self.fold else ():
+            name = f"{rank_words(some_ranks(b.ranks))}, {len(b.ranks):,} alike"
+            tracks.append(_Track(b.ranks[0], tuple(b.ranks), name, b.role))
+        for rank, record in sorted(self.incident.ranks.items()) if not self.fold else ():
+            name = _shown(f"rank {rank} on {record.host}" if record.host else f"rank {rank}")
+            tracks.append(_Track(rank, (rank,), name, self.subject.role(rank)))
+        return tuple(tracks)
 
     def _queues(self, track: _Track) -> list[Queue]:
         return list(filter(len, self.incident.ranks[track.rank].all_queues))

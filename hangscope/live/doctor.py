@@ -32,11 +32,11 @@ def examine(report: Document) -> list[Finding]:
 
 def _dumps(report: Document) -> Finding:
     world, count = report.world_size, report.sources.get("dump", 0)
-    missing = f" (missing: {report.partial.missing_ranks})" if count and report.partial.missing_ranks else ""
-    is_complete = 0 < count >= world
-    there = (f"{count} of {world} ranks" if world else f"{count}") + ("" if is_complete else missing)
+    there, missing = f"{count} of {world} ranks" if world else f"{count}", report.partial.missing_ranks
+    if 0 < count >= world:
+        return Finding("recorder dumps", there)
     return Finding(
-        "recorder dumps", there, "" if is_complete else
+        "recorder dumps", f"{there} (missing: {missing})" if count and missing else there,
         "`hangscope run` takes them from running ranks of any backend; without it, set TORCH_FR_BUFFER_SIZE=10000,"
         " TORCH_FR_DUMP_TEMP_FILE to a path on a shared disk, and TORCH_NCCL_DUMP_ON_TIMEOUT=1",
     )  # fmt: skip
@@ -64,13 +64,10 @@ def _stacks(report: Document) -> Finding:
 
 def _twice(report: Document) -> Finding:
     folders = {item.file.partition("/")[0] for item in report.inputs if item.file.startswith("capture_")}
-    advice = (
-        "`hangscope capture` captures twice: a rank that has not moved in between is frozen and not only busy"
-    )
-    several = len(folders) > 1
-    return Finding(
-        "several captures", f"{len(folders)}" if several else "only one", "" if several else advice
-    )
+    if len(folders) > 1:
+        return Finding("several captures", f"{len(folders)}")
+    why = "a rank that has not moved in between is frozen and not only busy"
+    return Finding("several captures", "only one", f"`hangscope capture` captures twice: {why}")
 
 
 def _logs(report: Document) -> Finding:
@@ -92,13 +89,10 @@ def _lines(report: Document) -> Finding:
     if place is not None:
         return Finding("source line", f"{place.file}:{place.line}")
     as_json = any(item.status == "used" and item.file.endswith(".json") for item in report.inputs)
-    frameless = (
-        " (JSON dumps contain no frames: use the pickled ones)"
-        if as_json and report.sources.get("dump")
-        else ""
-    )
+    is_frameless = as_json and report.sources.get("dump")
+    there = "none (JSON dumps contain no frames: use the pickled ones)" if is_frameless else "none"
     advice = "stacks of the frozen job: `hangscope run`, or `hangscope capture PID` on each node"
-    return Finding("source line", f"none{frameless}", advice)
+    return Finding("source line", there, advice)
 
 
 def _decision(report: Document) -> Finding:

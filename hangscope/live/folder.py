@@ -119,10 +119,8 @@ def make_private(path: Path) -> None:
     """Make a folder that nobody else may enter, or check that an existing one is ours alone. Raises OSError."""
     with suppress(FileExistsError):
         path.mkdir(0o700)
-    for found in (
-        path.lstat(),
-        path.stat(),
-    ):  # a link, which another user may have planted, and what it points to
+    # A link may have been planted by another user, as well as what it points to.
+    for found in (path.lstat(), path.stat()):
         if found.st_uid != os.geteuid():
             raise PermissionError(0, f"it belongs to another user (uid {found.st_uid})", str(path))
     if not stat.S_ISDIR(found.st_mode):

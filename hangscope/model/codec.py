@@ -209,27 +209,21 @@ def _object_reader(kind: Any, limited: bool) -> Reader:
 
         return read_kind
     hints = get_type_hints(kind)
-    fields = [
-        (
-            f.name,
-            _reader(hints[f.name], limited),
-            f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING,
-        )
-        for f in dataclasses.fields(kind)
-    ]
+    readers = {f.name: _reader(hints[f.name], limited) for f in dataclasses.fields(kind)}
+    unset = dataclasses.MISSING
+    needed = [f.name for f in dataclasses.fields(kind) if f.default is unset and f.default_factory is unset]
 
     def read(value: Any) -> Any:
         if isinstance(value, tuple):
-            if len(value) != len(fields):
-                raise ShapeError("", f"has {len(value)} fields, not {len(fields)}")
-            rows = zip(fields, value, strict=True)
-            return kind(**{name: _within(f".{name}", reader, v) for (name, reader, _), v in rows})
+            if len(value) != len(readers):
+                raise ShapeError("", f"has {len(value)} fields, not {len(readers)}")
+            value = dict(zip(readers, value, strict=True))
         if not isinstance(value, dict):
             raise _wrong(value, "an object")
-        if missing := next((name for name, _, needed in fields if needed and name not in value), None):
+        if missing := next((name for name in needed if name not in value), None):
             raise ShapeError("", f"has no {missing!r}")
         return kind(
-            **{name: _within(f".{name}", reader, value[name]) for name, reader, _ in fields if name in value}
+            **{name: _within(f".{name}", readers[name], value[name]) for name in readers if name in value}
         )
 
     return read

@@ -60,7 +60,7 @@ Sizes = tuple[tuple[int, ...], ...]
 #: gather, scatter or send completes on some members while others are absent, and so does an all_to_all whose splits, which
 #: are not recorded, leave pairs of members out.
 ROOTED_OPS = frozenset(
-    (
+    [
         "broadcast",
         "broadcast_object_list",
         "scatter",
@@ -68,17 +68,17 @@ ROOTED_OPS = frozenset(
         "gather",
         "gather_object",
         "reduce",
-    )
+    ]
 )
 PROVING_OPS = frozenset(
-    (
+    [
         "all_reduce",
         "all_gather",
         "all_gather_into_tensor",
         "reduce_scatter",
         "reduce_scatter_tensor",
         "barrier",
-    )
+    ]
 )
 
 

@@ -17,9 +17,6 @@ __all__ = ["entries", "tomllib"]
 def entries(path: str, name: str) -> list[dict[str, Any]]:
     """Return the entries `[[name]]` of a file of hangscope/knowledge, or of all files of a folder there in the order of their names."""
     place = (files("hangscope") / "knowledge").joinpath(*path.split("/"))
-    found = (
-        sorted((p for p in place.iterdir() if p.name.endswith(".toml")), key=lambda p: p.name)
-        if place.is_dir()
-        else [place]
-    )
+    inside = sorted(place.iterdir(), key=lambda file: file.name) if place.is_dir() else [place]
+    found = [file for file in inside if file.name.endswith(".toml")]
     return [entry for file in found for entry in tomllib.loads(file.read_text(encoding="utf-8"))[name]]

@@ -24,10 +24,10 @@ class WaitEnds:
 
     def clause(self, ranks: Collection[int]) -> str:
         """Return what became of ranks in a collective, its verb last: `ranks 0-1 timed out and rank 2 is blocked`."""
-        parts = [
-            f"{ranks_phrase(some)} {agree(some, 'is', 'are') + ' ' if state == 'blocked' else ''}{state}"
-            for state, some in self.parts(ranks)
-        ]
+        parts = []
+        for state, some in self.parts(ranks):
+            verb = f"{agree(some, 'is', 'are')} {state}" if state == "blocked" else state
+            parts.append(f"{ranks_phrase(some)} {verb}")
         return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
     def state(self, ranks: Collection[int]) -> str:
@@ -37,12 +37,7 @@ class WaitEnds:
 
     def parts(self, ranks: Collection[int]) -> Iterator[tuple[str, list[int]]]:
         """Yield each state that occurs, with the ranks in it."""
-        timed_out, failed = set(self.timed_out), set(self.failed)
-        over = timed_out | failed
-        for state, some in (
-            ("timed out", timed_out.intersection(ranks)),
-            ("failed", failed.intersection(ranks)),
-            ("blocked", set(ranks) - over),
-        ):
-            if some:
-                yield state, sorted(some)
+        timed_out, failed = set(self.timed_out).intersection(ranks), set(self.failed).intersection(ranks)
+        blocked = set(ranks) - timed_out - failed
+        found = {"timed out": timed_out, "failed": failed, "blocked": blocked}
+        yield from ((state, sorted(some)) for state, some in found.items() if some)

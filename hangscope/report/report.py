@@ -98,7 +98,7 @@ class Report:
 
     def to_html(self) -> str:
         """Return the report as one self-contained HTML page."""
-        from hangscope.report.html.render import render_html
+        from hangscope.report.html.page import render_html
 
         return render_html(self.document, markdown=self.to_markdown())
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hangscope.diff import compare, load
 from hangscope.errors import NoInputError
 from hangscope.model.codec import ShapeError, from_plain, to_plain
-from hangscope.report.html.render import render_html
+from hangscope.report.html.page import render_html
 from hangscope.report.json import render_json
 from hangscope.report.schema.document import Document
 from tests.conftest import FIXTURES, Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hangscope.report.html.render import render_html
+from hangscope.report.html.page import render_html
 from tests.report.chromium import Browser
 from tests.report.samples import HOSTILE, MARKDOWN, document
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.report.html.render import render_html
+from hangscope.report.html.page import render_html
 from hangscope.report.json import report_data
 from hangscope.report.schema.document import SeenBefore
 from tests.report.chromium import PANEL, search, settled

@@ -18,7 +18,7 @@ import pytest
 
 from hangscope.report.html.drawings import fitted, text_width
 from hangscope.report.html.map_svg import RankMap, indexed_png
-from hangscope.report.html.render import render_html
+from hangscope.report.html.page import render_html
 from hangscope.report.html.waits_svg import WaitFor, way_to_root
 from hangscope.report.json import report_data, without_spans
 from hangscope.report.schema.document import Document, InputPart, Partial

@@ -92,9 +92,8 @@ def capture(
     if foreign:
         taken.missing.append(f"nothing of {ranks_phrase(foreign)}: another user's processes are left alone")
     if stackless:
-        taken.missing.append(
-            f"no Python stacks of {ranks_phrase(stackless)}" + (f": {spy.refusal}" if spy.refusal else "")
-        )
+        why = f": {spy.refusal}" if spy.refusal else ""
+        taken.missing.append(f"no Python stacks of {ranks_phrase(stackless)}{why}")
     answered = {rank for rank, how in taken.stacks.items() if how == "agent"}
     unrecorded = [process for process in ranks if process.rank in own_ranks - taken.recorders]
     taken.missing += _why_unrecorded(unrecorded, answered, folder)
@@ -181,17 +180,15 @@ def _stacks_of_rank(process: Process, processes: Sequence[Process], target: Path
     parts = [_headed(process.pid, f"rank {process.rank}", text)]
     for worker in processes:
         if worker.worker_of == process.pid and worker.rank == process.rank:
-            _, more = _stacks(worker.pid, spy)
-            if more:
-                parts.append(_headed(worker.pid, f"worker of rank {process.rank}", more))
-    leave(file, "\n".join(parts).encode())
+            parts.append(_headed(worker.pid, f"worker of rank {process.rank}", _stacks(worker.pid, spy)[1]))
+    leave(file, "\n".join(filter(None, parts)).encode())
     return how
 
 
 def _headed(pid: int, what: str, text: str) -> str:
     """Return stacks below a line that says whose they are; py-spy's own has the whole command line."""
     lines = [line for line in text.splitlines() if not line.startswith(f"Process {pid}:")]
-    return "\n".join([f"Process {pid}: {what}", *lines]) + "\n"
+    return "\n".join([f"Process {pid}: {what}", *lines]) + "\n" if text else ""
 
 
 def _stacks(pid: int, spy: Spy) -> tuple[str, str]:

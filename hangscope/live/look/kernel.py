@@ -29,10 +29,8 @@ def statements(pid: int) -> str:
         lines.append(f"process {pid} is {_STATES.get(state, state)}")
         for task in sorted(os.listdir(f"/proc/{pid}/task"), key=int)[:_THREADS]:
             base = Path(f"/proc/{pid}/task/{task}")
-            name, state = (
-                (base / "comm").read_text(errors="replace").strip(),
-                proc.stat_of(f"{pid}/task/{task}")[0],
-            )
+            name = (base / "comm").read_text(errors="replace").strip()
+            state = proc.stat_of(f"{pid}/task/{task}")[0]
             wait = "a wait that may not be read"
             with suppress(OSError):
                 wait = (base / "wchan").read_text().strip("\0\n ") or "no wait"

@@ -99,12 +99,8 @@ def _read(pid: int, found: dict[int, Process]) -> Process | None:
     folder, status = environment.get("HANGSCOPE_DIR", ""), read_status(pid)
     if status is not None and status.world_size:
         return Process(pid, status.rank, None, status.world_size, tuple(command), folder, user.uid)
-    if (
-        above is not None
-        and above.rank is not None
-        and rank in (None, above.rank)
-        and _is_python(above.command)
-    ):
+    of_rank = above is not None and above.rank is not None and _is_python(above.command)
+    if above is not None and of_rank and rank in (None, above.rank):
         rank, worker_of = above.rank, above.worker_of or above.pid
     world = next((size for n in proc.WORLD_NAMES if (size := proc.number(environment.get(n)))), None)
     return Process(pid, rank, worker_of, world, tuple(command), folder, user.uid)

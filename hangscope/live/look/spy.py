@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 _PATIENCE = 10.0  # seconds for one process; some tenths are usual
+_OPTIONS = ("--full-filenames", "--nonblocking")
 
 
 @cache
@@ -38,14 +39,7 @@ class Spy:
             return ""
         try:
             done = subprocess.run(
-                [
-                    f"/proc/self/fd/{self._program}",
-                    "dump",
-                    "--pid",
-                    str(pid),
-                    "--full-filenames",
-                    "--nonblocking",
-                ],
+                [f"/proc/self/fd/{self._program}", "dump", "--pid", str(pid), *_OPTIONS],
                 capture_output=True,
                 timeout=_PATIENCE,
                 check=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from hangscope.live.folder import RunFolder
 from hangscope.live.look.activity import Activity, Work
@@ -57,19 +58,10 @@ class Captures:
         self.stalls.ended_by_look(before, own)
         return False
 
-    def _capture(
-        self, processes: Sequence[Process], *, number: int | None = None, everywhere: bool = False
-    ) -> Taken | None:
+    def _capture(self, processes: Sequence[Process], **how: Any) -> Taken | None:
         """Take one capture; a disk that is full or gone costs the capture, and never the job."""
         try:
-            taken = capture(
-                self._folder,
-                processes,
-                number=number,
-                everywhere=everywhere,
-                hurry=self._hurry,
-                before=self._activity,
-            )
+            taken = capture(self._folder, processes, hurry=self._hurry, before=self._activity, **how)
         except OSError as error:
             self._reporting.problem(f"no capture: {error.filename}: {error.strerror or error}")
             return None

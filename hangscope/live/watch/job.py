@@ -51,21 +51,14 @@ class Job:
 
     def _check_agents(self) -> None:
         """Report ranks without an agent: Python was told to ignore the environment, or the launcher dropped it."""
-        without = {
-            p.pid: p.rank
-            for p in self.processes
-            if p.rank is not None
-            and p.is_rank
-            and "python" in os.path.basename(p.command[0])
-            and not proc.anonymous(p.pid, proc.STATUS_NAME)
-        }
+        pythons = [p for p in self.processes if p.is_rank and "python" in os.path.basename(p.command[0])]
+        without = {p.pid: p.rank for p in pythons if not proc.anonymous(p.pid, proc.STATUS_NAME)}
         before, self._agentless = self._agentless, set(without)
         started = self.age >= _AGENTS
-        if ranks := sorted({rank for pid, rank in without.items() if pid in before and started}):
-            self._reporting.problem(
-                f"no agent in {ranks_phrase(ranks)} (python -I or -E, or a launcher that drops PYTHONPATH):"
-                " watched by what is written; stacks need py-spy"
-            )
+        if ranks := {rank or 0 for pid, rank in without.items() if pid in before and started}:
+            why = "python -I or -E, or a launcher that drops PYTHONPATH"
+            tail = "watched by what is written; stacks need py-spy"
+            self._reporting.problem(f"no agent in {ranks_phrase(ranks)} ({why}): {tail}")
 
     def look(self) -> Look:
         """Return how far its ranks have come now."""

@@ -140,14 +140,9 @@ class Reporting:
         elsewhere = self.unseen()
         if not elsewhere or len(elsewhere) == self.world_size or self.nodes.others():
             return []
-        return [
-            Note(
-                ELSEWHERE,
-                f"{ranks_phrase(elsewhere)} of {self.world_size} left nothing on this node",
-                hint=f"on each node `hangscope pack {self.folder.path} -o NODE.hangpack`, then `hangscope analyze *.hangpack`;"
-                " next time give all nodes one --dir on a shared disk",
-            )
-        ]
+        what = f"{ranks_phrase(elsewhere)} of {self.world_size} left nothing on this node"
+        how = f"on each node `hangscope pack {self.folder.path} -o NODE.hangpack`, then `hangscope analyze *.hangpack`"
+        return [Note(ELSEWHERE, what, hint=f"{how}; next time give all nodes one --dir on a shared disk")]
 
 
 def write_evidence(

@@ -85,13 +85,9 @@ class Supervisor:
         ours, theirs = Link.pair()
         told = {**asdict(self._options), "program": self._path, "run": os.getpid(), "link": theirs.fileno()}
         try:
-            self._watcher = subprocess.Popen(
-                [*isolated.command("hangscope.live.watch.watcher"), json.dumps(told)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                env=isolated.environment(),
-            ).pid
+            streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": None}
+            how = {**streams, "pass_fds": [theirs.fileno()]}
+            self._watcher = isolated.start("hangscope.live.watch.watcher", json.dumps(told), **how).pid
         except Exception as error:  # nothing of ours is worth a job
             self._say(f"the job is not watched: {error}")
             ours.close()

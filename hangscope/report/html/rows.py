@@ -68,7 +68,7 @@ def bar(row: FoldRow) -> list[tuple[str, float, float]]:
     return parts
 
 
-def states(row: FoldRow, legend: Sequence[StateRow]) -> str:
+def states_of(row: FoldRow, legend: Sequence[StateRow]) -> str:
     """Return how many ranks are in each state, in the words of the map's legend."""
     words = {**ROLE_WORDS, **{state.role: state.label for state in legend}, "waiting": "waiting"}
     return ", ".join(f"{n:,} {words[role]}" for role, n in zip(ROLES, row.states, strict=False) if n)

@@ -22,10 +22,8 @@ _NAP = 0.0005  # s: long enough for the other thread to take the interpreter
 WAITING = "torch/distributed/distributed_c10d.py"  # above such work it waits for a rank that does it
 
 
-NOT_THE_USERS = (
-    "<",
-    os.path.dirname(os.__file__),
-)  # beginnings of files; libraries lie below the second one or in
+# Beginnings of files; libraries lie below the second one or in LIBRARIES.
+NOT_THE_USERS = ("<", os.path.dirname(os.__file__))
 LIBRARIES = ("/site-packages/", "/dist-packages/")
 
 
