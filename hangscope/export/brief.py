@@ -60,7 +60,7 @@ def render_brief(document: Document, analysis: Analysis | None = None, limit: in
     sections = [
         _Section(title, lines)
         for title, found in _sections(document, analysis)
-        if (lines := tuple(_new(map(_short, found), said)))
+        if (lines := tuple(_new(found, said)))
     ]
     left = limit - sum(len(line.encode()) + 1 for line in head)
     shares = _shares([section.size for section in sections], left)
@@ -71,18 +71,14 @@ def render_brief(document: Document, analysis: Analysis | None = None, limit: in
 
 
 def _new(lines: Iterable[str], said: set[str]) -> Iterator[str]:
-    """Yield lines, except sentences that occur further up; indented lines belong to the line before them."""
+    """Yield lines that fit, except sentences that occur further up; indented lines belong to the line before them."""
     for line in lines:
-        sentence = line.split(": ", 1)[-1]
-        if line.startswith(" ") or sentence not in said:
+        inner = line.lstrip(" ")
+        short = line[: len(line) - len(inner)] + cut(inner, _LINE)
+        sentence = short.split(": ", 1)[-1]
+        if short.startswith(" ") or sentence not in said:
             said.add(sentence)
-            yield line
-
-
-def _short(line: str) -> str:
-    """Return a line no longer than fits, with its indentation."""
-    inner = line.lstrip(" ")
-    return line[: len(line) - len(inner)] + cut(inner, _LINE)
+            yield short
 
 
 def _shares(sizes: list[int], total: int) -> list[int]:
@@ -117,7 +113,9 @@ def _sections(document: Document, analysis: Analysis | None) -> Iterator[tuple[s
         yield "Who waits for whom", page.waitfor.text
     if analysis is not None:
         yield "Deaths and timeouts", _ends(Subject(analysis))
-        yield "Lines that only some ranks printed", _rare(analysis)
+        rare = analysis.case.statements.outlier_lines
+        lines = (presentable(f"{line.says()} [{line.file}:{line.line}]") for line in rare)
+        yield "Lines that only some ranks printed", lines
     if page is not None:
         yield "Ranks and their last collectives", _ranks(page.detail)
     yield "Stacks", _stacks(document)
@@ -180,18 +178,11 @@ def _cell(cell: DiffCell, groups: dict[int, str]) -> str:
 
 def _ends(subject: Subject) -> Iterator[str]:
     for found in (quotes.ends(subject), quotes.of_kind(subject, "watchdog")):
-        ordered = sorted(
-            {(t.time or 0.0, t.rank if t.rank is not None else -1, t.text, t.source, t.local) for t in found}
-        )
-        for time, rank, text, source, local in ordered:
+        alike = {(t.time or 0.0, -1 if t.rank is None else t.rank, t.text, t.source, t.local) for t in found}
+        for time, rank, text, source, local in sorted(alike):
             by = f"rank {rank}: " if rank >= 0 else ""
             when = f"{utc(int(time * 1e9), local=local)}, " if time else ""
             yield presentable(f"{when}{by}{text} [{source}]")
-
-
-def _rare(analysis: Analysis) -> Iterator[str]:
-    for line in analysis.case.statements.outlier_lines:
-        yield presentable(f"{line.says()} [{line.file}:{line.line}]")
 
 
 def _ranks(detail: DetailData) -> Iterator[str]:

@@ -31,7 +31,7 @@ import numpy as np
 import pandas as pd
 
 from hangscope.knowledge.callsite import user_frame
-from hangscope.model.incident import CallKind, Incident, Queue, State
+from hangscope.model.incident import Incident, Kinds, Queue, State
 
 if TYPE_CHECKING:
     from hangscope.analysis import Analysis
@@ -64,9 +64,9 @@ class TableBuilder:
     """Builds rows of the table from chosen calls; what all rows share is looked up once."""
 
     def __init__(self, analysis: Analysis | None) -> None:
-        self._sized: Sequence[CallKind] = analysis.incident.kinds if analysis is not None else []
-        self._kinds: Sequence[CallKind] = analysis.incident.kinds.alone if analysis is not None else []
-        self._plain: Any = analysis.incident.kinds.plain if analysis is not None else np.empty(0, np.int64)
+        empty = Kinds([], np.empty(0, np.int64))
+        self._sized = analysis.incident.kinds if analysis is not None else empty
+        self._kinds, self._plain = self._sized.alone, self._sized.plain
         self._labels = [g.label for g in analysis.incident.groups] if analysis is not None else []
         self._frames = [user_frame(kind.stack) for kind in self._kinds]
 
@@ -74,7 +74,8 @@ class TableBuilder:
         """Return the rows of queues, of each those that an index chooses (a slice or a mask), by rank and enqueue order."""
 
         def column(name: str, dtype: Any) -> Any:
-            return _join([getattr(queue, name)[chosen] for queue, chosen in parts], dtype)
+            found = [getattr(queue, name)[chosen] for queue, chosen in parts]
+            return np.concatenate(found).astype(dtype) if found else np.empty(0, dtype)
 
         lengths = [len(queue.seq[chosen]) for queue, chosen in parts]
         with_sizes, used = np.unique(column("kind", np.int32), return_inverse=True)
@@ -102,10 +103,6 @@ class TableBuilder:
             "function": _category(kind, [f.name if f else None for f in frames]),
         })  # fmt: skip
         return table.sort_values(["rank", "order"], kind="stable", ignore_index=True)[list(COLUMNS)]
-
-
-def _join(parts: list[Any], dtype: Any) -> Any:
-    return np.concatenate(parts).astype(dtype) if parts else np.empty(0, dtype)
 
 
 def _category(choice: Any, values: Sequence[str | None]) -> pd.Categorical:

@@ -148,10 +148,15 @@ def _umask() -> int:
     return current
 
 
-def _is_report(path: Path) -> bool:
+def head_of(path: Path, size: int) -> bytes:
+    """Return the first bytes of a file, by which it is recognized; none of one that cannot be read."""
     try:
         with path.open("rb") as stream:
-            head = stream.read(4096)
+            return stream.read(size)
     except OSError:
-        return False
+        return b""
+
+
+def _is_report(path: Path) -> bool:
+    head = head_of(path, 4096)
     return b'content="hangscope' in head or b'"hangscope.report/' in head

@@ -66,8 +66,4 @@ def pack(
 
 
 def _is_pack(path: Path) -> bool:
-    try:
-        with path.open("rb") as stream:
-            return stream.read(len(PACK)) == PACK
-    except OSError:
-        return False
+    return outputs.head_of(path, len(PACK)) == PACK

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from hangscope.analysis import Analysis
 from hangscope.errors import UsageError
 from hangscope.export.frame import COLUMNS, TableBuilder
+from hangscope.export.output import head_of
 from hangscope.export.selection import Selection
 from hangscope.report.masking.secrets import presentable
 
@@ -67,15 +68,11 @@ def write_table(analysis: Analysis | None, selection: Selection, form: str, out:
 
 def is_table(path: Path) -> bool:
     """Return whether a file is a table that hangscope wrote."""
-    try:
-        with path.open("rb") as stream:
-            head = stream.read(256)
-            stream.seek(max(0, path.stat().st_size - 65_536))
-            tail = stream.read()
-    except OSError:
-        return False
+    head = head_of(path, 256)
     if head.startswith(b"PAR1"):
-        return SCHEMA in tail
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - 65_536))
+            return SCHEMA in stream.read()
     first = head.split(b"\n")[0].replace(b",", b" ").decode(errors="replace")
     return tuple(first.split()) == COLUMNS or head.startswith(b'{"rank":')
 

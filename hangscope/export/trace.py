@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 from hangscope._version import __version__
 from hangscope.analysis import Analysis
+from hangscope.export.output import head_of
 from hangscope.export.selection import is_p2p
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
@@ -63,11 +64,7 @@ def write_trace(analysis: Analysis, out: BinaryIO, *, all_ranks: bool = False) -
 
 def is_trace(path: Path) -> bool:
     """Return whether a file is a trace that hangscope wrote."""
-    try:
-        with path.open("rb") as stream:
-            return SCHEMA.encode() in stream.read(512)
-    except OSError:
-        return False
+    return SCHEMA.encode() in head_of(path, 512)
 
 
 class _Trace:

@@ -32,17 +32,16 @@ def ranked(counts: Sequence[Sequence[Any]], *, gpus: bool = False) -> list[Recor
     """Return hosts (or GPUs) that were at fault, the least likely by chance first, from `Store.use_counts`."""
     used, faults = Counter[tuple[str, int | None]](), Counter[tuple[str, int | None]]()
     for host, all_gpus, fault, fault_gpus, number in counts:
-        for unit in _numbers(all_gpus) if gpus else (None,):
-            used[host, unit] += number
-        if fault:
-            for unit in _numbers(fault_gpus) if gpus else (None,):
-                faults[host, unit] += number
+        for found, units in ((used, all_gpus), (faults, fault_gpus))[: 2 if fault else 1]:
+            for unit in _numbers(units) if gpus else (None,):
+                found[host, unit] += number
     uses, wrong = sum(used.values()), sum(faults.values())
-    found = []
+    records = []
     for (host, unit), times in faults.items():
         chance = tail(times, used[host, unit], wrong, uses)
-        found.append(Record(host, unit, used[host, unit], times, chance, _any(chance, len(used))))
-    return sorted(found, key=lambda r: (r.by_chance, -r.faults, r.host, -1 if r.gpu is None else r.gpu))
+        of_any = 1.0 if chance >= 1.0 else -expm1(len(used) * log1p(-chance))  # 1 - (1 - chance) ** units
+        records.append(Record(host, unit, used[host, unit], times, chance, of_any))
+    return sorted(records, key=lambda r: (r.by_chance, -r.faults, r.host, -1 if r.gpu is None else r.gpu))
 
 
 def tail(times: int, drawn: int, marked: int, total: int) -> float:
@@ -58,11 +57,6 @@ def tail(times: int, drawn: int, marked: int, total: int) -> float:
 
 def _choose(n: int, k: int) -> float:
     return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
-
-
-def _any(chance: float, units: int) -> float:
-    """Return the probability that any of so many units has a record as unlikely: 1 - (1 - chance) ** units."""
-    return 1.0 if chance >= 1.0 else -expm1(units * log1p(-chance))
 
 
 @lru_cache(maxsize=4096)

@@ -116,17 +116,11 @@ def last_line(subject: Subject, rank: int) -> Quote | None:
     if not of_file:
         return None
     file, events = max(of_file.items(), key=lambda item: _weight(item[1]))
-    number, text = max(map(_last_of, events), default=(0, ""))
+    said = [(e.numbers[-1], e.texts[-1]) if isinstance(e, Printed) else (e.line, e.text) for e in events]
+    number, text = max(said, default=(0, ""))
     if file in tails and text.strip() not in tails[file]:
         number, text = 0, tails[file]
     return Quote(rank, text or tails[file], f"{file}:{number}" if number else file, None)
-
-
-def _last_of(event: Event) -> tuple[int, str]:
-    """Return the number and the text of the last line that an event is about."""
-    if isinstance(event, Printed):
-        return event.numbers[-1], event.texts[-1]
-    return event.line, event.text
 
 
 def _weight(events: list[Event]) -> tuple[bool, float]:
@@ -153,28 +147,20 @@ def traceback_of(subject: Subject, rank: int) -> tuple[PageFrame, ...]:
 def places(subject: Subject) -> list[tuple[int | None, str, Stack]]:
     """Return where processes were, by their stacks and tracebacks: a rank (None if unknown), which of the two, and its frames."""
     statements = subject.analysis.case.statements
-    found: list[tuple[int | None, str, Stack]] = [
-        (rank, "stack" if where.kind == "stack" else "traceback", where.stack)
-        for rank, where in sorted(statements.whereabouts.items())
-        if where.stack
-    ]
-    known = {rank for rank, _, _ in found}
+    known = {rank: where for rank, where in sorted(statements.whereabouts.items()) if where.stack}
+    found: list[tuple[int | None, str, Stack]] = []
+    for rank, where in known.items():
+        found.append((rank, "stack" if where.kind == "stack" else "traceback", where.stack))
     found += [(None, "stack", own.stack) for own in subject.incident.unplaced if own.stack]
-    raised = [
-        e for e in statements.all(RankException) if e.frames and (e.rank is None or e.rank not in known)
-    ]
-    return found + [(e.rank, "traceback", e.frames) for e in raised]
+    raised = [error for error in statements.all(RankException) if error.frames and error.rank not in known]
+    return found + [(error.rank, "traceback", error.frames) for error in raised]
 
 
 def _frames(frames: Stack, code: str) -> tuple[PageFrame, ...]:
-    result: list[PageFrame] = []
-    quoted = False
-    for frame in frames:
-        user = is_user(frame)
-        here = code if user and not quoted else ""
-        result.append(PageFrame(frame.name, frame.file, frame.line, user, code=here))
-        quoted = quoted or user
-    return tuple(result)
+    users = [is_user(frame) for frame in frames]
+    codes = [code if user and not any(users[:place]) else "" for place, user in enumerate(users)]
+    rows = zip(frames, users, codes, strict=True)
+    return tuple(PageFrame(f.name, f.file, f.line, user, code=own) for f, user, own in rows)
 
 
 def _quote(event: Event) -> Quote:

@@ -50,8 +50,7 @@ def _derived(verdict: VerdictPart) -> tuple[Evidence, ...]:
         return ()
     first = next((f for f in speaking if names(f, verdict.culprit_ranks)), speaking[0])
     rest = [f for f in speaking if f is not first]
-    second = next((f for f in rest if f.kind != first.kind), rest[0] if rest else None)
-    return (first,) if second is None else (first, second)
+    return first, *sorted(rest, key=lambda fact: fact.kind == first.kind)[:1]
 
 
 def who(verdict: VerdictPart) -> str:

@@ -21,15 +21,13 @@ _FILES = 3
 def inputs(document: Document) -> Table:
     """Return what became of the inputs: those that were not used one by one, the others by kind and status."""
     dropped = [i for i in document.inputs if i.status != "used"]
-    rows = [_input(i) for i in dropped[:ROWS]]
     used = [i for i in document.inputs if i.status == "used"]
-    if len(used) <= ROWS - len(rows):
-        rows += [_input(i) for i in used]
-    else:
-        for kind, items in sorted(grouped((item.kind, item) for item in used).items()):
-            ranks = compress(i.rank for i in items if i.rank is not None)
-            name = f"{sum(i.count or 1 for i in items):,} files, {cut_path(items[0].file, 80)} and others"
-            rows.append(Row((name, kind, cut(ranks, 80) if ranks != "none" else "", "used", "")))
+    is_short = len(used) + min(len(dropped), ROWS) <= ROWS
+    rows = [_input(i) for i in (*dropped[:ROWS], *(used if is_short else ()))]
+    for kind, items in sorted(grouped((i.kind, i) for i in used).items()) if not is_short else ():
+        ranks = compress(i.rank for i in items if i.rank is not None)
+        name = f"{sum(i.count or 1 for i in items):,} files, {cut_path(items[0].file, 80)} and others"
+        rows.append(Row((name, kind, cut(ranks, 80) if ranks != "none" else "", "used", "")))
     more = max(0, len(dropped) - ROWS)
     left_out = f"{more:,} more files were not used; the JSON report lists them." if more else ""
     return Table("Input files", ("File", "Kind", "Rank", "Status", "Reason"), tuple(rows), (0, 2), left_out)
@@ -47,9 +45,8 @@ def windows(document: Document) -> Table:
     rows = tuple(Row((cut(w.ranks, 80), w.group, str(w.from_seq), str(w.to_seq))) for w in found[:ROWS])
     more = len(found) - len(rows) + (document.coverage.windows_left_out or 0)
     left_out = f"{more:,} more windows; the JSON report lists them." if more else ""
-    return Table(
-        "Retained collectives", ("Ranks", "Group", "From seq", "To seq"), rows, (0, 1, 2, 3), left_out
-    )
+    head = ("Ranks", "Group", "From seq", "To seq")
+    return Table("Retained collectives", head, rows, (0, 1, 2, 3), left_out)
 
 
 def groups(document: Document) -> Table:
@@ -125,10 +122,9 @@ def _table() -> dict[str, dict[str, str]]:
 
 def causes(document: Document) -> tuple[tuple[str, str], ...]:
     """Return the causes that a page names, each with what it means."""
-    verdict = document.verdict
-    named = [verdict.cause] if verdict is not None else []
-    named += [h.cause for h in document.hypotheses]
-    named += [a.cause for a in verdict.alternatives] if verdict is not None else []
+    named, verdict = [h.cause for h in document.hypotheses], document.verdict
+    if verdict is not None:
+        named = [verdict.cause, *named, *(a.cause for a in verdict.alternatives)]
     means = {cause: CATALOG[cause].means for cause in dict.fromkeys(named) if cause in CATALOG}
     if "unknown" in means and document.status != "hang":
         means["unknown"] = _NOT_SHOWN

@@ -56,11 +56,8 @@ def folds(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> tupl
 
 def _since(subject: Subject) -> dict[int, float]:
     """Return when each rank stalled, in ms after the first."""
-    made = {
-        rank: call.created
-        for rank in subject.graph.waiting
-        if (call := subject.first_open(rank)) is not None and call.created > 0
-    }
+    calls = ((rank, subject.first_open(rank)) for rank in subject.graph.waiting)
+    made = {rank: call.created for rank, call in calls if call is not None and call.created > 0}
     first = min(made.values(), default=0)
     return {rank: (created - first) / 1e6 for rank, created in made.items()}
 

@@ -23,13 +23,8 @@ _EARLIEST = 30 * _YEAR  # 2000: what lies before is no wall clock
 def strip(subject: Subject) -> StripData | None:
     """Return the strip, or None where no time is known."""
     verdict = subject.verdict
-    stalls = sorted(
-        call.created
-        for rank in subject.graph.waiting
-        if rank not in subject.culprits
-        and (call := subject.first_open(rank)) is not None
-        and call.created > _EARLIEST
-    )
+    calls = (subject.first_open(r) for r in subject.graph.waiting if r not in subject.culprits)
+    stalls = sorted(call.created for call in calls if call is not None and call.created > _EARLIEST)
     moments = [*_stall(subject, stalls), *_logged(subject, stalls), *_end(subject)]
     if not moments:
         return None

@@ -26,17 +26,15 @@ def mismatch(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     rows = [(name, one, other) for name, one, other in pairs if one or other]
     if all(one == other for _, one, other in rows):
         return None
-    others = verdict.in_call or verdict.waiting_ranks
-    titles = (
-        ranks_phrase(others).capitalize() if others else "One side",
-        ranks_phrase(verdict.culprit_ranks).capitalize() if verdict.culprit_ranks else "The other side",
-    )
-    cells = tuple(
-        Row((name, one or "not known", other or "not known"), "hit" if one and other and one != other else "")
-        for name, one, other in rows
-    )
+    others, named = verdict.in_call or verdict.waiting_ranks, verdict.culprit_ranks
+    left = ranks_phrase(others).capitalize() if others else "One side"
+    right = ranks_phrase(named).capitalize() if named else "The other side"
+    cells = []
+    for name, one, other in rows:
+        mark = "hit" if one and other and one != other else ""
+        cells.append(Row((name, one or "not known", other or "not known"), mark))
     title = "The two collectives, argument by argument"
-    return Story("arguments", title, "", (Table(title, ("Argument", *titles), cells, (1, 2)),))
+    return Story("arguments", title, "", (Table(title, ("Argument", left, right), tuple(cells), (1, 2)),))
 
 
 _ARGUMENTS = ("call", "seq", "sizes", "type", "line")
@@ -63,27 +61,14 @@ def order(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
     titles = ranks_phrase(peer.ranks).capitalize(), ranks_phrase(named.ranks).capitalize()
     left = _last(subject, peer.program, named.program)
     right = _last(subject, named.program, peer.program)
-    said = [
-        f"{title}: {call.text}, {call.state}"
-        for title, calls in zip(titles, (left, right), strict=True)
-        for call in calls[-2:]
-    ]
-    return Story(
-        "order",
-        "The order of the collectives",
-        "The last collectives of two groups of ranks, the newest below; a line joins the same collective on both sides, and lines that cross show a different order.",
-        (Orders(titles, left, right), Lines(tuple(said))),
-    )
+    last = [(title, call) for title, calls in zip(titles, (left, right), strict=True) for call in calls[-2:]]
+    said = Lines(tuple(f"{title}: {call.text}, {call.state}" for title, call in last))
+    text = "The last collectives of two groups of ranks, the newest below; a line joins the same collective on both sides, and lines that cross show a different order."
+    return Story("order", "The order of the collectives", text, (Orders(titles, left, right), said))
 
 
 def _open_keys(program: Program) -> list[tuple[int, int]]:
     return [(call.gid, call.seq) for call in program.last(len(program)) if not call.is_done]
-
-
-def _purpose(subject: Subject, gid: int) -> str:
-    """Return what a group is for: both sides may be in groups of their own with the same purpose."""
-    group = subject.incident.groups[gid]
-    return group.role or group.desc or group.name
 
 
 def _last(subject: Subject, program: Program, other: Program) -> tuple[OrderedCall, ...]:
@@ -93,9 +78,11 @@ def _last(subject: Subject, program: Program, other: Program) -> tuple[OrderedCa
     calls, issued = [], set()
     for call in program.last(_CALLS):
         issued.add((call.gid, call.seq))
-        key = f"{call.gid if call.gid in shared else _purpose(subject, call.gid)} {call.seq}"
-        text = f"{call.kind.op} seq {call.seq} {on_group(subject.label(call.gid))}"
-        calls.append(OrderedCall(key, text, call.site, call.state))
+        group = subject.incident.groups[call.gid]
+        # Both sides may be in groups of their own with the same purpose.
+        key = call.gid if call.gid in shared else group.role or group.desc or group.name
+        text = f"{call.kind.op} seq {call.seq} {on_group(group.label)}"
+        calls.append(OrderedCall(f"{key} {call.seq}", text, call.site, call.state))
     for gid, seq in _open_keys(other):
         if (gid, seq) not in issued and gid in groups:
             text = f"seq {seq} {on_group(subject.label(gid))}"

@@ -41,12 +41,8 @@ def known(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
 
 def _pending(subject: Subject) -> list[str]:
     """Return the collectives that ranks are in."""
-    calls = ((rank, subject.first_open(rank)) for rank in sorted(subject.graph.open_calls))
-    by_call = grouped(
-        ((subject.call_name(call.node, rank), subject.on_group(call.gid)), rank)
-        for rank, call in calls
-        if call is not None
-    )
+    calls = [(rank, found[0]) for rank, found in sorted(subject.graph.open_calls.items()) if found]
+    by_call = grouped(((subject.call_name(c.node, r), subject.on_group(c.gid)), r) for r, c in calls)
     lines = [are_in(compress(ranks), len(ranks), *where) for where, ranks in by_call.items()]
     return first_of(lines, LINES, "{} more collectives are pending")
 
@@ -56,10 +52,8 @@ def _apart(subject: Subject) -> list[str]:
     lines = []
     for view in subject.views.values():
         reached = grouped((m.enqueued, rank) for rank, m in view.members.items() if m.enqueued is not None)
-        sides = [
-            f"{ranks_phrase(ranks)} issued {counted(seq, 'collective')}"
-            for seq, ranks in sorted(reached.items())
-        ]
+        issued = [(ranks_phrase(ranks), counted(seq, "collective")) for seq, ranks in sorted(reached.items())]
+        sides = [f"{who} issued {what}" for who, what in issued]
         if len(sides) > 1:
             lines.append(f"No rank is seen waiting {on_group(view.group.label)}; {listed(sides, _SIDES)}")
     return first_of(lines, LINES, "{} more groups are uneven as well")

@@ -43,10 +43,8 @@ def device(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     view = subject.view
     if view is None or all(member.enqueued is None for member in view.members.values()):
         return None
-    rows = grouped(
-        ((subject.role(rank), m.enqueued, m.queue.frontier.started, view.completed(rank)), rank)
-        for rank, m in view.members.items()
-    )
+    of_rank = {r: (m.enqueued, m.queue.frontier.started, view.completed(r)) for r, m in view.members.items()}
+    rows = grouped(((subject.role(rank), *known), rank) for rank, known in of_rank.items())
     ordered = sorted(rows.items(), key=lambda kv: (kv[0][0] != "culprit", -len(kv[1]), kv[1]))
     cells = []
     for (role, enqueued, started, completed), ranks in ordered[: 2 * LINES]:
@@ -94,13 +92,13 @@ def stack(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     return None
 
 
-_MISMATCHES = (
+_MISMATCHES = [
     "shape_mismatch",
     "dtype_mismatch",
     "collective_mismatch",
     "gradient_sync_mismatch",
     "model_mismatch",
-)
+]
 STORIES: dict[str, tuple[Teller, ...]] = {
     "rank_conditional_collective": (),
     "uneven_loader": (loop,),

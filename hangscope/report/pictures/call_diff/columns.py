@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hangscope.align.waitgraph import Node
 from hangscope.report.pictures.call_diff.alignment import align
 from hangscope.report.pictures.call_diff.behaviour import Behaviour
 from hangscope.report.subject import Subject
@@ -21,11 +20,13 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
     # In an order all call the same, and the side that is waited for tells more than the one that is most alike.
     ordered = verdict is not None and verdict.cause == "collective_order_mismatch"
     known = next((b for b in culprits if len(b.program)), None)
-    own = subject.first_open(known.ranks[0]) if known is not None and ordered else None
+    calls = {b.ranks[0]: subject.first_open(b.ranks[0]) for b in (*culprits, *others)}
+    nodes = {rank: call.node for rank, call in calls.items() if call is not None}
+    own = nodes.get(known.ranks[0]) if known is not None and ordered else None
     others.sort(
         key=lambda b: (
             -round(8 * likeness(b, known)) if known is not None and not ordered else 0,
-            own is not None and _is_in(subject, b, own.node),
+            own is not None and nodes.get(b.ranks[0]) == own,  # this shows nothing about an order
             not inside.intersection(b.ranks),
             known is not None and b.purposes != known.purposes,
             -len(b.ranks),
@@ -62,12 +63,6 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
 def in_order(one: Behaviour, other: Behaviour) -> float:
     """Return which part of the longer program is in the same order in both, 0 to 1: pipeline stages issue the same collectives in turns."""
     return len(align(one.program, other.program).matched) / max(1, len(one.program), len(other.program))
-
-
-def _is_in(subject: Subject, behaviour: Behaviour, node: Node) -> bool:
-    """Return whether a class is stuck in this very collective, which shows nothing about an order."""
-    call = subject.first_open(behaviour.ranks[0])
-    return call is not None and call.node == node
 
 
 def meet(one: Behaviour, other: Behaviour) -> bool:

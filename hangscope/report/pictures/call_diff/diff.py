@@ -29,23 +29,19 @@ def call_diff(subject: Subject, classes: list[Behaviour]) -> CallDiff | None:
     first = next((i for i, row in enumerate(rows) if row.differs or row.is_open), len(rows) - 1)
     earlier = max(0, first - ROWS_BEFORE)
     others = [behaviour for behaviour in classes if behaviour not in chosen]
+    records = subject.incident.ranks
+    older = (sum(map(len, records[b.ranks[0]].all_queues)) - len(b.program) for b in chosen)
     return CallDiff(
         classes=tuple(_class(subject, behaviour) for behaviour in chosen),
         groups=_groups(subject, chosen, rows),
         rows=tuple(rows[earlier:]),
         earlier=earlier,
-        older=max(_older(subject, behaviour) for behaviour in chosen),
+        older=max(0, *older),
         differences=max((row.differs or 0 for row in rows), default=0),
         left_out=tuple(_class(subject, behaviour) for behaviour in others[:OTHERS_LISTED]),
         classes_left_out=max(0, len(others) - OTHERS_LISTED),
         ranks_left_out=sum(len(b.ranks) for b in others[OTHERS_LISTED:]),
     )
-
-
-def _older(subject: Subject, behaviour: Behaviour) -> int:
-    """Return how many recorded calls of a class are older than its program."""
-    recorded = sum(map(len, subject.incident.ranks[behaviour.ranks[0]].all_queues))
-    return max(0, recorded - len(behaviour.program))
 
 
 def _groups(subject: Subject, chosen: list[Behaviour], rows: list[DiffRow]) -> tuple[DiffGroup, ...]:
