@@ -46,7 +46,7 @@ def test_both_nodes_of_a_requeued_job_share_the_next_attempt(tmp_path: Path, on_
     before = RunFolder(tmp_path / "run").make()
     for host in ("node0", "node1"):
         on_host(host)
-        Nodes(before.path).done()
+        Nodes(before.path).show("done")
     (before.path / "report.json").write_text("{}")
     on_host("node0")
     second = RunFolder(tmp_path / "run").make()

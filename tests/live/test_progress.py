@@ -104,9 +104,9 @@ def test_work_on_another_node_counts_here(tmp_path: Path) -> None:
     here, there = Nodes(tmp_path), Nodes(tmp_path)
     there.name = "other.7"
     before = here.works_elsewhere()
-    here.work()
+    here.show("works")
     assert here.works_elsewhere() == before == 0
-    there.work()
+    there.show("works")
     assert here.works_elsewhere() != before
     patience = Patience(10)
     patience.frozen(look(0, 1))
@@ -151,7 +151,7 @@ def test_one_node_reports_and_waits_for_the_others(tmp_path: Path) -> None:
     assert first.others() == {"other.7"}
     assert first.is_reporter() and first.is_reporter() and not second.is_reporter()
     assert first.wait(0.0, lambda: False) == {"other.7"}
-    second.done()
+    second.show("done")
     assert first.wait(5.0, lambda: False) == set()
 
 

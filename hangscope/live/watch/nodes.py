@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-_SAY = 5.0  # s at least between two signs of life of a node, or two signs that it is at work
+_SAY = 5.0  # s at least between two signs of a kind
 _FRESH = 15.0  # s after its last sign of life for which a node is taken for alive
 _STARTING = 3.0  # s that a run which has just made its folder gets to show its first sign of life
 _JOB = ("SLURM_JOB_ID", "SLURM_RESTART_COUNT", "SLURM_STEP_ID", "PBS_JOBID", "LSB_JOBID")
@@ -26,21 +26,19 @@ class Nodes:
     def __init__(self, folder: Path, run: int = 0) -> None:
         self._folder = folder / "nodes"
         self.name = f"{_host()}.{run or os.getpid()}"
-        self._said = self._was_here = -_SAY
+        self._shown: dict[str, float] = {}  # when
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / f"{self.name}.here").write_text(_job())
 
-    def alive(self) -> None:
-        """Show that this node is still there."""
-        if time.monotonic() - self._was_here >= _SAY:
-            self._was_here = time.monotonic()
-            with suppress(OSError):
-                os.utime(self._folder / f"{self.name}.here")
+    def show(self, what: str) -> None:
+        """Show that this node is still `here`, that ranks of it make progress or are at work (`works`), or that it has left what it has (`done`).
 
-    def done(self) -> None:
-        """Say that this node has left what it has."""
-        with suppress(OSError):
-            (self._folder / f"{self.name}.done").touch()
+        Others see it when their disk does.
+        """
+        if time.monotonic() - self._shown.get(what, -_SAY) >= _SAY:
+            self._shown[what] = time.monotonic()
+            with suppress(OSError):
+                (self._folder / f"{self.name}.{what}").touch()
 
     def has(self, ranks: Iterable[int]) -> None:
         """Say which ranks were seen on this node."""
@@ -55,15 +53,8 @@ class Nodes:
                 found.setdefault(path.stem.rpartition(".")[0], []).extend(json.loads(path.read_text()))
         return found
 
-    def work(self) -> None:
-        """Say that ranks of this node make progress or are at work; others see it when their disk does."""
-        if time.monotonic() - self._said >= _SAY:
-            self._said = time.monotonic()
-            with suppress(OSError):
-                (self._folder / f"{self.name}.works").touch()
-
     def works_elsewhere(self) -> int:
-        """Return a number that changes when another node says that it is at work."""
+        """Return a number that changes when another node shows that it is at work."""
         found = 0
         for path in self._folder.glob("*.works"):
             with suppress(OSError):

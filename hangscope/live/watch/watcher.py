@@ -79,7 +79,7 @@ class Watcher:
         """Watch the command to its end."""
         while self.ended is None and not self.link.closed:
             self.hear(_LOOK)
-            for step in (self.job.search, self._answer_others, self._watch, self.nodes.alive):
+            for step in (self.job.search, self._answer_others, self._watch, lambda: self.nodes.show("here")):
                 self._guarded(step)
         if self.ended is not None:
             self._guarded(self._after_end)
@@ -173,7 +173,7 @@ class Watcher:
 
     def _answer_others(self) -> None:
         if self.captures.answer_others():
-            self.nodes.done()
+            self.nodes.show("done")
 
     def _watch(self) -> None:
         """Look once whether the job makes progress, and act if it does not, or does again."""
@@ -182,7 +182,7 @@ class Watcher:
             return  # ranks that end by it are no progress; the supervisor is about to ask whether there was any
         frozen = self.patience.frozen(look)
         if self.patience.active:
-            self.nodes.work()
+            self.nodes.show("works")
         still = self.patience.still_for(look.time)
         self.captures.stalls.look(look, still, report=self.reported is not None)
         went_on = self.reported is not None and self.patience.is_beyond(look, self.reported)
@@ -216,7 +216,7 @@ class Watcher:
         if not started:
             for text in diagnosis(self.job.processes):
                 self.reporting.problem(text)
-        self.nodes.done()
+        self.nodes.show("done")
         self._keep_streams()
         self._report(_ANALYSIS, wait=_OTHER_NODES)
         return True
@@ -236,9 +236,9 @@ class Watcher:
             if self.nodes.others():  # their ranks may still wait for ours
                 self.link.send(wait=30)
                 self.captures.of_other_nodes()
-            self.nodes.done()
+            self.nodes.show("done")
             self._report(_ANALYSIS, wait=_OTHER_NODES, ended=self.ending.begun, job_is_over=True)
-        self.nodes.done()
+        self.nodes.show("done")
 
     def _keep_streams(self) -> None:
         try:
