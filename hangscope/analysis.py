@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
 
 from hangscope.align import frontier, waiting
 from hangscope.align.counters import contradictions
@@ -30,13 +29,6 @@ class Analysis:
     views: list[frontier.GroupFrontier]
     case: Case
     judgement: Judgement
-    culprits: frozenset[int] = field(init=False)  # of the verdict, to look ranks up in
-    waiting: frozenset[int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        verdict = self.judgement.verdict
-        self.culprits = frozenset(verdict.culprit_ranks if verdict is not None else ())
-        self.waiting = frozenset(verdict.waiting_ranks if verdict is not None else ())
 
 
 def analyse(incident: Incident, knowledge: Knowledge | None = None) -> Analysis:

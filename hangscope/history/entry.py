@@ -127,16 +127,17 @@ def uses_of(analysis: Analysis) -> list[Use]:
     """Return the hosts of an incident, with what is known of their GPUs and NICs; none where no file names a host."""
     verdict = analysis.judgement.verdict
     to_blame = verdict is not None and verdict.category in _FAULTS
+    culprits = frozenset(verdict.culprit_ranks if verdict is not None else ())
     gpus: dict[str, set[int]] = {}
     faulty: dict[str, set[int]] = {}
     nics: dict[str, set[str]] = defaultdict(set)
     for rank, record in sorted(analysis.incident.ranks.items()):
         gpu = record.device if record.device is not None else record.local_rank
-        for found in (gpus, faulty) if to_blame and rank in analysis.culprits else (gpus,):
+        for found in (gpus, faulty) if to_blame and rank in culprits else (gpus,):
             if record.host:
                 found.setdefault(record.host, set()).update(() if gpu is None else (gpu,))
     for event in analysis.incident.events:
-        if to_blame and not analysis.culprits and event.host and isinstance(event, Xid):
+        if to_blame and not culprits and event.host and isinstance(event, Xid):
             for found in (gpus, faulty):  # the kernel's log names a host and no rank
                 found.setdefault(event.host, set())
         if event.host in gpus and (nic := getattr(event, "nic", None)):

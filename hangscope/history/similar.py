@@ -42,12 +42,12 @@ def similarity(one: Entry, other: Entry) -> float:
     return agreed / total if total else 0.0
 
 
-def similar(entry: Entry, others: Iterable[Entry], least: float = ALIKE) -> list[Match]:
+def similar(entry: Entry, others: Iterable[Entry]) -> list[Match]:
     """Return the other incidents that are alike, the most alike first, then the latest."""
     found = [
         Match(other, score)
         for other in others
-        if other.id != entry.id and (score := similarity(entry, other)) >= least
+        if other.id != entry.id and (score := similarity(entry, other)) >= ALIKE
     ]
     return sorted(found, key=lambda match: (-round(match.score, 3), -match.entry.when, match.entry.id))
 

@@ -61,16 +61,23 @@ def to_fields(value: Any) -> dict[str, Any]:
     return {name: to_row(getattr(value, name)) for name, _ in _fields_of(kind)}
 
 
-def from_plain(kind: type[T], value: Any, where: str = "report") -> T:
-    """Return plain data as an object of `kind`. Raises ShapeError where it does not fit."""
-    result: T = _read(kind, value, where, limited=False)
+def from_plain(kind: type[T], value: Any, *, limited: bool = False) -> T:
+    """Return plain data as an object of `kind`. Raises ShapeError where it does not fit.
+
+    `limited`: no number, text or list in it may be larger than any that a parser gives.
+    """
+    wanted: Any = kind
+    try:
+        result: T = _reader(wanted, limited)(value)
+    except ShapeError as error:
+        place, text = error.args if len(error.args) > 1 else ("", error.args[0])
+        raise ShapeError(f"{'an answer' if limited else 'report'}{place} {text}") from None
     return result
 
 
-def from_row(kind: type[T], value: Any, where: str = "an answer") -> T:
-    """Return what `to_row` wrote; no number, text or list in it may be larger than any that a parser gives."""
-    result: T = _read(kind, value, where, limited=True)
-    return result
+def from_row(kind: type[T], value: Any) -> T:
+    """Return what `to_row` wrote."""
+    return from_plain(kind, value, limited=True)
 
 
 def is_number(value: Any) -> bool:
@@ -81,14 +88,6 @@ def is_number(value: Any) -> bool:
 def is_rank(value: Any) -> bool:
     """Return whether a value is a rank or None."""
     return value is None or (type(value) is int and 0 <= value < MAX_RANK)
-
-
-def _read(kind: Any, value: Any, where: str, *, limited: bool) -> Any:
-    try:
-        return _reader(kind, limited)(value)
-    except ShapeError as error:
-        place, text = error.args if len(error.args) > 1 else ("", error.args[0])
-        raise ShapeError(f"{where}{place} {text}") from None
 
 
 def _wrong(value: Any, wanted: str) -> ShapeError:

@@ -32,6 +32,7 @@ _ENDS = (*_FAULTS, Terminate, Exit, ExternalEnd)
 _ZONED = regex(
     r"^.{0,100}?\b\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|GMT)\b|[+-]\d\d:?\d\d\b)|\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)"
 )
+_LAST = 6  # lines
 _ZONE, _NEAR = 1800, 120  # seconds: what time zones differ by, and what a watchdog may be late
 #: Who noticed the stall; who begins to write its dump; who ends the job from outside; which group or rendezvous some ranks
 #: did not join; what NCCL warns of.
@@ -97,12 +98,11 @@ def ends(subject: Subject, rank: int | None = None) -> list[Quote]:
     return [_quote(e) for e in found if not (isinstance(e, RankException) and e.symptom)]
 
 
-def last_words(subject: Subject, rank: int, most: int = 6) -> list[Quote]:
+def last_words(subject: Subject, rank: int) -> list[Quote]:
     """Return the last lines of one rank's log that state an event."""
-    record = subject.incident.ranks.get(rank)
-    events = record.events if record is not None else []
+    events = subject.incident.ranks[rank].events
     # The program's own lines are compared with their numbers masked, so quoting them here would only repeat the tail of the log.
-    return [_quote(e) for e in events if e.text and not isinstance(e, Printed)][-most:]
+    return [_quote(e) for e in events if e.text and not isinstance(e, Printed)][-_LAST:]
 
 
 def last_line(subject: Subject, rank: int) -> Quote | None:

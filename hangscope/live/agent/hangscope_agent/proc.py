@@ -16,6 +16,7 @@ LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "a
 
 
 MOST_RANKS = 262144
+PATIENCE = 0.5  # s for faulthandler to have written
 
 
 def number(text: Optional[str]) -> Optional[int]:
@@ -94,7 +95,7 @@ def is_rank(pid: int) -> bool:
     return False
 
 
-def stacks_of(pid: int, patience: float = 0.5) -> str:
+def stacks_of(pid: int) -> str:
     """Return what faulthandler says of a process that listens for the signal, "" where it does not."""
     path = anonymous(pid, STACKS_NAME)
     if not path or not catches(pid, STACK_SIGNAL):
@@ -103,7 +104,7 @@ def stacks_of(pid: int, patience: float = 0.5) -> str:
         with open_anonymous(path) as file:
             before = os.fstat(file.fileno()).st_size
             os.kill(pid, STACK_SIGNAL)
-            size, deadline = -1, time.monotonic() + patience
+            size, deadline = -1, time.monotonic() + PATIENCE
             while time.monotonic() < deadline:
                 time.sleep(0.02)
                 now = os.fstat(file.fileno()).st_size
