@@ -138,10 +138,11 @@ def has_ended(subject: Subject) -> bool:
 def traceback_of(subject: Subject, rank: int) -> tuple[PageFrame, ...]:
     """Return the frames of a rank's own traceback, innermost first, with the source line where the log quotes it."""
     statements = subject.analysis.case.statements
-    for error in statements.of(rank, RankException):
-        if error.frames and not error.symptom:
-            return _frames(error.frames, error.code or "")
-    return next((_frames(e.frames, "") for e in statements.of(rank, Terminate) if e.frames), ())
+    raised = [e for e in statements.of(rank, RankException) if not e.symptom]
+    found = [(e.frames, e.code or "") for e in raised] + [
+        (e.frames, "") for e in statements.of(rank, Terminate)
+    ]
+    return next((_frames(frames, code) for frames, code in found if frames), ())
 
 
 def places(subject: Subject) -> list[tuple[int | None, str, Stack]]:

@@ -7,6 +7,7 @@ and nothing at all unless the user asked.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from hangscope.report.schema.stories import PageFrame, SidePart, Snippet, SnippetLine
@@ -26,13 +27,10 @@ class SourceFolder:
         """Return the lines of a stack's file, or None where the folder has no such file."""
         parts = [p for p in PurePosixPath(path.replace("\\", "/")).parts if p not in ("/", ".", "..")]
         for start in range(len(parts)):
-            candidate = self._root.joinpath(*parts[start:])
-            try:
-                found = candidate.resolve()
+            with suppress(OSError, ValueError):
+                found = self._root.joinpath(*parts[start:]).resolve()
                 if found.is_relative_to(self._root) and found.is_file() and found.stat().st_size <= MAX_BYTES:
                     return found.read_text(encoding="utf-8", errors="replace").splitlines()
-            except (OSError, ValueError):
-                continue
         return None
 
 

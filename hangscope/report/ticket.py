@@ -121,9 +121,8 @@ def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:
         rows.append(("What", (Piece(verdict.op, code=True), Piece(seq + group))))
     rows.append(("Inside", (Piece(verdict.api or "", code=True),)))
     if blocked := verdict.waiting_ranks:
-        share = (
-            f"; the root cause accounts for {explained}" if (explained := reasons.accounts(document)) else ""
-        )
+        explained = reasons.accounts(document)
+        share = f"; the root cause accounts for {explained}" if explained else ""
         state = "Waited" if over else sentence_case(verdict.wait_ends.state(blocked))
         rows.append((state, _plain(ranks_phrase(blocked) + share)))
         if (behind := set(blocked) - set(verdict.in_call)) and verdict.op and verdict.in_call:

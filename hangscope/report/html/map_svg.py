@@ -70,14 +70,11 @@ class RankMap:
         self.rings: list[tuple[float, float]] = []
         self.ring_labels: list[Label] = []
         roles = [ROLES[state] for state, count in data.states for _ in range(count)]
-        if data.world_size <= CELL_LIMIT:
-            self.cell_width, self.cell_height = _CELL_W, _CELL_H
-            if places:
-                longest = max(map(len, places))
-                self.cell_width, self.cell_height = max(_CELL_W, int(longest * _PLACE_CHAR) + 12), _PLACED_H
-            self.width, self.height = self._draw_cells(roles, places)
-        else:
-            self.width, self.height = self._draw_image(roles)
+        longest = max(map(len, places), default=0)
+        self.cell_width = max(_CELL_W, int(longest * _PLACE_CHAR) + 12 if places else 0)
+        self.cell_height = _PLACED_H if places else _CELL_H
+        is_small = data.world_size <= CELL_LIMIT
+        self.width, self.height = self._draw_cells(roles, places) if is_small else self._draw_image(roles)
 
     def _draw_cells(self, roles: Sequence[str], places: Sequence[str]) -> tuple[int, int]:
         """Draw a block of cells for each host, and return the width and height of the map."""

@@ -60,9 +60,7 @@ class WaitFor:
         edges = {(edge.source, edge.target): edge.assumed for edge in picture.edges}
         back = _back_edges(list(given), list(edges))
         chains, columns = _layers(list(given), [ends for ends in edges if ends not in back])
-        widths = [
-            max((_width(given[n]) for n in column if n in given), default=_NARROW) for column in columns
-        ]
+        widths = [max((_width(given[n]) for n in col if n in given), default=_NARROW) for col in columns]
         tallest = max(map(len, columns))
         place: dict[str, Spot] = {}
         left = _MARGIN
@@ -108,19 +106,15 @@ def way_to_root(picture: WaitPicture) -> WaitPicture | None:
 
 def _sub(node: WaitNode) -> str:
     """Return the second line of a node."""
-    parts = ["root"] if node.root else []
-    parts += [node.group] if node.group else []
-    if node.kind == "call":
-        parts += [f"{counted(node.count, 'rank')} in it"] if node.count else []
-    elif node.count > 2:
-        parts.append(f"{node.count:,} ranks")
-    return " · ".join(parts)
+    inside = f"{counted(node.count, 'rank')} in it" if node.count else ""
+    several = f"{node.count:,} ranks" if node.count > 2 else ""
+    parts = ("root" if node.root else "", node.group, inside if node.kind == "call" else several)
+    return " · ".join(filter(None, parts))
 
 
 def _width(node: WaitNode) -> int:
-    wanted = max(
-        text_width(node.label[:_RANKS], _NAME, bold=True), text_width(_sub(node)[:_RANKS], _SUB, mono=True)
-    )
+    label, sub = node.label[:_RANKS], _sub(node)[:_RANKS]
+    wanted = max(text_width(label, _NAME, bold=True), text_width(sub, _SUB, mono=True))
     return int(min(_WIDE, max(_NARROW, wanted + _PADDING + 1)))
 
 
@@ -166,13 +160,13 @@ def _layers(
         depth.update({stop: level for level, stop in enumerate(between, start=depth[a] + 1)})
         chains[a, b] = [a, *between, b]
         steps += pairwise(chains[a, b])
-    columns: list[list[str]] = [[] for _ in range(max(depth.values()) + 1)]
+    columns: list[list[str]] = []
     row: dict[str, float] = {}
-    for level, column in enumerate(columns):
+    for level in range(max(depth.values()) + 1):
         members = [name for name in depth if depth[name] == level]
         origins = {name: [row[a] for a, b in steps if b == name] for name in members}
-        members.sort(key=lambda name: sum(origins[name]) / len(origins[name]) if origins[name] else 0.0)
-        column.extend(members)
+        members.sort(key=lambda name: sum(origins[name]) / max(1, len(origins[name])))
+        columns.append(members)
         row.update({name: index - (len(members) - 1) / 2 for index, name in enumerate(members)})
     return chains, columns
 

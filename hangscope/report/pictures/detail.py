@@ -18,7 +18,7 @@ from hangscope.report.subject import Subject
 from hangscope.report.words import first_of
 
 QUEUES = 24
-RANKS = 1024  # above it, classes
+RANKS = FOLD_ABOVE  # or classes
 _FRAMES, _STEPS, _FILES, _LOGS = 40, 6, 12, 2
 
 
@@ -32,13 +32,11 @@ def detail(
 ) -> DetailData:
     """Return the detail of every rank, or of every class of ranks in a large job; `steps` lead from node to node to the root."""
     queues = tuple(_queue(b) for b in classes[:QUEUES])
+    parts = [(b.ranks, number, b) for number, b in enumerate(classes)]
     if subject.incident.world_size <= FOLD_ABOVE:
-        placed = {rank: (number, b) for number, b in enumerate(classes) for rank in b.ranks}
-        parts = [([rank], *placed[rank]) for rank in sorted(placed)]
-    else:
-        parts = [(b.ranks, number, b) for number, b in enumerate(classes[:RANKS])]
+        parts = sorted((([r], number, b) for ranks, number, b in parts for r in ranks), key=lambda p: p[0])
     rows = []
-    for ranks, number, behaviour in parts:
+    for ranks, number, behaviour in parts[:RANKS]:
         known = number < len(queues)
         groups = folding.own_groups(behaviour, ranks) if known else ()
         rows.append(_rank(subject, steps, mesh, ranks, number if known else None, groups))

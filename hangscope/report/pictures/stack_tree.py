@@ -17,7 +17,6 @@ from hangscope.report.words import rank_words
 
 @dataclass(slots=True)
 class _Node:
-    frame: Frame | None
     ranks: list[int] = field(default_factory=list)
     calls: dict[Frame, _Node] = field(default_factory=dict)
 
@@ -30,43 +29,40 @@ def merged(stacks: Mapping[int, Stack]) -> tuple[BranchPart, ...]:
     alike: dict[Stack, list[int]] = {}
     for rank in sorted(stacks):
         alike.setdefault(stacks[rank], []).append(rank)
-    root = _Node(None)
+    root = _Node()
     for stack, ranks in alike.items():
         node = root
         node.ranks += ranks
         for frame in reversed(stack):
-            node = node.calls.setdefault(frame, _Node(frame))
+            node = node.calls.setdefault(frame, _Node())
             node.ranks += ranks
     return tuple(_branches(root))
 
 
 def _branches(root: _Node) -> Iterator[BranchPart]:
-    work = [(node, 0) for node in _forks(root)]
+    work = [(frame, node, 0) for frame, node in _forks(root)]
     while work:
-        node, depth = work.pop()
-        frames = []
-        while True:
-            assert node.frame is not None
-            frames.append(node.frame)
-            inner = list(node.calls.values())
-            if len(inner) != 1 or len(inner[0].ranks) != len(node.ranks):
+        frame, node, depth = work.pop()
+        frames = [frame]
+        while len(node.calls) == 1:
+            ((frame, inner),) = node.calls.items()
+            if len(inner.ranks) != len(node.ranks):
                 break
-            node = inner[0]
+            frames.append(frame)
+            node = inner
         yield BranchPart(depth, compress(node.ranks), len(node.ranks), tuple(frames))
-        work += [(fork, depth + 1) for fork in _forks(node)]
+        work += [(frame, fork, depth + 1) for frame, fork in _forks(node)]
 
 
-def _forks(node: _Node) -> list[_Node]:
+def _forks(node: _Node) -> list[tuple[Frame, _Node]]:
     """Return what was called from a node, in the order of a stack of work: that of fewer ranks last."""
-    return sorted(node.calls.values(), key=lambda fork: (len(fork.ranks), sorted(fork.ranks)), reverse=True)
+    return sorted(node.calls.items(), key=lambda it: (len(it[1].ranks), sorted(it[1].ranks)), reverse=True)
 
 
 def tree_text(branches: Sequence[BranchPart]) -> str:
     """Return the tree as lines: frames of the same ranks are below each other, forks are indented."""
     lines = []
     for branch in branches:
-        indent = "  " * branch.depth
-        first, *rest = branch.frames
-        lines.append(f"{indent}{rank_words(branch.ranks)}: {first}")
-        lines += [f"{indent}{frame}" for frame in rest]
-    return "\n".join(lines) + "\n" if lines else ""
+        first, *rest = map(str, branch.frames)
+        lines += ["  " * branch.depth + line for line in (f"{rank_words(branch.ranks)}: {first}", *rest)]
+    return "".join(f"{line}\n" for line in lines)

@@ -6,7 +6,6 @@ place in that group. Nothing is inferred from a group's size alone.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from hangscope.model.dataclass import dataclass
@@ -31,25 +30,18 @@ class Mesh:
 
     def shared(self, ranks: Sequence[int]) -> str:
         """Return the coordinates that all of these ranks have, empty where there are none."""
-        found = []
-        for dimension in self.dimensions:
-            coordinates = {self.places[dimension.name][rank] for rank in ranks}
-            if len(coordinates) == 1:
-                found.append(f"{dimension.name}{coordinates.pop()}")
-        return " ".join(found)
+        labels = ({f"{d.name}{self.places[d.name][rank]}" for rank in ranks} for d in self.dimensions)
+        return " ".join(found.pop() for found in labels if len(found) == 1)
 
 
 def mesh_of(subject: Subject) -> Mesh | None:
     """Return the mesh, or None where the groups show fewer than two dimensions."""
     size = subject.incident.world_size
-    by_role: dict[str, list[tuple[int, ...]]] = defaultdict(list)
-    for group in subject.incident.groups:
-        if group.role in ORDER and group.members_known and 1 < len(group.ranks) < size:
-            by_role[group.role].append(group.ranks)
+    known = [g for g in subject.incident.groups if g.members_known and 1 < len(g.ranks) < size]
     places: dict[str, dict[int, int]] = {}
     dimensions = []
     for role in ORDER:
-        groups = sorted(set(by_role.get(role, ())))
+        groups = sorted({group.ranks for group in known if group.role == role})
         place = {rank: i for ranks in groups for i, rank in enumerate(ranks)}
         even = len({len(ranks) for ranks in groups}) == 1 and sum(map(len, groups)) == len(place)
         if even and place.keys() == set(range(size)):
@@ -61,9 +53,8 @@ def mesh_of(subject: Subject) -> Mesh | None:
 def _stride(groups: list[tuple[int, ...]], place: Mapping[int, int]) -> int | None:
     """Return how far apart neighbours of a dimension are, None if a rank's coordinate does not follow from its number."""
     stride, size = groups[0][1] - groups[0][0], len(groups[0])
-    if stride < 1 or any(rank // stride % size != at for rank, at in place.items()):
-        return None
-    return stride
+    follows = stride > 0 and all(rank // stride % size == at for rank, at in place.items())
+    return stride if follows else None
 
 
 def topology(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> TopologyData | None:
@@ -77,12 +68,10 @@ def topology(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> T
 
 def _spread(subject: Subject, mesh: Mesh, steps: Mapping[int, int]) -> tuple[str, ...]:
     """Return which coordinates the named ranks, and those that wait for them directly, have in common."""
-    lines = []
     named = sorted(subject.culprits)
+    lines = [f"rank {rank} is {mesh.label(rank)}" for rank in named if len(named) == 1]
     if len(named) > 1 and (common := mesh.shared(named)):
         lines.append(f"all named ranks have {common}")
-    elif len(named) == 1:
-        lines.append(f"rank {named[0]} is {mesh.label(named[0])}")
     near = [rank for rank, step in steps.items() if step == 1]
     behind = sum(step > 1 for step in steps.values())
     if near and behind:
