@@ -114,6 +114,5 @@ def _python_of(command: Sequence[str]) -> str | None:
     except OSError:
         return None
     words = first[2:].decode("utf-8", "replace").split() if first.startswith(b"#!") else []
-    if words and Path(words[0]).name == "env":
-        words = words[1:]
+    words = words[1:] if words and Path(words[0]).name == "env" else words
     return words[0] if words and "python" in words[0] else None

@@ -51,9 +51,8 @@ class Activity:
 def activity_of(processes: Iterable[Process]) -> Activity:
     """Return the activity of ranks now."""
     pids = [process.pid for process in processes if process.is_rank]
-    statuses = {pid: status for pid in pids if (status := read_status(pid)) is not None}
-    cpu = {pid: cpu_seconds(pid) for pid in pids}
-    return Activity(time.monotonic(), cpu, {pid: status.moves for pid, status in statuses.items()})
+    moves = {pid: status.moves for pid in pids if (status := read_status(pid)) is not None}
+    return Activity(time.monotonic(), {pid: cpu_seconds(pid) for pid in pids}, moves)
 
 
 def leave_activity(target: Path, processes: Iterable[Process], before: Activity, now: Activity) -> None:

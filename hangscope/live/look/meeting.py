@@ -40,8 +40,7 @@ class Meeting:
 
 def meetings(ranks: Iterable[Process]) -> list[Meeting]:
     """Return those ranks that are in no process group and know where their store is."""
-    found = map(_meeting, ranks)
-    return [meeting for meeting in found if meeting is not None]
+    return list(filter(None, map(_meeting, ranks)))
 
 
 def _meeting(process: Process) -> Meeting | None:
@@ -76,9 +75,8 @@ def launcher_meetings(launcher: Process) -> list[Meeting]:
     if node is None or (nodes or 0) < 2 or not ranks or ranks > _MOST or not host or not port.isdecimal():
         return []
     reaches, first = _reaches(launcher.pid, int(port)), node * ranks
-    return [
-        Meeting(rank, launcher.pid, host, port, reaches) for rank in range(first, first + ranks) if static
-    ]
+    started = range(first, first + ranks) if static else ()
+    return [Meeting(rank, launcher.pid, host, port, reaches) for rank in started]
 
 
 def _told(launcher: Process, name: str) -> str:
@@ -94,9 +92,9 @@ def _told(launcher: Process, name: str) -> str:
 
 def leave_meetings(target: Path, processes: Sequence[Process]) -> None:
     """Write one line about each rank that is starting, or is yet to be started, into a capture. Raises OSError."""
-    found = meetings(process for process in processes if process.is_rank)
-    if not any(process.is_rank for process in processes):
-        found = [meeting for p in processes if p.is_launcher for meeting in launcher_meetings(p)]
+    ranks = [process for process in processes if process.is_rank]
+    launchers = [process for process in processes if process.is_launcher and not ranks]
+    found = meetings(ranks) + [meeting for launcher in launchers for meeting in launcher_meetings(launcher)]
     for meeting in found:
         text = f"process {meeting.pid} on {socket.gethostname().split('.')[0]} is starting: {meeting}\n"
         leave(target / f"start_rank_{meeting.rank}.txt", text.encode())

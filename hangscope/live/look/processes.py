@@ -48,16 +48,14 @@ class Process:
 def job_of(pids: Iterable[int]) -> list[Process]:
     """Return the given processes and all below them, those with a rank first, in the order of ranks."""
     found: dict[int, Process] = {}
-    for pid in pids:
-        for member in (pid, *proc.children_of(pid)):
-            if member not in found and member != os.getpid():
-                process = _read(member, found)
-                if process is not None:
-                    found[member] = process
-    ordered = sorted(
-        found.values(), key=lambda p: (p.rank is None, p.rank or 0, p.worker_of is not None, p.pid)
-    )
-    return _without_wrappers(ordered)
+    for member in (member for pid in pids for member in (pid, *proc.children_of(pid))):
+        known = member in found or member == os.getpid()
+        if not known and (process := _read(member, found)) is not None:
+            found[member] = process
+    # Of the processes of one rank that are no workers the Python ones count, not the shells around them.
+    python = {p.rank for p in found.values() if p.is_rank and _is_python(p.command)}
+    kept = [p for p in found.values() if not p.is_rank or p.rank not in python or _is_python(p.command)]
+    return sorted(kept, key=lambda p: (p.rank is None, p.rank or 0, p.worker_of is not None, p.pid))
 
 
 def of_run(folder: str, run: str | None = None) -> list[Process]:
@@ -104,12 +102,6 @@ def _read(pid: int, found: dict[int, Process]) -> Process | None:
         rank, worker_of = above.rank, above.worker_of or above.pid
     world = next((size for n in proc.WORLD_NAMES if (size := proc.number(environment.get(n)))), None)
     return Process(pid, rank, worker_of, world, tuple(command), folder, user.uid)
-
-
-def _without_wrappers(processes: list[Process]) -> list[Process]:
-    """Drop the shells around a rank: of the processes of one rank that are no workers, the Python ones count."""
-    python = {p.rank for p in processes if p.is_rank and _is_python(p.command)}
-    return [p for p in processes if not p.is_rank or p.rank not in python or _is_python(p.command)]
 
 
 def _is_python(command: tuple[str, ...]) -> bool:

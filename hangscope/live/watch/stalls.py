@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -56,13 +55,9 @@ class Stalls:
         return f" (captured in {target.relative_to(self._folder.path)})" if target.exists() else ""
 
     def _write(self, seconds: float, captured: str = "") -> None:
-        ranks = defaultdict(list)
-        for rank, place in self._where.items():
-            ranks[place].append(rank)
-        where = "; ".join(
-            f"{ranks_phrase(sorted(found))} at {place}" for place, found in sorted(ranks.items())
-        )
+        places = sorted(set(self._where.values()))
+        ranks = {place: ranks_phrase(r for r, at in self._where.items() if at == place) for place in places}
+        where = "; ".join(f"{who} at {place}" for place, who in ranks.items()) or "no stacks"
+        what = f"no progress for {seconds:.0f} s, then progress again: {where}{captured}"
         with suppress(OSError), open(self._folder.path / "stalls.txt", "a") as file:
-            file.write(
-                f"{time.strftime('%F %T')} no progress for {seconds:.0f} s, then progress again: {where or 'no stacks'}{captured}\n"
-            )
+            file.write(f"{time.strftime('%F %T')} {what}\n")

@@ -30,12 +30,11 @@ def _missing(ranks: Sequence[Process]) -> Iterator[str]:
     """Say which ranks have started and joined, and which have not."""
     seen = {process.rank for process in ranks if process.rank is not None}
     world = max((process.world_size or 0 for process in ranks), default=0)
-    absent = sorted(set(range(world)) - seen)
-    if absent:
-        yield f"{ranks_phrase(sorted(seen))} of {world} started on this node; {ranks_phrase(absent)} did not start here"
+    if absent := set(range(world)) - seen:
+        yield f"{ranks_phrase(seen)} of {world} started on this node; {ranks_phrase(absent)} did not start here"
     joined = {p.rank for p in ranks if p.rank is not None and (s := read_status(p.pid)) and s.world_size}
     if seen - joined and joined:
-        yield f"{ranks_phrase(sorted(joined))} joined the process group; {ranks_phrase(sorted(seen - joined))} did not"
+        yield f"{ranks_phrase(joined)} joined the process group; {ranks_phrase(seen - joined)} did not"
 
 
 def _by_rank(told: Iterable[tuple[int, str]]) -> list[str]:

@@ -44,12 +44,10 @@ def rank_of(environment: Dict[str, str], command: List[str]) -> Optional[int]:
 def process_of(pid: int) -> Tuple[Dict[str, str], List[str]]:
     """Return the environment that a process was started with, and its command line."""
     with open("/proc/%d/environ" % pid, "rb") as file:
-        pairs = [
-            item.split("=", 1) for item in os.fsdecode(file.read(MOST_ENVIRONMENT)).split("\0") if "=" in item
-        ]
+        items = os.fsdecode(file.read(MOST_ENVIRONMENT)).split("\0")
     with open("/proc/%d/cmdline" % pid, "rb") as file:
         words = os.fsdecode(file.read(MOST_ENVIRONMENT)).rstrip("\0").split("\0")
-    return {pair[0]: pair[1] for pair in pairs}, words
+    return {name: value for name, sign, value in (item.partition("=") for item in items) if sign}, words
 
 
 def stat_of(place: object) -> List[str]:
@@ -75,12 +73,8 @@ def children_of(pid: int) -> List[int]:
 
 def stacks_of_children(pid: int) -> List[Tuple[int, str]]:
     """Return the stacks of the workers below a rank, of those that listen for the signal."""
-    found = []
-    for child in children_of(pid):
-        text = "" if is_rank(child) else stacks_of(child)
-        if text:
-            found.append((child, text))
-    return found
+    found = [(child, stacks_of(child)) for child in children_of(pid) if not is_rank(child)]
+    return [(child, text) for child, text in found if text]
 
 
 def is_rank(pid: int) -> bool:

@@ -26,21 +26,17 @@ def recorders() -> List[Tuple[str, Any]]:
     NCCL's own, gloo's, and since 2.15 one for each backend that is recorded by a hook (`backend=` of _dump_fr_trace).
     """
     module = sys.modules.get("torch._C._distributed_c10d")
-    found = []
-    own = getattr(module, "_dump_nccl_trace", None)
-    if own is not None:
-        found.append(("nccl_trace_rank", own))
-    dump = getattr(module, "_dump_fr_trace", None)
-    if dump is not None:
-        found.append(("comm_lib_trace_rank", dump))
-        if takes_backend(dump):
-            found += [(name + "_trace_rank", functools.partial(dump, backend=name)) for name in HOOKED]
-    return found
+    own: Any = getattr(module, "_dump_nccl_trace", None)
+    dump: Any = getattr(module, "_dump_fr_trace", None)
+    hooked = HOOKED if takes_backend(dump) else ()
+    found = [("nccl_trace_rank", own), ("comm_lib_trace_rank", dump)]
+    found += [(name + "_trace_rank", functools.partial(dump, backend=name)) for name in hooked]
+    return [(name, make) for name, make in found if make is not None]
 
 
 def takes_backend(dump: Any) -> bool:
-    """Return whether a function gives the recorder of the backend that it is asked for."""
-    return "backend" in (dump.__doc__ or "").split("\n")[0]
+    """Return whether a function, if there is one, gives the recorder of the backend that it is asked for."""
+    return dump is not None and "backend" in (dump.__doc__ or "").split("\n")[0]
 
 
 def frontier(dump: Any) -> Any:
@@ -64,25 +60,19 @@ def calls_are_recorded() -> bool:
     told = getattr(dist, "get_backend_config", dist.get_backend)()  # `nccl`, or `cpu:gloo,cuda:nccl`
     backends = {word.rpartition(":")[2] for word in str(told).lower().split(",")}
     recorded = {"nccl"} if hasattr(module, "_dump_nccl_trace") else set()
-    dump = getattr(module, "_dump_fr_trace", None)
-    if dump is not None:
-        recorded |= {"gloo"}
-        if takes_backend(dump):
-            recorded |= {"nccl", *HOOKED}
+    recorded |= {"gloo"} if hasattr(module, "_dump_fr_trace") else set()
+    recorded |= {"nccl", *HOOKED} if takes_backend(getattr(module, "_dump_fr_trace", None)) else set()
     return bool(backends & recorded)
 
 
 def calls_were_made() -> bool:
     """Return whether a recorder tells of a call; a group that was only made is no progress yet."""
     module = sys.modules.get("torch._C._distributed_c10d")
-    for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json"):
-        dump = getattr(module, name, None)
-        if dump is None:
-            continue
+    dumps = [getattr(module, name, None) for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json")]
+    for dump in filter(None, dumps):
         hooked = HOOKED if takes_backend(dump) else ()
         for option in [{}, *({"backend": kind} for kind in hooked)]:
             status = json.loads(dump(includeCollectives=False, onlyActive=False, **option)).get("pg_status")
             if any(int(group["last_enqueued_collective"]) > 0 for group in (status or {}).values()):
                 return True
-    # What cannot be told is taken for granted.
-    return not (hasattr(module, "_dump_nccl_trace_json") or hasattr(module, "_dump_fr_trace_json"))
+    return not any(dumps)  # what cannot be told is taken for granted
