@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +15,7 @@ from hangscope.commands.options import shared
 from hangscope.commands.terminal import show
 from hangscope.errors import UsageError
 from hangscope.model.rankset import counted
+from hangscope.report.words import utc
 
 if TYPE_CHECKING:
     from hangscope.history.entry import Entry
@@ -84,7 +84,7 @@ def show_(incident: str, store: str | None, as_json: bool) -> None:
         entry = opened.entry(incident)
         uses = opened.uses(entry.id)
     rows = [
-        (_LABELS.get(name, name.replace("_", " ")), _time(value) if name in _TIMES else value)
+        (_LABELS.get(name, name.replace("_", " ")), utc(int(value * 1e9)) if name in _TIMES else value)
         for name, value in asdict(entry).items()
         if value not in ("", 0, 0.0)
     ]
@@ -172,12 +172,8 @@ def _entry(report: str) -> Entry:
     return entry_of(load(report), [report], 0.0)
 
 
-def _time(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
-
-
 def _row(entry: Entry) -> tuple[object, ...]:
-    day = _time(entry.when)[:10]
+    day = utc(int(entry.when * 1e9))[:10]
     return entry.id, day, entry.job, entry.world_size, entry.confidence, entry.title, entry.note
 
 

@@ -7,6 +7,7 @@ Memory follows the calls of the job as they are held for the analysis, and not t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -34,12 +35,12 @@ def format_of(path: str) -> str:
     return found
 
 
-def chunks(analysis: Analysis, selection: Selection) -> Iterator[pd.DataFrame]:
+def chunks(analysis: Analysis | None, selection: Selection) -> Iterator[pd.DataFrame]:
     """Yield the selected rows in order, at most CHUNK of them and whole ranks at a time, as every output may show them."""
     builder = TableBuilder(analysis)
     parts: list[tuple[Any, Any]] = []
     size, rank = 0, -1
-    for queue, mask in selection.parts(analysis):
+    for queue, mask in selection.parts(analysis) if analysis is not None else ():
         rows = int(mask.sum())
         if parts and queue.rank != rank and size + rows > CHUNK:
             yield _fit_to_leave(builder.rows(parts))
@@ -52,18 +53,9 @@ def chunks(analysis: Analysis, selection: Selection) -> Iterator[pd.DataFrame]:
 
 def write_table(analysis: Analysis | None, selection: Selection, form: str, out: BinaryIO) -> int:
     """Write the selected rows to `out` as `form` (csv, jsonl, parquet or text), and return their number."""
-    rows = 0
-
-    def frames() -> Iterator[pd.DataFrame]:
-        nonlocal rows
-        rows = 0
-        for frame in chunks(analysis, selection) if analysis is not None else ():
-            rows += len(frame)
-            yield frame
-
     writers = {"csv": _csv, "jsonl": _json_lines, "parquet": _parquet, "text": _text}
-    writers[form](frames, out)
-    return rows
+    writers[form](partial(chunks, analysis, selection), out)
+    return sum(int(mask.sum()) for _, mask in selection.parts(analysis)) if analysis is not None else 0
 
 
 def is_table(path: Path) -> bool:

@@ -7,11 +7,11 @@ bugs of one function have other lines, unless all lines moved by the same distan
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timezone
 
 from hangscope.history.entry import Entry
 from hangscope.model.dataclass import dataclass
 from hangscope.report.schema.document import SeenBefore
+from hangscope.report.words import utc
 
 ALIKE = 0.8  # share of the weight of what is known that has to agree
 MOVED = 200  # lines that an edit may move both sides of a divergence by
@@ -60,11 +60,8 @@ def seen_before(matches: list[Match]) -> SeenBefore:
     last = by_time[-1]
     note = next((entry.note for entry in reversed(by_time) if entry.note), "")
     ids = tuple(entry.id for entry in reversed(by_time))[:8]
-    return SeenBefore(len(by_time), _day(by_time[0]), _day(last), last.job, last.report, note, ids)
-
-
-def _day(entry: Entry) -> str:
-    return f"{datetime.fromtimestamp(entry.when, timezone.utc):%Y-%m-%d}"
+    first_day, last_day = (utc(int(entry.when * 1e9))[:10] for entry in (by_time[0], last))
+    return SeenBefore(len(by_time), first_day, last_day, last.job, last.report, note, ids)
 
 
 def comparable(entry: Entry) -> bool:

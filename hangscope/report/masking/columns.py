@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from hangscope.model.regex import regex
 from hangscope.report.masking.names import MAX_NAME, Strength, is_secret, strength
+from hangscope.report.masking.tables import starred
 from hangscope.report.masking.values import is_placeholder, is_random, looks_composed
 
 _HINT = regex(r"(?i)pass|pwd|token|secret|key|cred|psk")
@@ -67,8 +68,7 @@ def _below(
     matches = list(cells.finditer(line))
     if len(matches) != count:
         return None
-    parts: list[str] = []
-    done = 0
+    spans = []
     for number, how in found.items():
         match = matches[number]
         value = match.group().strip().strip("\"'")
@@ -76,6 +76,5 @@ def _below(
         if plain or not value or not is_secret(value, how) or is_placeholder(value):
             continue
         start = match.start() + match.group().index(value)
-        parts += [line[done:start], "***"]
-        done = start + len(value)
-    return "".join([*parts, line[done:]])
+        spans.append((start, start + len(value)))
+    return starred(line, spans)

@@ -29,8 +29,6 @@ def seen(text: str) -> str:
         text = unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).translate(_QUOTES)
     elif not text.isprintable():
         text = _UNSEEN.sub("", _ESCAPES.sub("", text))
-    if "\x1b" in text:
-        text = _UNSEEN.sub("", _ESCAPES.sub("", text))
     return text
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from hangscope.model.regex import regex
 from hangscope.report.masking.rules import hide
-from hangscope.report.masking.tables import compiled, table
+from hangscope.report.masking.tables import compiled, starred, table
 from hangscope.report.masking.values import LOOKS, is_placeholder
 
 _FAR = 240  # characters after the word
@@ -33,7 +33,7 @@ def hide_nearby(text: str) -> str:
 def _hidden(text: str, row: dict[str, Any]) -> str:
     """Return text without the secrets that the words of one row announce."""
     words, values = compiled(row["word"]), compiled(row["value"])
-    parts: list[str] = []
+    spans: list[tuple[int, int]] = []
     done = scanned = 0
     for word in words.finditer(text):
         until = _until(text, word.end(), 1 if word.lastgroup else row["lines"])
@@ -42,10 +42,10 @@ def _hidden(text: str, row: dict[str, Any]) -> str:
             if value.start() >= until:
                 break
             if not _is_apart(text, word, value) and _is_secret(value, row["looks"]):
-                parts += [text[done : value.start("value")], "***"]
                 done = value.end("value")
+                spans.append((value.start("value"), done))
         scanned = max(scanned, done if word.lastgroup else until)
-    return "".join([*parts, text[done:]]) if parts else text
+    return starred(text, spans)
 
 
 def _is_apart(text: str, word: re.Match[str], value: re.Match[str]) -> bool:

@@ -6,7 +6,7 @@ import re
 
 from hangscope.model.regex import regex
 from hangscope.report.masking.names import MAX_NAME, Strength, is_secret, names_a_secret, strength
-from hangscope.report.masking.tables import compiled, table
+from hangscope.report.masking.tables import compiled, starred, table
 from hangscope.report.masking.values import is_account, is_placeholder, looks_composed, words_of
 
 _REFERENCE = "<<references>>"
@@ -78,8 +78,7 @@ class _Pairs:
 
     def __init__(self, text: str, pattern: re.Pattern[str], names: frozenset[str] = frozenset()) -> None:
         self.text, self.pattern, self.names = text, pattern, names
-        self.parts: list[str] = []
-        self.done = 0
+        self.spans: list[tuple[int, int]] = []  # of what is hidden
         # What an earlier name says of the values up to `until`: `name: DB_PASSWORD, value: XXXX`, `"token": {"value": "XXXX"}`.
         self.outer, self.until = Strength.NOTHING, 0
 
@@ -88,7 +87,7 @@ class _Pairs:
         at = 0
         while pair := self.pattern.search(self.text, at):
             at = self._after(pair)
-        return "".join([*self.parts, self.text[self.done :]]) if self.parts else self.text
+        return starred(self.text, self.spans)
 
     def _after(self, pair: re.Match[str]) -> int:
         """Hide the value of a pair if it is a secret, and return where the next pair is looked for."""
@@ -110,10 +109,8 @@ class _Pairs:
             return own.end()
         if how and _GETS.search(text, max(pair.start(), at - 48), at):
             return at
-        if not quote and (quoted := self._whole(pair)):
-            end = quoted
-        else:
-            end = _end(text, at, quote, name, at + _JUDGED)
+        quoted = 0 if quote else self._whole(pair)
+        end = quoted or _end(text, at, quote, name, at + _JUDGED)
         value = text[at:end]
         if how and not quote and _HEAD.fullmatch(value):
             self.outer, self.until = how, at + _NEARBY
@@ -152,19 +149,12 @@ class _Pairs:
                 how = max(how, both if name.lower() == "value" else min(both, Strength.LIKELY))
             else:
                 how = min(how, both)
-        if (
-            how is Strength.LIKELY
-            and name.lower() in ("pass", "pw")
-            and _USER.search(self.text, max(0, begin - 64), begin)
-        ):
+        is_pass = how is Strength.LIKELY and name.lower() in ("pass", "pw")
+        if is_pass and _USER.search(self.text, max(0, begin - 64), begin):
             how = Strength.SECRET
         if begin < self.until and name.lower() not in _REFERRING:
-            how = max(
-                how,
-                self.outer
-                if name.lower().removeprefix("default") in _INNER
-                else min(self.outer, Strength.MAYBE),
-            )
+            is_inner = name.lower().removeprefix("default") in _INNER
+            how = max(how, self.outer if is_inner else min(self.outer, Strength.MAYBE))
         return Strength.SECRET if name in self.names else how
 
     def _whole(self, pair: re.Match[str]) -> int:
@@ -190,13 +180,12 @@ class _Pairs:
     def _hide(self, start: int, end: int, pair: re.Match[str]) -> int:
         """Hide a value, and if it is the first of a list, the others."""
         text = self.text
-        self.parts += [text[self.done : start], "***"]
-        self.done = end
+        self.spans.append((start, end))
         is_list = _LIST.search(text, max(pair.start(), pair.end() - 24), pair.end())
-        while is_list and (item := _ITEM.match(text, self.done)):
-            self.parts += [text[self.done : item.end()], "***"]
-            self.done = _closing(text, item.end(), item.group(1), len(text))
-        return self.done
+        while is_list and (item := _ITEM.match(text, end)):
+            end = _closing(text, item.end(), item.group(1), len(text))
+            self.spans.append((item.end(), end))
+        return end
 
 
 def _end(text: str, start: int, quote: str, name: str, limit: int) -> int:

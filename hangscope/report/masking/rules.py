@@ -10,7 +10,7 @@ from typing import Any
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 from hangscope.report.masking.names import MAX_NAME, Strength, names_a_secret, strength
-from hangscope.report.masking.tables import compiled, table
+from hangscope.report.masking.tables import compiled, starred, table
 from hangscope.report.masking.values import LOOKS, is_placeholder
 
 _MOST = 4  # secrets of one command
@@ -43,8 +43,7 @@ class Rule:
         start, end = match.span("secret")
         if start < 0 or not self._is_secret(match):
             return match.group()
-        at = match.start()
-        return f"{match.group()[: start - at]}***{match.group()[end - at :]}"
+        return starred(match.group(), [(start - match.start(), end - match.start())])
 
     def _is_secret(self, match: re.Match[str]) -> bool:
         groups = match.groupdict()

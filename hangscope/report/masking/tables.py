@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,15 @@ def tokens() -> re.Pattern[str]:
             for prefix in prefixes.split()
         )
     )
+
+
+def starred(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Return a text with `***` in place of parts of it, which are in their order."""
+    parts, done = [""], 0
+    for start, end in spans:
+        parts += [text[done:start], "***"]
+        done = end
+    return "".join([*parts, text[done:]])
 
 
 def _expanded(pattern: str) -> str:
