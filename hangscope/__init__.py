@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from hangscope._version import __version__
 
 if TYPE_CHECKING:
-    from hangscope.api import Report, analyze, analyze_safely
+    from hangscope.api import Report, analyze
     from hangscope.errors import HangscopeError, NoInputError, UsageError
+    from hangscope.safely import analyze_safely
 
 _HOME = {
     "analyze": "hangscope.api",
-    "analyze_safely": "hangscope.api",
+    "analyze_safely": "hangscope.safely",
     "Report": "hangscope.api",
     "HangscopeError": "hangscope.errors",
     "NoInputError": "hangscope.errors",

@@ -1,4 +1,4 @@
-"""The library: `analyze` and `analyze_safely`, and the `Report` they return. The one place where the stages meet."""
+"""The library: `analyze`, and the `Report` that it returns. The one place where the stages meet."""
 
 from __future__ import annotations
 
@@ -151,18 +151,6 @@ def _analysed(
     return found[chosen]
 
 
-def analyze_safely(paths: Paths, *, deadline: float = 60.0, **options: Any) -> Report:
-    """Analyse in a child process that is killed at the deadline; for failure hooks.
-
-    Takes the options of `analyze` but `executor` and `progress`; `deadline` is in seconds. Never raises for any input,
-    and always returns a Report: `inconclusive` with warnings where nothing was readable or time ran out. Its `table`
-    is empty, because only the report crosses from the child.
-    """
-    from hangscope.safely import analyze_in_child
-
-    return analyze_in_child(paths, deadline, options)
-
-
 def _load_stages() -> None:
     """Import what the answers of the children are needed for, which takes as long as reading a few of them."""
     for module in ("analysis", "ingest.assemble", "ingest.workers.reading", "report.view"):
@@ -245,4 +233,4 @@ def _is_evidence(reading: Reading) -> bool:
     return bool(shows or log.recordings or log.of_a_job or _shows_a_job(log))
 
 
-__all__ = ["HangscopeError", "Report", "analyze", "analyze_safely"]
+__all__ = ["HangscopeError", "Report", "analyze"]

@@ -20,8 +20,13 @@ from hangscope.report.report import Report
 from hangscope.report.schema.document import Document
 
 
-def analyze_in_child(paths: Any, deadline: float, options: dict[str, Any]) -> Report:
-    """Return the report that a child makes within `deadline` seconds, or an inconclusive one that says why not."""
+def analyze_safely(paths: Any, *, deadline: float = 60.0, **options: Any) -> Report:
+    """Analyse in a child process that is killed at the deadline; for failure hooks.
+
+    Takes the paths and options of `analyze` but `executor` and `progress`; `deadline` is in seconds. Never raises for any input,
+    and always returns a Report: `inconclusive` with warnings where nothing was readable or time ran out. Its `table`
+    is empty, because only the report crosses from the child.
+    """
     try:
         several = isinstance(paths, Iterable) and not isinstance(paths, (str, os.PathLike))
         one = os.fspath(paths) if isinstance(paths, os.PathLike) else str(paths)

@@ -43,7 +43,7 @@ class Dialect:
 
 # What a forge or a chat would make a mention, a reference, a link or emphasis of: such words are shown as code, which can be
 # pasted as it is.
-_WORD = regex(r"[A-Za-z_][\w.]{0,60}\([^()`|\n]{1,120}\)|[^\s`|]+")
+_WORD = regex(r"[A-Za-z_][\w.]{0,60}\([^()`|\n]{1,120}\)|[^\s`|]+|[\s`|]+")  # or what parts words
 _CODE = regex(r"[_@<{\[]|#\d|://|www\.", re.IGNORECASE)
 #: GitLab also refers with !12, ~label, %milestone, $snippet and &epic, and obeys /commands at the beginning of a line.
 _GITLAB = regex(r"[_@<{\[]|[#!~%$&]\w|^/|://|www\.", re.IGNORECASE)
@@ -90,14 +90,7 @@ def _by_word(
         before, after = text[: len(text) - len(rest)], rest[len(inner) :]
         return plain(before) + (code(inner) if inner else "") + plain(after)
 
-    def written(text: str) -> str:
-        parts, done = [], 0
-        for match in _WORD.finditer(text):
-            parts += [plain(text[done : match.start()]), word(match)]
-            done = match.end()
-        return "".join([*parts, plain(text[done:])])
-
-    return written
+    return lambda text: _WORD.sub(word, text)
 
 
 def _markdown(text: str) -> str:
