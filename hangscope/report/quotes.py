@@ -142,7 +142,11 @@ def traceback_of(subject: Subject, rank: int) -> tuple[PageFrame, ...]:
     found = [(e.frames, e.code or "") for e in raised] + [
         (e.frames, "") for e in statements.of(rank, Terminate)
     ]
-    return next((_frames(frames, code) for frames, code in found if frames), ())
+    frames, code = next(((frames, code) for frames, code in found if frames), ((), ""))
+    users = [is_user(frame) for frame in frames]
+    codes = [code if user and not any(users[:place]) else "" for place, user in enumerate(users)]
+    rows = zip(frames, users, codes, strict=True)
+    return tuple(PageFrame(f.name, f.file, f.line, user, code=own) for f, user, own in rows)
 
 
 def places(subject: Subject) -> list[tuple[int | None, str, Stack]]:
@@ -155,13 +159,6 @@ def places(subject: Subject) -> list[tuple[int | None, str, Stack]]:
     found += [(None, "stack", own.stack) for own in subject.incident.unplaced if own.stack]
     raised = [error for error in statements.all(RankException) if error.frames and error.rank not in known]
     return found + [(error.rank, "traceback", error.frames) for error in raised]
-
-
-def _frames(frames: Stack, code: str) -> tuple[PageFrame, ...]:
-    users = [is_user(frame) for frame in frames]
-    codes = [code if user and not any(users[:place]) else "" for place, user in enumerate(users)]
-    rows = zip(frames, users, codes, strict=True)
-    return tuple(PageFrame(f.name, f.file, f.line, user, code=own) for f, user, own in rows)
 
 
 def _quote(event: Event) -> Quote:

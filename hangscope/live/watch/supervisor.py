@@ -108,16 +108,14 @@ class Supervisor:
 
     def _wait(self, timeout: float | None) -> None:
         """Wait until something happens, and take note of it."""
-        ready = select.select(self._sources(), [], [], timeout)[0]
+        sources: list[Any] = [self._signals] if self._link.closed else [self._signals, self._link]
+        ready = select.select(sources, [], [], timeout)[0]
         if self._link in ready:
             self._hear()
         if self._signals in ready:
             with suppress(BlockingIOError):
                 for number in self._signals.recv(64):
                     self._receive(number)
-
-    def _sources(self) -> list[Any]:
-        return [self._signals] if self._link.closed else [self._signals, self._link]
 
     def _hear(self) -> None:
         """Take what the watcher says."""
