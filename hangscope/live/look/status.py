@@ -40,16 +40,16 @@ _paths: dict[int, str] = {}  # where processes that are read again and again hav
 
 def read_status(pid: int) -> Status | None:
     """Return what the agent of a process tells, None where there is none or it is no rank."""
-    path = _paths.get(pid) or proc.anonymous(pid, proc.STATUS_NAME)
+    known = _paths.pop(pid, "")
+    path = known or proc.anonymous(pid, proc.STATUS_NAME)
     if not path:
         return None
-    _paths[pid] = path
     try:
         with proc.open_anonymous(path) as file:
             status = from_plain(Status, {**json.loads(file.read(_MOST)), "pid": pid})
         if not 0 <= status.rank < MOST_RANKS or not 0 <= status.world_size <= MOST_RANKS:
             raise ValueError("no job has so many ranks")
+        _paths[pid] = path
         return status
     except (OSError, ValueError, TypeError, RecursionError):
-        _paths.pop(pid, None)
-        return None
+        return read_status(pid) if known else None

@@ -36,9 +36,9 @@ class Nodes:
         Others see it when their disk does.
         """
         if time.monotonic() - self._shown.get(what, -_SAY) >= _SAY:
-            self._shown[what] = time.monotonic()
             with suppress(OSError):
                 (self._folder / f"{self.name}.{what}").touch()
+                self._shown[what] = time.monotonic()
 
     def has(self, ranks: Iterable[int]) -> None:
         """Say which ranks were seen on this node."""
