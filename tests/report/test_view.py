@@ -27,7 +27,7 @@ def test_without_its_pictures_a_report_is_whole_and_says_so(monkeypatch: pytest.
     assert [w.message for w in report.warnings if w.code == "pictures_failed"] == [
         "the page's pictures could not be drawn: IndexError: no such node"
     ]
-    assert "Rank 3 never entered" in report.to_html() and "Rank 3" in report.to_markdown()
+    assert "Rank 3 is loading a batch" in report.to_html() and "Rank 3" in report.to_markdown()
 
 
 def test_a_line_that_one_rank_alone_printed_is_a_field_and_in_every_output(tmp_path: Path) -> None:
