@@ -4,6 +4,10 @@ gpu-b06 $ ulimit -l
 unlimited
 gpu-b07 $ ulimit -l
 64
+
+$ pdsh -w gpu-b06,gpu-b07 ulimit -l
+gpu-b06: unlimited
+gpu-b07: 64
 """
 
 from __future__ import annotations
@@ -18,6 +22,13 @@ _PROMPT = regex(
     r"^(?:\[?[\w.-]{1,40}@)?(?P<host>[A-Za-z][\w.-]{0,60})?[\]:~/\w -]{0,40}[$#] (?P<command>[a-zA-Z./]\S{0,60}(?: .{0,200})?)$"
 )
 _MASK = regex(r"(?<![\w.:])\d[\d.,]*(?!\w)")
+_OF_A_HOST = regex(
+    r"^(?P<host>[A-Za-z][\w.-]{1,60}): {1,40}(?P<line>\S.{0,200})$"
+)  # as pdsh and its kind print it
+#: a name and one value, which says how something is set or what it is, and not which one it is or how far it came
+_SETTING = regex(
+    r"(?i)^(?!.{0,30}(?:g?uid|\bid\b|lid|addr|mac|serial|time|temp|power|pid|count|bytes|packets|[rt]x|used|free))[\w .-]{2,30}[:=]\s{1,20}\S{1,40}(?: \(\d{1,6}\))?$"
+)
 _LINES, _MOST = 40, 8  # of one output, and differences that are kept
 
 
@@ -44,6 +55,10 @@ def commands(lines: Sequence[str]) -> tuple[tuple[str, ...], tuple[Unlike, ...]]
             output = None
         elif output is not None and len(output) < _LINES:
             output.append(line.strip())
+        elif run and (own := _OF_A_HOST.match(line)) is not None:
+            known, said = outputs[run[-1]].setdefault(own["host"], []), own["line"].strip()
+            if len(known) < _LINES and (" " not in said or _SETTING.match(said)):
+                known.append(said)
     found = [unlike for command, by_host in outputs.items() for unlike in _unlike(command, by_host)]
     return tuple(dict.fromkeys(run)), tuple(found[:_MOST])
 
@@ -56,5 +71,5 @@ def _unlike(command: str, by_host: dict[str, list[str]]) -> list[Unlike]:
     return [
         Unlike(command, (one, a), (other, b))
         for a, b in zip(first, second, strict=False)
-        if a != b and (" " not in a or _MASK.sub("#", a) != _MASK.sub("#", b))
+        if a != b and (" " not in a or _SETTING.match(a) or _MASK.sub("#", a) != _MASK.sub("#", b))
     ]
