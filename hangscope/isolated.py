@@ -10,10 +10,13 @@ import os
 import signal
 import struct
 import sys
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import subprocess  # and many modules with it, which a child has no use for
+    from collections.abc import Callable
+
+_Answer = TypeVar("_Answer")
 
 # A child does no linear algebra; the threads that BLAS starts with numpy may not fit a limit on memory.
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -76,6 +79,55 @@ def discard(process: subprocess.Popen[bytes]) -> None:
         if pipe is not None:
             with suppress(OSError):
                 pipe.close()
+
+
+def ask(
+    process: subprocess.Popen[bytes],
+    request: bytes,
+    receive: Callable[[IO[bytes]], _Answer | None],
+    seconds: float,
+    done: str,
+) -> _Answer | str:
+    """Return a child's answer to a request, or in words why there is none; then the child was ended for good.
+
+    `receive` reads the answer from a stream, None where it ends; `done` is what the child does to a file, such as `read`.
+    """
+    import subprocess
+    import threading
+    from contextlib import suppress
+
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        process.kill()
+
+    assert process.stdin is not None and process.stdout is not None
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    why = ""
+    try:
+        timer.start()
+    except RuntimeError as error:  # where the system allows no more threads
+        discard(process)
+        return f"found no thread to watch how it is {done} ({error})"
+    try:
+        send(process.stdin, request)
+        if (answer := receive(process.stdout)) is not None:
+            return answer
+    except TooLong as error:
+        why = f"gave an answer of {error.length:,} bytes, more than any file of its size says"
+    except (OSError, ValueError):
+        pass  # its end of a pipe is gone: how it ended is asked below
+    finally:
+        timer.cancel()
+        timer.join()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(0 if why else 1)  # it closed its pipe, so it is ending by itself
+    discard(process)
+    if late.is_set():
+        return f"was not {done} within {seconds:.0f} seconds"
+    return why or f"ended the process that {done} it ({describe_end(process.returncode)})"
 
 
 def die_with(parent: int) -> None:

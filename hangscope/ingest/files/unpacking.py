@@ -6,9 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-import threading
-from contextlib import suppress
-from typing import Any
+from typing import IO, Any
 
 from hangscope import isolated
 from hangscope.errors import Note
@@ -71,45 +69,20 @@ class Unpacking:
 
     def _ask(self, request: bytes, seconds: float) -> dict[str, Any] | str:
         """Return the child's answer, or in words why there is none."""
-        late = threading.Event()
-
-        def end() -> None:
-            late.set()
-            child.kill()
-
         try:
             if self._child is None or self._child.poll() is not None:
                 self._child = isolated.start(unpacker.__name__)
         except (OSError, ValueError) as error:
             return f"found no process to unpack it ({error})"
-        child = self._child
-        assert child.stdin is not None and child.stdout is not None
-        timer = threading.Timer(seconds, end)
-        timer.daemon = True
-        try:
-            timer.start()
-        except RuntimeError as error:  # where the system allows no more threads
-            self.close()
-            return f"found no thread to watch its unpacking ({error})"
-        try:
-            isolated.send(child.stdin, request)
-            if (answer := isolated.receive(child.stdout, _ANSWER)) is not None:
-                result: dict[str, Any] = json.loads(answer)
-                return result
-        except (OSError, ValueError, isolated.TooLong):
-            pass  # how it ended is asked below
-        finally:
-            timer.cancel()
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(1)
-        code = child.poll()
-        self.close()
-        if late.is_set():
-            return f"was not unpacked within {seconds:.0f} seconds"
-        return f"ended the process that unpacked it ({isolated.describe_end(code)})"
+        return isolated.ask(self._child, request, _receive, seconds, "unpacked")
 
     def close(self) -> None:
         """End the child."""
         child, self._child = self._child, None
         if child is not None:
             isolated.discard(child)
+
+
+def _receive(stream: IO[bytes]) -> dict[str, Any] | None:
+    answer = isolated.receive(stream, _ANSWER)
+    return None if answer is None else json.loads(answer)

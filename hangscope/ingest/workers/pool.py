@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, suppress
@@ -42,11 +41,7 @@ class Pool:
         self._lock = threading.Lock()
         self._idle: list[subprocess.Popen[bytes]] = []
         self._all: list[subprocess.Popen[bytes]] = []
-        self._deadlines: dict[subprocess.Popen[bytes], float] = {}
-        self._overdue: set[subprocess.Popen[bytes]] = set()
         self._closing = threading.Event()
-        self._watchdog = threading.Thread(target=self._watch, name="hangscope-deadline", daemon=True)
-        self._watchdog.start()
 
     def read(self, file: SourceFile) -> Wire:
         """Return what a file says, or how the two children ended that tried to read it."""
@@ -75,34 +70,15 @@ class Pool:
             process = self._start() if fresh else self._idle_child() or self._start()
         except (OSError, ValueError) as error:
             return f"found no process to read it ({error})"
-        assert process.stdin is not None and process.stdout is not None
-        seconds = DEADLINE + size / BYTES_PER_SECOND
-        with self._lock:
-            self._deadlines[process] = time.monotonic() + seconds
-        answer, end = None, ""
-        try:
-            isolated.send(
-                process.stdin,
-                json.dumps((path, file.shown, self._max_bytes, memory, self._completions)).encode(),
-            )
-            answer = child.receive_answer(process.stdout, ANSWER_FLOOR + ANSWER_PER_BYTE * size)
-        except isolated.TooLong as error:
-            end = f"gave an answer of {error.length:,} bytes, more than any file of its size says"
-        except (OSError, ValueError):
-            pass  # its end of a pipe is gone: how it ended is asked below
-        finally:
-            with self._lock:
-                del self._deadlines[process]
-        if answer is not None:
+        request = json.dumps((path, file.shown, self._max_bytes, memory, self._completions)).encode()
+        receive = partial(child.receive_answer, limit=ANSWER_FLOOR + ANSWER_PER_BYTE * size)
+        answer = isolated.ask(process, request, receive, DEADLINE + size / BYTES_PER_SECOND, "read")
+        if isinstance(answer, str):
+            self._discard(process)
+        else:
             with self._lock:
                 self._idle.append(process)
-            return answer
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(0 if end else 1)  # it closed its pipe, so it is ending by itself
-        self._discard(process)
-        if process in self._overdue:
-            return f"was not read within {seconds:.0f} seconds"
-        return end or f"ended the process that read it ({isolated.describe_end(process.returncode)})"
+        return answer
 
     def _idle_child(self) -> subprocess.Popen[bytes] | None:
         """Return a child that waits for work, None where there is none; those that died meanwhile are let go."""
@@ -128,16 +104,6 @@ class Pool:
         with self._lock, suppress(ValueError):
             self._all.remove(process)
 
-    def _watch(self) -> None:
-        """Kill the children that overrun their deadline."""
-        while not self._closing.wait(0.2):
-            now = time.monotonic()
-            with self._lock:
-                late = [process for process, deadline in self._deadlines.items() if now > deadline]
-                self._overdue.update(late)
-            for process in late:
-                process.kill()
-
     def stop(self) -> None:
         """Kill the children, so that every `read` in progress ends now, and start no more."""
         self._closing.set()
@@ -150,7 +116,6 @@ class Pool:
     def close(self) -> None:
         """Leave no child behind. Call it when no `read` is in progress."""
         self.stop()
-        self._watchdog.join()
         for process in list(self._all):
             self._discard(process)
 
