@@ -7,32 +7,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
+from typing import Any
 
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.model.events import Event
 
-_Stated = tuple["int | None", str, "int | None", "int | None", "int | None"]
+_STATED = ("seq", "op", "numel_in", "numel_out", "timeout_ms")
 
 
-def completed(events: Iterable[Event]) -> Iterator[Event]:
-    """Yield the events of a log, shortened timeouts with what all whole ones of their group and seq state; without those that lack an op."""
-    known = [*events]
-    whole: dict[str | None, set[_Stated]] = {}
-    for event in known:
-        if isinstance(event, WatchdogTimeout) and event.op and event.timeout_ms is not None:
-            stated = (event.seq, event.op, event.numel_in, event.numel_out, event.timeout_ms)
-            whole.setdefault(event.group_name, set()).add(stated)
-    for event in known:
-        if not isinstance(event, WatchdogTimeout) or event.timeout_ms is not None:
-            yield event
-            continue
-        fitting = [s for s in whole.get(event.group_name, ()) if event.seq in (s[0], None)]
-        if len(fitting) == 1:
-            seq, op, numel_in, numel_out, timeout_ms = fitting[0]
-            yield replace(
-                event, seq=seq, op=op, numel_in=numel_in, numel_out=numel_out, timeout_ms=timeout_ms
-            )
-        elif event.op:
-            yield event
+def completed(events: Sequence[Event]) -> list[Event]:
+    """Return the events of a log, shortened timeouts with what all whole ones of their group and seq state; without those that lack an op."""
+    timeouts = [event for event in events if isinstance(event, WatchdogTimeout)]
+    whole: dict[str | None, set[tuple[Any, ...]]] = defaultdict(set)
+    for event in timeouts:
+        if event.op and event.timeout_ms is not None:
+            whole[event.group_name].add(attrgetter(*_STATED)(event))
+    found: dict[int, WatchdogTimeout] = {}
+    for event in timeouts:
+        fitting = [stated for stated in whole[event.group_name] if event.seq in (stated[0], None)]
+        if event.timeout_ms is None and len(fitting) == 1:
+            found[id(event)] = replace(event, **dict(zip(_STATED, fitting[0], strict=True)))
+    known = (found.get(id(event), event) for event in events)
+    return [e for e in known if not isinstance(e, WatchdogTimeout) or e.timeout_ms is not None or e.op]

@@ -13,10 +13,8 @@ from itertools import pairwise
 from typing import BinaryIO
 
 from hangscope.errors import Note
-from hangscope.ingest.excerpts.enclosed import enclosed
+from hangscope.ingest.excerpts.around import placed, repeated
 from hangscope.ingest.excerpts.excerpt import MOST, Excerpt, excerpt
-from hangscope.ingest.excerpts.likewise import repeated
-from hangscope.ingest.excerpts.titled import titled
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs import (
@@ -123,14 +121,11 @@ def read_log(stream: BinaryIO, file: str) -> LogReading:
     rank, local_rank = rank_of_log(file)
     own = (rank, local_rank) != (None, None)
     kept, recordings = KeptText(found.windows, file, own), detail.recordings(owned=own)
-    said = [*titled(enclosed(completed(found.events), kept, found.size), kept, found.size)]
-    events = [
-        *said,
-        *last_lines(kept),
-        *durations(kept),
-        *long_works(kept),
-        *repeated(said, kept, found.size),
-    ]
+    is_excerpt = found.size <= MOST and not own
+    said = completed(found.events)
+    said = [*placed(said, kept)] if is_excerpt else said
+    copied = repeated(said, kept) if is_excerpt else []
+    events = [*said, *last_lines(kept), *durations(kept), *long_works(kept), *copied]
     signs = (data for _, data in found.windows if any(sign in data for sign in _SIGNS))
     return LogReading(
         file,
@@ -147,15 +142,15 @@ def read_log(stream: BinaryIO, file: str) -> LogReading:
         if is_of_the_watcher(file) or (rank or 0) >= _READ_AS_A_WHOLE
         else excerpt(kept, found.size),
         stated=None if own else states_itself(text for _, text in kept.texts),
-        stacks=max(_titled(kept, found.size), late.processes(), key=len),
+        stacks=max(_titled(kept) if is_excerpt else [], late.processes(), key=len),
         nccl=nccl.recordings(),
         communicators=nccl.communicators(),
     )
 
 
-def _titled(kept: KeptText, size: int) -> list[ProcessStacks]:
+def _titled(kept: KeptText) -> list[ProcessStacks]:
     """Return the stacks in a short text whose only headers are lines that name a rank or a process."""
-    lines = map(kept.line, range(len(kept.raw))) if size <= MOST and kept.complete and not kept.own else ()
+    lines = map(kept.line, range(len(kept.raw))) if kept.complete else ()
     return [
         process
         for process in processes_in(lines)

@@ -1,0 +1,117 @@
+"""Whose a line of a short text is by what is around it: a title above, lines of one rank on both sides, what a person writes.
+
+    == worker_0/rank_03.log                 also `==> rank3.log <==`, `--- rank 3 ---`, `rank 3:`
+    EI0002: The wait execution of the Notify register times out. ...
+
+    [rank5] caught exception, cleaning up
+    Traceback (most recent call last):      that a rank prints itself, and its launcher adds nothing
+      ...
+    torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 5.81 GiB.
+    [rank5] destroying process group ...
+
+    (ranks 1 3 5 6 have the same lines as 2)
+
+What is below a title ends at the next one, at the name of a file of no rank, at a command, and at an empty line before a person's sentence.
+A traceback is also its rank's below the line with which a logger reports it: `2026-12-08 15:01:42 | rank 2 | ERROR | worker failed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from hangscope.ingest.files.numbering import of_file_titles
+from hangscope.ingest.job_logs.faults import OomCuda
+from hangscope.ingest.job_logs.vocabulary import of_people
+from hangscope.ingest.lines.kept_text import KeptText
+from hangscope.ingest.lines.rank_words import likewise, ranks_titled
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
+from hangscope.ingest.torch_logs.traceback import RankException
+from hangscope.ingest.torch_logs.wrapper import GlooTimeout
+from hangscope.model.events import Event
+from hangscope.model.regex import regex
+
+_LEAST = 2  # titles of different ranks
+_FILE = regex(r"^[=#*>-]{0,6} ?[\w./-]{1,200}\.(?:log|txt|out|err) ?[=#*<:-]{0,6}$")
+_COMMAND = regex(r"^\S{0,60}[$#] \S")
+_LONGEST = 60  # lines of a traceback
+_HEADER = "Traceback (most recent call last)"
+_ERROR = regex(r"\b(?:ERROR|CRITICAL|FATAL)\b")
+_NEAR, _ALIKE = 3, 256  # lines above a person's words, and events that these repeat
+_REPEATED = (WatchdogTimeout, GlooTimeout, RankException)
+
+
+def placed(events: Sequence[Event], kept: KeptText) -> Iterator[Event]:
+    """Yield the events of a short text, each with its rank where its own line states none and what is around it does."""
+    sections = _sections(kept) if kept.complete else {}
+    places = {number: place for place, number in enumerate(kept.numbers)}
+    for event in events:
+        rank = None
+        if isinstance(event, RankException | OomCuda) and event.rank is None and event.pid is None:
+            above, below = (_speaker(kept, places, event.line, step) for step in (-1, 1))
+            rank = above if above is not None and above == below else _logger(kept, places, event.line)
+        rank = rank if event.by_launcher else sections.get(event.line, rank)
+        yield event if rank is None else replace(event, rank=rank)
+
+
+def _logger(kept: KeptText, places: Mapping[int, int], number: int) -> int | None:
+    """Return the rank of an error line right above the traceback that ends at a line, as a logger prints both."""
+    for at in range(number, number - _LONGEST, -1):
+        if (place := places.get(at)) is None:
+            return None
+        if kept.line(place).text.lstrip().removeprefix("^C").startswith(_HEADER):
+            line = kept.own_line(places[at - 1]) if at - 1 in places else None
+            return line.rank if line is not None and _ERROR.search(line.text) else None
+    return None
+
+
+def _speaker(kept: KeptText, places: Mapping[int, int], number: int, step: int) -> int | None:
+    """Return the rank of the next line with one in a direction; None where an empty line, another writer or the end comes first.
+
+    Below, it is the next line or the one after it. A line without the prefix that its writer's lines have is another writer's.
+    """
+    for distance in range(1, 1 + (_LONGEST if step < 0 else 2)):
+        place = places.get(number + step * distance)
+        line = kept.own_line(place) if place is not None else None
+        if line is None or not line.text.strip() or line.pid is not None:
+            return None
+        if line.rank is not None or line.origin:
+            return line.rank
+    return None
+
+
+def _sections(kept: KeptText) -> dict[int, int]:
+    """Return the rank of each line below a rank's title that states none itself; nothing where fewer than two ranks have titles."""
+    found: dict[int, int] = {}
+    titles = set[int]()
+    now: int | None = None
+    before = 0
+    lines = [kept.line(place) for place in range(len(kept.numbers))]
+    counted = of_file_titles(line.text for line in lines)
+    for line, number in zip(lines, kept.numbers, strict=True):
+        text = line.text
+        named = ranks_titled(text) if line.rank is None else ()
+        named = named or ((counted[text],) if text in counted else ())
+        if len(named) == 1 and not text.startswith((" ", "\t")):
+            now = named[0]
+            titles.add(now)
+        elif named or _FILE.match(text) or _COMMAND.match(text) or (number > before + 1 and of_people(text)):
+            now = None
+        elif now is not None and line.rank is None:
+            found[number] = now
+        before = number
+    return found if len(titles) >= _LEAST else {}
+
+
+def repeated(events: Sequence[Event], kept: KeptText) -> list[Event]:
+    """Return the errors of ranks of which a person writes that they show the same as another one or as the line above, each as that line's."""
+    errors = [event for event in events if isinstance(event, _REPEATED)]
+    found: list[Event] = []
+    for number, text in kept.texts if errors else ():
+        if (alike := likewise(text)) is not None:
+            ranks, like = alike
+            own = [e for e in errors if e.rank == like]
+            if like is None:
+                own = [e for e in errors if 0 < number - e.line <= _NEAR][-1:]
+            found += [replace(e, rank=r, line=number, text=text) for r in ranks for e in own]
+    return found[:_ALIKE]
