@@ -8,7 +8,7 @@ The groups of a prefix are fields, and each field is taken in one way: `host` is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import cache
 from typing import Any
@@ -143,11 +143,11 @@ def layers() -> tuple[re.Pattern[str], Mapping[str, Layer]]:
     return re.compile("|".join(alternatives)), found
 
 
-def peel(text: str, found: Found, origin: list[str], before: Iterable[str] = ()) -> str:
-    """Return what is left when all layers but those `before` are taken off; fill `found` and `origin`."""
+def peel(text: str, found: Found, origin: list[str]) -> str:
+    """Return what is left when all layers are taken off; fill `found` and `origin`."""
     any_layer, known = layers()
     at = 0
-    seen = set(before)
+    seen = set[str]()
     for _ in range(_MOST):
         match = any_layer.match(text, at)
         name = match.lastgroup or "" if match is not None else ""

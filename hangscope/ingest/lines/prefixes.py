@@ -17,7 +17,7 @@ import re
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from hangscope.ingest.lines.layers import CLOCK, CODE, GLOG, peel, take
+from hangscope.ingest.lines.layers import peel
 from hangscope.model.codec import MAX_NUMBER
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -33,12 +33,6 @@ _CONTROL = regex("[\x07\x08\x0a-\x0f\x1b\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066
 #: What neither programs nor terminals write into a text; zeros around a line fill a hole of its file.
 _NO_TEXT = regex("[\x00-\x06\x10-\x1a\x1c-\x1f]+")
 
-# What nearly every line of a torch job starts with, in one match; the layers are for the rest.
-_COMMON = regex(
-    r"(?:(?!\[rank\d)\[[A-Za-z_]{1,60}(\d{1,7})\]:)?(\[rank(\d{1,7})\]:? ?)?"
-    rf"(?:\[?([IWEFV])(\d{{1,2}})(\d\d) {CLOCK}\.(\d{{3,9}}) (?:(\d{{1,19}}) +)?({CODE}):(\d{{1,6}})\] ?)?"
-)
-_MORE = frozenset("[(0123456789EWI")
 _RANK_AGAIN = regex(r"\[rank(\d{1,7})\]: ?")
 _RANK_INSIDE = regex(r"\[rank\d{1,7}\]:")
 
@@ -102,17 +96,9 @@ def quote(text: str, limit: int = TEXT_LIMIT) -> str:
 def strip_prefix(raw: str, number: int = 1, file: str = "") -> Line:
     """Return the line without its prefixes. Any string is accepted; linear in its length."""
     raw = clean(raw)
-    text = raw
     found: dict[str, Any] = {}
     origin: list[str] = []
-    common = _COMMON.match(text)
-    if common and common.group(2):
-        _read_common(common, found, origin)
-        rest = text[common.end() :]
-        if "level" not in found and rest[:1] in _MORE:
-            rest = peel(rest, found, origin, {"rank"})
-    else:
-        rest = peel(text, found, origin)
+    rest = peel(raw, found, origin)
     if "rank" not in found and "[rank" in rest:
         inside = _RANK_INSIDE.search(rest)  # after a progress bar that ended without a line feed
         if inside:
@@ -122,18 +108,6 @@ def strip_prefix(raw: str, number: int = 1, file: str = "") -> Line:
         origin.append(inner[1])
         rest = rest[inner.end() :]
     return Line(file, number, rest, raw, "".join(origin), **found)
-
-
-def _read_common(match: re.Match[str], found: dict[str, Any], origin: list[str]) -> None:
-    """Take torchrun's and torch's own prefixes from one match."""
-    local, _, rank, *header = match.groups()
-    found["rank"] = int(rank)
-    if local:
-        found["local_rank"] = int(local)
-        origin.append(f"{local}/")
-    origin.append(rank)
-    if header[0]:
-        take(found, GLOG, header)
 
 
 _MOST_PIECES = 4096  # pieces of one line

@@ -126,28 +126,8 @@ _LIKEWISE = regex(
 _WORD = regex(r"[A-Za-z]{1,30}|\d{1,10}")
 _RANGE = regex(r"(?<!\d)\d{1,6}(?: {0,2}[-–] {0,2}\d{1,6})?(?!\d)")
 _OF_RANKS = frozenset({"rank", "ranks", "tp", "gpu", "gpus"})
-_BEFORE_SAME = _OF_RANKS | frozenset(
-    [
-        "all",
-        "other",
-        "others",
-        "and",
-        "is",
-        "are",
-        "have",
-        "has",
-        "had",
-        "show",
-        "shows",
-        "print",
-        "printed",
-        "look",
-        "looks",
-        "in",
-        "on",
-        "exactly",
-        "the",
-    ]
+_BEFORE_SAME = regex(
+    r"(?:\d+|ranks?|tp|gpus?|all|others?|and|is|are|ha(?:ve|s|d)|shows?|print(?:ed)?|looks?|in|on|exactly|the)$"
 )
 _AS = regex(r"(?i)\b(?:as|to|like) (?:on |for |of )?(?:ranks? ?|TP)?(\d{1,5})\b")
 
@@ -158,7 +138,7 @@ def likewise(text: str) -> tuple[tuple[int, ...], int | None] | None:
     if match is None:
         return None
     words = [word.lower() for word in _WORD.findall(text[: match.start()])]
-    if not _OF_RANKS & {*words} or any(not word.isdigit() and word not in _BEFORE_SAME for word in words):
+    if not _OF_RANKS & {*words} or not all(map(_BEFORE_SAME.match, words)):
         return None
     numbers = [re.sub(r"\s", "", part) for part in _RANGE.findall(text[: match.start()])]
     ranks = _numbers(", ".join(numbers)) if numbers else ()
