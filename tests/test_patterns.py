@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 import hangscope
-from hangscope.ingest.job_logs.vocabulary import expressions, words
+from hangscope.ingest.lines.vocabulary import expressions, words
 from hangscope.ingest.lines.layers import layers
 from hangscope.ingest.nccl import warn
 from hangscope.ingest.torch_logs import symptoms

@@ -12,9 +12,10 @@ from hangscope.explain.finding import Nothing
 from hangscope.explain.text.blocked import worked_on
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.stop import find_stop
-from hangscope.ingest.job_logs.durations import WAITS, Durations, LongWork
+from hangscope.ingest.job_logs.durations import Durations, LongWork
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.lines.prefixes import quote as quote_text
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.ingest.torch_logs.c10d import AsyncError, DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 from hangscope.knowledge.callsite import user_frame
@@ -170,7 +171,7 @@ def _usual_times(case: Case) -> dict[str, dict[int, tuple[float, int]]]:
     times: dict[str, dict[int, tuple[float, int]]] = {}
     for e in case.statements.all(Durations):
         for label, seconds, count in zip(e.labels, e.seconds, e.counts, strict=True):
-            if e.rank is not None and not WAITS.match(label):
+            if e.rank is not None and not words("waiting_parts").match(label):
                 times.setdefault(label, {})[e.rank] = (seconds, count)
     return {label: of_rank for label, of_rank in times.items() if len(of_rank) > 1}
 

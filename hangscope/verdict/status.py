@@ -15,7 +15,7 @@ from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import JobCompleted, Progress, WorkersEnded
-from hangscope.ingest.job_logs.vocabulary import words
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.ingest.nccl.ras_json import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.store import StoreUnreachable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.excerpts.excerpt import Excerpt
-from hangscope.ingest.job_logs.vocabulary import states_a_hang
+from hangscope.ingest.lines.vocabulary import states_a_hang
 
 
 def says_it_hangs(statements: Statements) -> bool:

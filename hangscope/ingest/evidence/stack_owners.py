@@ -8,25 +8,16 @@ from hangscope.errors import Note
 from hangscope.ingest.evidence.processes import Processes, only
 from hangscope.ingest.evidence.tasks import tasks_are_ranks
 from hangscope.ingest.excerpts.excerpt import Excerpt
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.ingest.stacks.dumps import ProcessStacks
 from hangscope.ingest.stacks.threads import Thread
 from hangscope.ingest.workers.reading import Reading
 from hangscope.model.frames import Frame, Stack, UnplacedStack, is_library
-from hangscope.model.regex import regex
 
 OF_NO_RANK = "stacks_of_no_rank"  # code of the note on a file of stacks of which no rank is known
 _OF_ONE_HOST = 8  # ranks
 _SHOWN = 8  # places of processes of no known rank
-#: What NCCL, HCCL, CUDA and MPI offer, and not the functions that they call in turn.
-_API = regex(
-    r"nccl(?:All(?:Reduce|Gather|ToAll)|ReduceScatter|Broadcast|Bcast|Reduce|Send|Recv|GroupEnd|Comm(?:InitRank\w{0,24}|InitAll|Abort|Destroy|Finalize|Split|GetAsyncError))$"
-    r"|c10d::ProcessGroup\w{2,10}::[a-z_]{4,30}$|Hccl[A-Z]\w{2,40}$|(?:cuda|hip)(?:Stream|Event|Device|Memcpy|Malloc|Free|Launch|Graph)\w{0,40}$|cu(?:Stream|Event|Ctx|Mem|Launch|Graph)\w{1,40}$|MPI_\w{3,40}$"
-)
 _TORCH = "distributed_c10d.py"
-#: what a person writes of stacks whose ranks are in their order
-_IN_ORDER = regex(
-    r"(?i)\bin (?:the )?(?:order of (?:the(?:ir)? )?(?:local[_ ]?|global[_ ]?)?ranks?\b|rank order)"
-)
 
 
 def owners(
@@ -77,7 +68,7 @@ def owners(
 def _in_their_order(reading: Reading) -> bool:
     """Return whether somebody writes that the stacks of a text are in the order of their ranks."""
     text = reading.log.excerpt if reading.log is not None else None
-    return isinstance(text, Excerpt) and _IN_ORDER.search(text.prose) is not None
+    return isinstance(text, Excerpt) and words("in_rank_order").search(text.prose) is not None
 
 
 def _are_a_whole_node(known: Processes, by_pid: Collection[int | None], reading: Reading) -> bool:
@@ -157,7 +148,7 @@ def library_call(stack: Stack) -> str:
 
 def offered_call(stack: Stack) -> str:
     """Return the function of a communication library or of CUDA that a stack is in; empty where it is in none."""
-    return next((frame.name for frame in reversed(stack) if _API.match(frame.name)), "")
+    return next((frame.name for frame in reversed(stack) if words("library_calls").match(frame.name)), "")
 
 
 def place_of(stack: Stack) -> str:

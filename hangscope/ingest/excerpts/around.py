@@ -22,9 +22,9 @@ from dataclasses import replace
 
 from hangscope.ingest.files.numbering import of_file_titles
 from hangscope.ingest.job_logs.faults import OomCuda
-from hangscope.ingest.job_logs.vocabulary import of_people
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.rank_words import likewise, ranks_titled
+from hangscope.ingest.lines.vocabulary import of_people
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout

@@ -12,20 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.ingest.job_logs.vocabulary import words
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 
 _NUMBER = regex(r"^ {0,6}(\d{1,5})[:)|]? ")
 _AT = regex(r"\.py(?::|\", line )(\d{1,5})\b")  # of a frame
-_GUARD = regex(
-    r"^if\b(?!.{0,80}\b(?:not|or)\b).{0,80}(?:\bis_(?:main|local_main|world)_process(?:_zero)?\b|\bis_global_zero\b|\bis_(?:master|rank_?0|rank_zero)\b"
-    r"|\b(?:(?:get_|global_|local_|world_){0,2}rank(?:\(\))?|gpu(?:_id)?) ?== ?0\b)"
-)
 _CALL = regex(r"([\w.]{1,80})\(")
-_NODES = regex(
-    r"(?i)--nnodes[= ](?!1\b)\d|\b(?:[2-9]|[1-9]\d{1,4}|two|three|four) ?(?:nodes|machines|hosts|servers|boxes|pods)\b"
-)
 _OF_A_NODE = regex(r"local|gpu")
 _BODY = 24  # lines below a guard
 
@@ -56,9 +49,9 @@ def _guarded_call(lines: Sequence[tuple[int, str]], name: str) -> Guarded | None
     stood = {int(at) for number, text in lines if number not in own for at in _AT.findall(text)}
     quoted = {number + 1 for number, text in lines if _AT.search(text)}  # below the frames of a traceback
     calls = [row for row in code if row[0] not in quoted]
-    several = any(_NODES.search(text) for _, text in code)
+    several = any(words("several_nodes").search(text) for _, text in code)
     for i, (_, text) in enumerate(code):
-        if not _GUARD.match(text.strip()) or (several and _OF_A_NODE.search(text)):
+        if not words("guard_of_rank_0").match(text.strip()) or (several and _OF_A_NODE.search(text)):
             continue
         depth = _indent(text)
         for number, below in code[i + 1 : i + 1 + _BODY]:

@@ -31,11 +31,11 @@ from hangscope.ingest.excerpts.pace import (
 from hangscope.ingest.excerpts.prose import devices, has_fences, prose, written_by_people
 from hangscope.ingest.excerpts.sections import Side, sides
 from hangscope.ingest.excerpts.settings import helpful_setting
-from hangscope.ingest.job_logs.vocabulary import Stage, complains, stage_of_line, words
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.lines.rank_values import odd_word, uneven
 from hangscope.ingest.lines.rank_words import Named, named_processes
+from hangscope.ingest.lines.vocabulary import Stage, complains, stage_of_line, words
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -48,9 +48,6 @@ _PAST = 3  # wordings of lines
 _TIMEOUT, _LATE = 300, 2  # s
 _ALIKE = str.maketrans("12345678", "99999999")
 _STEPS, _BETWEEN = "training", ("validation", "saving")  # of stages.toml
-_EXAMINES = regex(
-    r"^(?:[\w@.:~/()-]{0,60}[$#] )(?:sudo )?(?:strace|py-spy|gdb|pstack|nvidia-smi|rocm-smi|npu-smi|dmesg|ps|top|kubectl|squeue|sacct|scontrol|ray|ibstat|ibv_\w+|journalctl|lsof|ss)\b"
-)
 #: What was pasted in addition to the log and need not be collected.
 _EXHIBITS = {
     "kernel log": regex(r"^\[ {0,6}\d{1,9}\.\d{6}\] |\bNVRM: |\bkernel: |\bdmesg\b"),
@@ -152,7 +149,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
             " ".join(t for t, shape in zip(texts, shapes, strict=True) if shape.reported), _SHOWN
         ),
         prose=said,
-        logged=bool(telling) or any(words("logged").search(t) or _EXAMINES.match(t) for _, t in ours),
+        logged=bool(telling) or any(words("logged").search(t) or words("examines").match(t) for _, t in ours),
         broken=broken([text for _, text in ours]),
         moves=moves(counts, printed),
         pace=pace(counts) or spread(ours),

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.ingest.lines.layers import seconds_of_day
 from hangscope.ingest.lines.prefixes import Line, strip_prefix
 from hangscope.ingest.lines.rank_words import by_itself
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import since_new_year
 from hangscope.model.regex import regex

@@ -17,9 +17,9 @@ from itertools import pairwise
 from statistics import median
 
 from hangscope.ingest.job_logs.durations import lasted
-from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.ingest.lines.layers import seconds_of_day
 from hangscope.ingest.lines.prefixes import quote
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.model.regex import regex
 
 _SHOWN = 160
@@ -30,7 +30,6 @@ _COUNT = regex(
     r"(?i)\b(?:global[_ ]?)?(?:step|iter(?:ation)?|batch)s?\b[ :=#\[(]{1,16}(\d{1,12})\b|\b(\d{1,12})/\d{1,12}\b(?= \[\d)|\[ {0,8}(\d{1,12})/\d{2,12}\]"
 )
 _BARS = regex(r"[^\x20-\x7e]{1,200}|\s{2,200}")
-_LAUNCHER = regex(r"(?:slurmstepd|srun|mpirun|torchrun|W\d{4}|E\d{4}|\^C)\b")
 #: How long a step takes, or how many there are in a second.
 _RATE = regex(
     r"(?i)(\d{1,9}(?:\.\d{1,6})?) ?(ms|s|sec)/(?:it|iter|iteration|step|batch)\b|\b(?:time|elapsed)\b[^:=]{0,40}\((ms|s)\)[:= ]{1,3}(\d{1,9}(?:\.\d{1,6})?)"
@@ -47,16 +46,10 @@ _WORTH = 100  # ms
 _CLOCK = regex(
     r"(?<!<)\b(\d\d):(\d\d):(\d\d)\b(?:[.,]\d{1,9})?(?!<)"
 )  # a progress bar has `[elapsed<remaining`
-#: What may precede the time stamp of a line besides levels and numbers: brackets, names with a colon, parts of a date.
-_BEFORE = regex(
-    r"\[[^\[\]]{0,100}\]|\([^()]{0,100}\)|<[^<>]{0,60}>|[\w.@/-]{1,80} {0,2}[:|]|\b[Rr]ank \d{1,7}\b"
-    r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\b"
-)
 _COLUMNS = regex(
     r"^\s{0,10}\d{1,9} {1,10}\d{1,9} "
 )  # of a table of processes, whose times are how long they ran
 _NO_STAMP = regex(r"[a-z]{3}|=\s{0,3}$")
-_A_LENGTH = regex(r"(?i)\b(?:eta|elapsed|wall|remaining|left|took|takes|total|uptime|duration|runtime)\b")
 _DATE = regex(r"\b\d{4}[-/]\d\d[-/]\d\d\b|\b\d\d[-/]\d\d[-/]\d{4}\b")
 _DATED = regex(rf"(?:{_DATE.pattern})[ T_-]$")
 _NUMBER = regex(r"\d{1,15}(?:\.\d{1,9})?")
@@ -73,7 +66,7 @@ def counted(lines: Sequence[tuple[int, str]]) -> list[tuple[re.Match[str], str]]
 
 def broken(lines: Sequence[str]) -> str:
     """Return which line no longer followed the last one, of two that took turns at least twice; empty where none did."""
-    found = [text for text in lines if not _LAUNCHER.match(text.lstrip())][-_TURNS_LOOKED_AT:]
+    found = [text for text in lines if not words("launchers_line").match(text.lstrip())][-_TURNS_LOOKED_AT:]
     forms = [_DIGITS.sub("#", text).strip() for text in found]
     runs = [form for before, form in pairwise(["", *forms]) if form != before]
     if len(runs) < _TURNS or "#" not in runs[-1] or forms[-2:] != [runs[-1]] * 2:
@@ -210,9 +203,14 @@ def _stamp(text: str) -> re.Match[str] | None:
     before = text[: clock.start()] if clock else ""
     if clock is not None and _DATED.search(before):
         return clock
-    if clock is None or seconds_of_day(clock) >= _DAY or _A_LENGTH.search(before) or _COLUMNS.match(before):
+    if (
+        clock is None
+        or seconds_of_day(clock) >= _DAY
+        or words("a_length").search(before)
+        or _COLUMNS.match(before)
+    ):
         return None
-    return None if _NO_STAMP.search(_BEFORE.sub(" ", before)) else clock
+    return None if _NO_STAMP.search(words("before_a_time").sub(" ", before)) else clock
 
 
 def longest(lines: Sequence[tuple[int, str]]) -> tuple[float, str]:

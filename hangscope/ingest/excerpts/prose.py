@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from hangscope.ingest.job_logs.vocabulary import complains, of_people, words
+from hangscope.ingest.lines.vocabulary import complains, of_people, words
 from hangscope.model.regex import regex
 
 _MOST = 3000  # characters
@@ -17,20 +17,6 @@ _WORDS, _PLAIN = 4, 0.7
 _FENCE, _MOSTLY = "```", 0.6  # the share of words in a line that nobody doubts
 _WORD = regex(r"[(\"'`*]{0,3}[A-Za-z][a-z'’-]{0,30}[.,;:!?)\"'`*]{0,3}|&|-|a|I")
 _LONG = 15  # words
-_OF_A_LOGGER = regex(r"\d\d:\d\d:\d\d[.,]\d|^\w{1,12}: |0x[\da-f]{6}|\w::\w|\]:? ")
-_CODE = regex(r"^\s*(?:File \"|at |return |raise |import |from |self\.|#)")
-#: What programs print in sentences, too.
-_PRINTED = regex(r"\w\(\)|\[(?:Error|Warning)\]|\w::\w|(?:^|[ (])/\w[\w.-]*/\w|\berror code\b|^Warning: ")
-_DEVICE = r"(?:gpus?|cards?|npus?|tpus?|devices|卡|[ahblv]\d{2,4}s?\b|rtx|mi\d{3}|gh200|gb\d{3}|[1-5]0[6-9]0(?:s|ti)?\b)"
-_KIND = r"(?:\s?(?:nvidia|amd|ascend|tesla|geforce|\d{2,3} ?gb))?"
-_NODE = r"(?:nodes?|machines?|hosts?|servers?|boxes|instances|pods)"
-_PRODUCT = regex(
-    rf"(?i)\b(\d{{1,4}})(?:\s?{_NODE}\s?(?:[x×*]|with|of|each with)|\s?(?:[x×*]|with))\s?(\d{{1,2}})(?:\s?[x×])?{_KIND}\s?(?:{_DEVICE}|(?<=[x×*] \d)(?:$|[),.;]))"
-)
-_DEVICES = regex(rf"(?i)(?<![\w.-])(\d{{1,5}})\s?[x×]?{_KIND}\s?{_DEVICE}(?!\s?(?:at|is|was|with|has)\b)")
-_NODES = regex(
-    rf"(?i)\b(?:[2-9]|\d{{2,5}}|two|three|four|five|six|eight|multi)[- ]{{1,2}}{_NODE}\b|\bper {_NODE}|\beach {_NODE}"
-)
 
 
 def written_by_people(lines: Sequence[tuple[int, str]]) -> Mapping[int, str]:
@@ -72,7 +58,7 @@ def _is_mostly_plain(text: str) -> bool:
     """Return whether a line that is in no log is words."""
     parts = text.split()
     plain = sum(bool(_WORD.fullmatch(part)) for part in parts)
-    return len(parts) >= _WORDS and plain >= _MOSTLY * len(parts) and not _CODE.match(text)
+    return len(parts) >= _WORDS and plain >= _MOSTLY * len(parts) and not words("code").match(text)
 
 
 def prose(lines: Mapping[int, str]) -> str:
@@ -88,7 +74,7 @@ def _is_long(text: str) -> bool:
         len(parts) >= _LONG
         and plain >= _PLAIN * len(parts)
         and text[:1].isalpha()
-        and not _OF_A_LOGGER.search(text)
+        and not words("of_a_logger").search(text)
     )
 
 
@@ -96,9 +82,9 @@ def _of_words(text: str) -> bool:
     """Return whether a line is mostly words of a language."""
     if _is_long(text):
         return True
-    if words("logged").search(text) or words("noise").search(text) or _CODE.match(text):
+    if words("logged").search(text) or words("noise").search(text) or words("code").match(text):
         return False
-    if "`" not in text and _PRINTED.search(text):
+    if "`" not in text and words("printed").search(text):
         return False
     parts = text.split()
     plain = sum(bool(_WORD.fullmatch(part)) for part in parts)
@@ -107,8 +93,8 @@ def _of_words(text: str) -> bool:
 
 def devices(text: str) -> int | None:
     """Return how many devices a job has by what people write; None where they state no number, or several."""
-    products = {int(m[1]) * int(m[2]) for m in _PRODUCT.finditer(text)}
-    if products or _NODES.search(text):
+    products = {int(m[1]) * int(m[2]) for m in words("nodes_by_devices").finditer(text)}
+    if products or words("nodes_of_people").search(text):
         return products.pop() if len(products) == 1 else None
-    counts = {int(m[1]) for m in _DEVICES.finditer(text)} - {0, 1}
+    counts = {int(m[1]) for m in words("devices").finditer(text)} - {0, 1}
     return counts.pop() if len(counts) == 1 else None

@@ -9,21 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.model.dataclass import dataclass
-from hangscope.model.regex import regex
 from hangscope.model.tables import entries
 
-_NAME = r"(NCCL_(?!DEBUG)[A-Z][A-Z0-9_]{2,40})(?: ?= ?[\w.:,-]{1,40}|(?= (?:set|on|off|disabled|enabled)))?"
-_WORKS = r"(?:works?|worked|runs?|ran|fine|finish\w*|trains?|ok|helps?|helped|solves?|solved|fixes|fixed|passes|completes?|goes through)"
-_NOT = r"(?:\w{0,8}n['’]t|not|no|never|neither|nothing|still|hangs?|without|same|fails?)"
-_SAID = (
-    regex(rf"\b{_NAME}(?:(?!\b{_NOT}\b)[^.;\n]){{0,60}}?\b{_WORKS}\b(?!\W{{1,3}}{_NOT}\b)"),
-    regex(
-        rf"\b{_WORKS} (?:\w{{1,12}} )?(?:with|if|when|once|after)\b(?:(?!\b{_NOT}\b)[^.;\n]){{0,40}}?\b{_NAME}"
-    ),
-)
-_RUN = regex(rf"^[\w@.:~/()-]{{0,60}}[$#>] (?:\S{{1,80}} ){{0,6}}?{_NAME} ")
-_PASSED = regex(r"(?i)\b(?:success\w*|passed|works|all done|finished|completed)\b")
 _SHOWN = 8  # lines below a command
 
 
@@ -45,11 +34,11 @@ def setting(name: str) -> Setting:
 def helpful_setting(texts: Sequence[str], said: str) -> str:
     """Return the name of the setting; empty where nobody says so and no run with one ends well. `said`: what people write in it."""
     for text in (said, *texts):
-        if match := next(filter(None, (form.search(text) for form in _SAID)), None):
+        if match := words("works_with_it").search(text) or words("it_makes_work").search(text):
             return match[1]
     for place, text in enumerate(texts):
-        if (run := _RUN.match(text)) and any(
-            _PASSED.search(t) for t in texts[place + 1 : place + 1 + _SHOWN]
+        if (run := words("runs_with_it").match(text)) and any(
+            words("passed").search(t) for t in texts[place + 1 : place + 1 + _SHOWN]
         ):
             return run[1]
     return ""

@@ -14,14 +14,11 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.model.regex import regex
 
 _NUMBER = regex(r"\d{1,7}")
 _NO_IDS: Mapping[str, int | None] = {}
-#: what is numbered from 0 as well
-_OTHERS = regex(
-    r"(?i)(?<![a-z])(?:node|host|pod|attempt|restart|retry|run|epoch|part|chunk|job|version|round|day|step|snapshot|dump)s?[ _.#:-]{0,2}$|\.log\.$"
-)
 
 
 #: the name of a file above a copy of it, as head and tail print it
@@ -73,7 +70,7 @@ def _number(file: str, single: bool = False) -> re.Match[str] | None:
     if len(found) != 1:
         return None
     before = name[: found[0].start()]
-    return found[0] if (single and _NODE.search(before)) or not _OTHERS.search(before) else None
+    return found[0] if (single and _NODE.search(before)) or not words("no_processes").search(before) else None
 
 
 def of_file_titles(texts: Iterable[str]) -> dict[str, int]:
@@ -88,6 +85,6 @@ def of_titles(titles: Mapping[int, str]) -> dict[int, int]:
     found = {pid: dict(_COUNTED.findall(text)) for pid, text in titles.items()}
     for word in next(iter(found.values()), {}) if len(found) > 1 else ():
         numbers = {pid: int(words[word]) for pid, words in found.items() if word in words}
-        if sorted(numbers.values()) == [*range(len(found))] and not _OTHERS.search(word):
+        if sorted(numbers.values()) == [*range(len(found))] and not words("no_processes").search(word):
             return numbers
     return {}

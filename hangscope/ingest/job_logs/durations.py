@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections import defaultdict
 from statistics import median
 
-from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line, quote
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
@@ -30,12 +30,6 @@ _LAST, _LEAST = (
 _LABELLED = regex(
     r"(?<![\w.])([A-Za-z][A-Za-z_-]{1,23}(?:\([^()]{1,30}\))?)[ _]?(?:time|took|for)?[ =:]{1,3}(\d{1,7}(?:\.\d{1,6})?) ?(ms\b|s\b|secs?\b|seconds\b)?(?![\w%/:]|\.\d)"
 )
-#: the parts of a step
-_TIMED = regex(
-    r"(?i)^(?:d?load|data|comp|fetch|read|io$|h2d|fwd|bwd|forward|backward|optim|prep|collat|decod|augment|tokeni|gen|rollout|sync|comm|wait|reduc|all_?reduce|barrier|save|eval)"
-)
-#: parts of a step in which a rank waits for others
-WAITS = regex(r"(?i)^(?:sync|comm|wait|reduc|all_?reduce|barrier|idle)")
 _HINT = regex(
     rb"(?i)(?:load|data|comp|fetch|read|io|h2d|fwd|bwd|ward|optim|prep|coll|code|augm|toke|gen|roll|sync|comm|wait|reduc|barr|save|eval)[\w()/ -]{0,32}[ =:]\d"
 )
@@ -107,7 +101,7 @@ def durations(kept: KeptText) -> list[Event]:
         parts = [
             (m[1], float(m[2]) / (1000 if m[3] == "ms" else 1))
             for m in _LABELLED.finditer(line.text)
-            if _TIMED.match(m[1])
+            if words("parts_of_a_step").match(m[1])
         ]
         if not parts:
             continue

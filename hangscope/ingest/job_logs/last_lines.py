@@ -27,9 +27,9 @@ from hangscope.ingest.job_logs.progress import (
     progress_of,
     sort_of,
 )
-from hangscope.ingest.job_logs.vocabulary import of_people, words
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.vocabulary import of_people, words
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex

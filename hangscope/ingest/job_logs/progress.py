@@ -18,27 +18,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hangscope.ingest.job_logs.vocabulary import complains, of_people, states_a_hang, words
 from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.vocabulary import complains, of_people, states_a_hang, words
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
-_CANDIDATE = regex(
-    r"[Ss]tep|STEP|xhausted|len\(|oader len|StopIter|\bcode\b|[Ii]ter|\bit[=: ]{1,3}\d|[Ee]poch|[Bb]atch|\d/\d|loop|rain|each|nished|done|[Ss]top|xit(?:ing|s|ed)? |xiting|eaving|eturning|uitting|borting|hutting|bye|estroy"
-)
-_STEP = regex(
-    r"(?i)\b(?:global[_ ]?)?(?:step|iteration|iter|batch|batch_idx|it)s?\b\s{0,8}[:=#\[(/]?\s{0,3}(\d{1,12})"
-)
 # how many a loop had
 _BEFORE = regex(r"(?i)(?<![\w.-])(\d{1,12}) (?:steps|iterations|iters|its|batches|updates)\b")
-#: how many steps a loop has, by a line that says nothing else
-_LENGTH = regex(
-    r"(?i)^\W{0,3}(?:(?:(?:train|val(?:id)?|my|own|local|num|data)[ _-]?){0,3}(?:loader|dataset|sampler)?(?: (?:has|holds|gives|yields|with|of))?[ :=]{0,3}(\d{1,12}) (?:batches|steps|iterations|iters)"
-    r"|(?:len\(\w{0,12}loader\)|(?:data)?loader len(?:gth)?|num_batches|(?:number of )?(?:batches|steps)(?:[ _]per[ _]epoch|[ _]in[ _]epoch)?)[ =:]{1,3}(\d{1,12}))"
-    r"(?: (?:per|in|each|in total|from|of|this|the|my|an|one|epoch|loader|shard) ?[\w ]{0,40})?\W{0,2}$"
-)
 _EPOCH = regex(r"(?i)\bepoch\b\s{0,3}[:=#(/]?\s{0,3}\[?(\d{1,9})")
 _OF = regex(r"\s{0,3}(?:/|of)\s{0,8}(\d{1,12})\b")
 #: `Epoch: [3][2340/5004]` (pytorch/examples, imagenet/main.py), `[iter 40/100]`
@@ -91,7 +79,7 @@ def paced(event: Progress | LoopLength, before: Line | None) -> Progress | LoopL
 
 def progress_of(line: Line) -> Progress | LoopLength | None:
     """Return what a line says of the progress of its writer."""
-    if not _CANDIDATE.search(line.text) or words("no_progress").search(line.text):
+    if not words("may_progress").search(line.text) or words("no_progress").search(line.text):
         return None
     if line.source and not line.source.rpartition(":")[0].endswith(".py"):
         return None
@@ -102,9 +90,9 @@ def progress_of(line: Line) -> Progress | LoopLength | None:
         return None  # a line of a traceback or of a report
     if bar and words("loads").search(line.text, 0, bar.start()):
         return None
-    if not bar and (length := _LENGTH.match(line.text)):
+    if not bar and (length := words("loop_length").match(line.text)):
         return line.event(LoopLength, total=int(length[1] or length[2]))
-    counted = bar or _STEP.search(line.text) or (_IN_BRACKETS.search(line.text) if epoch else None)
+    counted = bar or words("step").search(line.text) or (_IN_BRACKETS.search(line.text) if epoch else None)
     leaving = words("leaves").search(line.text)
     over = words("over").search(line.text)
     if done is None and counted is None and epoch is None and leaving is None and over is None:
@@ -160,23 +148,6 @@ class Served(Event, same_by=("well",), by_launcher=True, calm=True):
     well: bool
 
 
-_MAY_END = regex(
-    r"[Ee]xit|EXIT|eturned|nded|inished|erminated|ompleted|throughput|HTTP/\d|broadcast block|[Nn]o progress"
-)
-_ZERO = r"(?:with )?(?:an? )?(?:exit )?(?:(?:codes?|status(?:es)?|rc) ?[:=]? ?)?(?:0|\[0(?:, ?0){0,200}\])"
-_ENDED = (
-    r"(?:workers|ranks|processes|procs|tasks|pods) (?:have )?(?:exited|returned|ended|finished|terminated|completed)[,:]? "
-    rf"(?:{_ZERO}|cleanly|successfully|normally)\W{{0,3}}$"
-)
-_ALL = regex(rf"(?i)\b(?:all (?:\d{{1,7}} )?|(?<![\d./])(\d{{1,7}}) ?(?:/|of|out of) ?(\d{{1,7}}) ){_ENDED}")
-_CODE = r"(?:exit(?:ed)?(?: with)?[ _](?:code|status)(?: ?[:=] ?| )|exited(?: with)? |rc ?[:=] ?)0(?: on [\w.-]{1,100})?"
-_SCRIPT = regex(
-    rf"(?i)^(?:[\[(]|\+ ?)?(?:[\[\w./-]{{1,60}}[\]:,]{{0,2}} ){{0,4}}{_CODE}(?:, {_CODE}){{0,64}}"
-    r"(?:,? (?:elapsed|after|in|took) [^,]{1,40})?[\])]?$"
-)
-# of several, one ended so
-_OF_ONE = regex(r"(?i)\b(?:rank|proc(?:ess)?|worker|child|trainer|task)[ :=#_-]{0,2}\d")
-_LAUNCHER = regex(r"\b(?:torchrun|srun|mpirun|mpiexec|deepspeed|accelerate)\b")
 _LOAD = regex(r"Avg generation throughput: (\d{1,9}(?:\.\d{1,9})?) tokens/s, Running: (\d{1,9}) req")
 # whole: no server prints quotes
 _DECODED = regex(r"Decode batch.{0,300}gen throughput \(token/s\): (\d{1,9}(?:\.\d{1,9})?)[^\"]{0,200}$")
@@ -188,17 +159,19 @@ def good_end_of(line: Line, *, asked: bool = False) -> Event | None:
     """Return what a line reports: that a script ended well, or a server's load. `asked`: a shell was asked for the exit code."""
     if asked and line.text.strip() == "0":
         return line.event(WorkersEnded, everywhere=False, of_a_script=True)
-    return (_end(line) or _served(line)) if _MAY_END.search(line.text) else None
+    return (_end(line) or _served(line)) if words("may_end").search(line.text) else None
 
 
 def _end(line: Line) -> WorkersEnded | None:
-    all_of_them = _ALL.search(line.text)
+    all_of_them = words("all_ended").search(line.text)
     if all_of_them is not None and all_of_them[1] == all_of_them[2]:
         return line.event(WorkersEnded, everywhere=True, of_a_script=True)
-    if not _SCRIPT.match(line.text) or _OF_ONE.search(line.text):
+    if not words("script_ended").match(line.text) or words("of_one_process").search(line.text):
         return None
     # a launcher ends with 0 where all its workers did
-    return line.event(WorkersEnded, everywhere=_LAUNCHER.search(line.text) is not None, of_a_script=True)
+    return line.event(
+        WorkersEnded, everywhere=words("launchers").search(line.text) is not None, of_a_script=True
+    )
 
 
 def _served(line: Line) -> Served | None:

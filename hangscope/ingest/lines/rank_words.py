@@ -35,6 +35,7 @@ from itertools import pairwise
 
 from hangscope.ingest.files.naming import rank_of_log, says_rank
 from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 
@@ -59,43 +60,7 @@ _TITLE_LIMIT = 80
 _SHORT = 48  # of a title that ends in no colon
 _AT_END = regex(r"(?i)\branks?[ :#]{0,2}\d{1,7}\)?$")
 _MOST_RANKS = 4096  # of one title
-_OF_A_DUMP = (
-    "the|begin|global|py-?spy|cuda-?gdb|gdb|p|faulthandler|stacks?|stack-?traces?|traces?|back-?traces?|dumps?|output|main|main ?thread|threads?"
-    "|process|processes|pid|logs?|last|tail|lines?|std(?:err|out)|file"
-)
-_SOME = r"\d{1,7}(?:(?:-|–|\.{2,3}|, ?| ?& ?| and | to | und | et | bis )\d{1,7}){0,15}"
-_AFTER = r"all|both|is|are|show|shows|look|looks|like|this|same|the|stuck|waits?|at|here"
-_HOST = r"(?:,? ?[(\[]?(?=[A-Za-z][\w.]{0,30}-?\d)(?!step|epoch|iter|batch|attempt|pid|rank)[A-Za-z][\w.-]{1,40}[)\]]?)?"  # `, cn-237`
-_TITLE = regex(
-    rf"^[\W_]{{0,12}}(?:(?:{_OF_A_DUMP}|of|for|on|from|\d{{3,9}})[\W_]{{1,4}}){{0,8}}ranks?[\W_]{{0,3}}({_SOME})"
-    rf"(?:[\W_]{{1,4}}(?:{_OF_A_DUMP}|{_AFTER}|\d{{1,10}})){{0,8}}(?: {{0,4}}[(\[][^()\[\]]{{1,40}}[)\]])?{_HOST}[\W_]{{0,12}}$",
-    re.IGNORECASE,
-)
-#: `rank 0 (1-3,5 identical)`, `rank 2 (and 3, 4)`
-_AND_OTHERS = regex(
-    rf"^[\W_]{{0,12}}rank[\W_]{{0,3}}(\d{{1,7}}) {{0,2}}[(\[](?:(?:and|also|same|identical|as|on|in|for|ranks?)[ :]){{0,4}}({_SOME}),?"
-    r"(?: (?:are|is|look|looks|the|all|exactly)){0,4}(?: (?:identical|same|alike|likewise|too))?[)\]]:?$",
-    re.IGNORECASE,
-)
-_ENDS = regex(
-    rf"\branks?[ :#]{{0,2}}({_SOME})(?: (?:{_AFTER}|{_OF_A_DUMP})){{0,5}}{_HOST} ?[:：]\W{{0,3}}$",
-    re.IGNORECASE,
-)
-_IN_BRACKETS = regex(rf"[(\[（]ranks?[ :#=]{{0,2}}({_SOME})[)\]）]", re.IGNORECASE)
-_RULED = regex(
-    r"^[-=#*>~]{2,40}[ \w,.:@()/-]{1,60}\brank[ :#=]{0,2}(\d{1,7})[ )]{0,2}[-=#*<~]{0,40}$", re.IGNORECASE
-)
-#: `pid 3302 (rank 2), pid 3303 (rank 3)`
-_EACH = regex(
-    r"^(?:[\W_]{0,4}(?:(?:pid|process)[ :#]{0,2}\d{2,9} {0,2})?[(\[]?rank[ :#]{0,2}\d{1,7}[)\]]?(?: and)?){2,16}(?:[\W_]{0,4}$| (?:all|both)\b[^:]{0,60}:$)",
-    re.IGNORECASE,
-)
 _MENTION = regex(r"\branks?\W{0,3}\d", re.IGNORECASE)
-_BUT = regex(
-    r"\b(?:except|but|besides|than|without|unlike|excluding|other|instead|au(?:ß|ss)er|sauf|excepto|salvo|кроме)\b[^.;]{0,30}$"
-    r"|\b(?:not|for|waits?|after|before|until) $",
-    re.IGNORECASE,
-)
 _FILE = regex(
     r"^(?:[=#*>-]{1,6} ?|\$ (?:cat|less|tail|head) (?:-\S{1,8} ){0,3})(\S{1,300}?)(?: ?[=#*<:-]{1,6})?$"
 )
@@ -105,10 +70,6 @@ _OF_A_WORLD = regex(
 )
 _STEP = regex(r"-|–|\.{2,3}| to | bis ")
 _MOST_LINES = 256
-#: Not a number within a group, a host or an engine, and no size.
-_RANK = regex(
-    r"(?i)(?<![a-z_])(?<!local )(?<!node )(?<!group )(?<![tpdec]p )(?:global[_ -]?|world[_ -]?|mpi)?rank(?:[_ ]?id)?['\"]?[ =:#\[]{0,3}(\d{1,6})\b(?![./]\d)"
-)
 _PID = regex(r"(?i)\bpid['\"]?[ =:#(]{1,3}(\d{2,9})\b|\bprocess (\d{3,9})\b")
 #: `bus 83`, `bus id: 0000:83:00.0`: the GPU of a rank that the line names
 _BUS = regex(
@@ -119,26 +80,19 @@ _LOCAL = regex(r"(?i)\blocal[_ -]?rank['\"]?[ =:]{1,3}(\d{1,4})\b|\[rank: (\d{1,
 
 #: `rank0=20710`, `rank 0: 20710`: the processes of ranks side by side
 _PAIR = regex(r"(?i)\brank[ _]?(\d{1,5})[\"']? ?[=:] ?(?:pid[ =:]?)?(\d{3,9})\b(?![.:]\d)")
-#: `(ranks 1 3 5 6 have the same lines as 2)`, `=== rank 1, rank 2: the same 6 frames`, `TP1: same as TP2`
-_LIKEWISE = regex(
-    r"(?i)\b(?:same|identical|likewise|ditto)\b(?! (?:host|node|machine|group|device|port|address|time|call|collective|shape|size)\b)"
-)
 _WORD = regex(r"[A-Za-z]{1,30}|\d{1,10}")
 _RANGE = regex(r"(?<!\d)\d{1,6}(?: {0,2}[-–] {0,2}\d{1,6})?(?!\d)")
 _OF_RANKS = frozenset({"rank", "ranks", "tp", "gpu", "gpus"})
-_BEFORE_SAME = regex(
-    r"(?:\d+|ranks?|tp|gpus?|all|others?|and|is|are|ha(?:ve|s|d)|shows?|print(?:ed)?|looks?|in|on|exactly|the)$"
-)
 _AS = regex(r"(?i)\b(?:as|to|like) (?:on |for |of )?(?:ranks? ?|TP)?(\d{1,5})\b")
 
 
 def likewise(text: str) -> tuple[tuple[int, ...], int | None] | None:
     """Return the ranks of which somebody writes that they show the same as another one, and that one where it is named; None of other lines."""
-    match = _LIKEWISE.search(text) if len(text) <= _SENTENCE else None
+    match = words("likewise").search(text) if len(text) <= _SENTENCE else None
     if match is None:
         return None
-    words = [word.lower() for word in _WORD.findall(text[: match.start()])]
-    if not _OF_RANKS & {*words} or not all(map(_BEFORE_SAME.match, words)):
+    before = [word.lower() for word in _WORD.findall(text[: match.start()])]
+    if not _OF_RANKS & {*before} or not all(map(words("before_same").match, before)):
         return None
     numbers = [re.sub(r"\s", "", part) for part in _RANGE.findall(text[: match.start()])]
     ranks = _numbers(", ".join(numbers)) if numbers else ()
@@ -212,11 +166,11 @@ def ranks_titled(text: str, above_a_stack: bool = False) -> tuple[int, ...]:
     """
     if len(text) > _SENTENCE or "ank" not in text.lower():
         return ()
-    if _EACH.match(text):
-        return _numbers(", ".join(_RANK.findall(text)))
-    if len(text) <= _TITLE_LIMIT and (several := _AND_OTHERS.match(text)):
+    if words("ranks_of_pids").match(text):
+        return ranks_in(text)
+    if len(text) <= _TITLE_LIMIT and (several := words("and_others").match(text)):
         return _numbers(f"{several[1]}, {several[2]}")
-    if len(text) <= _TITLE_LIMIT and (match := _TITLE.match(text)):
+    if len(text) <= _TITLE_LIMIT and (match := words("title_of_ranks").match(text)):
         return _numbers(match[1])
     if (file := _FILE.match(text)) and says_rank(file[1].rsplit("/", 1)[-1]):
         rank, _ = rank_of_log(file[1])
@@ -224,17 +178,17 @@ def ranks_titled(text: str, above_a_stack: bool = False) -> tuple[int, ...]:
     if remark := _REMARK.match(text.rstrip()):
         return _numbers(remark[1])
     alone = len(_MENTION.findall(text)) == 1
-    if alone and (ruled := _RULED.match(text)):
+    if alone and (ruled := words("ruled_title").match(text)):
         return _numbers(ruled[1])
-    same = _LIKEWISE.search(text) if above_a_stack and not alone else None
-    if same is not None and _RANK.search(text, 0, same.start()) and _RANK.search(text, same.end()):
-        return _numbers(", ".join(_RANK.findall(text)))  # `rank 0 (pid 812), same in rank 2 and rank 3:`
+    same = words("likewise").search(text) if above_a_stack and not alone else None
+    if same is not None and ranks_in(text[: same.start()]) and ranks_in(text[same.end() :]):
+        return ranks_in(text)  # `rank 0 (pid 812), same in rank 2 and rank 3:`
     short = above_a_stack and len(text) <= _SHORT and _AT_END.search(text) is not None
     if not short and not text.rstrip("`* ").endswith((":", "：")):
         return ()
-    loosely = (_RANK if above_a_stack else _IN_BRACKETS).search(text) if alone else None
-    match = _ENDS.search(text) or loosely
-    return () if match is None or _BUT.search(text[: match.start()]) else _numbers(match[1])
+    loosely = (words("rank") if above_a_stack else words("ranks_in_brackets")).search(text) if alone else None
+    match = words("ends_with_ranks").search(text) or loosely
+    return () if match is None or words("but").search(text[: match.start()]) else _numbers(match[1])
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -263,7 +217,7 @@ class Named:
 
 def ranks_in(text: str) -> tuple[int, ...]:
     """Return the ranks that a line names."""
-    return tuple(sorted({int(n) for n in _RANK.findall(text)}))
+    return tuple(sorted({int(n) for n in words("rank").findall(text)}))
 
 
 def named_processes(lines: Iterable[tuple[int, str]]) -> tuple[Named, ...]:

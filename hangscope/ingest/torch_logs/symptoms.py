@@ -5,13 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from hangscope.model.regex import regex
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.model.tables import entries
-
-_OWN_IN_NCCL = regex(
-    r"unhandled cuda error|ncclUnhandledCudaError|invalid usage|ncclInvalidUsage|Duplicate GPU|out of memory",
-    re.IGNORECASE,
-)
 
 
 @cache
@@ -35,7 +30,7 @@ def is_symptom(kind: str, message: str) -> bool:
     said, types = symptoms()
     if said.search(text):
         return True
-    return re.split(r"\.|::", kind)[-1] in types and not _OWN_IN_NCCL.search(text)
+    return re.split(r"\.|::", kind)[-1] in types and not words("own_in_nccl").search(text)
 
 
 def is_check(kind: str, message: str) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import field, replace
 
 from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import REPLACED, Line, quote
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.ingest.torch_logs.symptoms import is_check, is_symptom
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -42,23 +43,12 @@ _OF_AN_ACTOR = regex(
 )
 _MARKS = regex(r"^\s*(?:[~^][~^\s]*$|\[Previous line repeated \d+ more times?\])")
 _EXCEPTION = regex(r"^ ?((?:[A-Za-z_]\w{0,100}\.){0,12}([A-Za-z_]\w{0,100}))(?:: ?(.*))?$")
-_TYPE = regex(
-    r"(?:Error|Exception|Exit|Interrupt|Warning|Iteration|Timeout|Failure|Failed|Empty|Full|Mismatch|Abort\w{0,40}|Closed)$"
-)
 _LEVELS = frozenset({"INFO", "WARNING", "ERROR", "DEBUG", "CRITICAL", "Traceback", "NOTE", "WARN", "FATAL"})
 _CHAINED = (
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",
 )
 _BARE = regex(r"^((?:[A-Za-z_]\w{0,100}\.){0,12}[A-Za-z_]\w{0,100}(?:Error|Exception)): (.*)$")
-
-_OF_LAUNCHERS = regex(
-    r"(?:^|\.)(?:ChildFailedError|ProcessRaisedException|SignalException|Rendezvous(?:Timeout|Connection|Closed)Error)$"
-)
-_LAUNCHER_FILE = regex(
-    r"/bin/torchrun$|torch/distributed/(?:run|launch|launcher/api)\.py$|torch/distributed/elastic/(?:agent|"
-    r"rendezvous)/"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +74,6 @@ class RankException(Event, kind="exception", same_by=("type", "message", "frames
     def by_check(self) -> bool:
         """Return whether a check raised it that compares what ranks call or build."""
         return self.symptom and is_check(self.type, self.message)
-
-
-#: Where a message of c10d or DDP names the rank, local to its group, that raises it.
-_RAISED_BY = regex(
-    r"^\[Rank (\d{1,7})\]|\baborted on rank (\d{1,7})\b|\bbarrier on rank: (\d{1,7})\b|\bgrad for rank (\d{1,7}):"
-)
 
 
 @dataclass(slots=True)
@@ -122,11 +106,11 @@ class _Traceback:
 
     def event(self, truncated: bool = False) -> Iterator[Event]:
         """Yield the exception, unless it is the launcher's own."""
-        of_a_launcher = any(_LAUNCHER_FILE.search(frame.file) for frame, _ in self.rows[:3])
-        if self.where.rank is None and (of_a_launcher or _OF_LAUNCHERS.search(self.kind)):
+        of_a_launcher = any(words("launchers_files").search(frame.file) for frame, _ in self.rows[:3])
+        if self.where.rank is None and (of_a_launcher or words("launchers_exceptions").search(self.kind)):
             return
         code = next((code for frame, code in reversed(self.rows) if not is_library(frame.file)), "")
-        own = _RAISED_BY.search(self.message)
+        own = words("raised_by").search(self.message)
         yield self.where.event(
             RankException,
             rank=self.rank,
@@ -232,7 +216,11 @@ class TracebackParser(LineParser):
         elif (match := _EXCEPTION.match(text)) and match[1] not in _LEVELS:
             message = match[3]
             unindented = message is not None and not message.startswith("  ")
-            if _TYPE.search(match[2]) or (opened.rows and unindented) or text.strip().isidentifier():
+            if (
+                words("exception_types").search(match[2])
+                or (opened.rows and unindented)
+                or text.strip().isidentifier()
+            ):
                 yield from self._exception(key, opened, line, match[1], (message or "")[:_MESSAGE_LIMIT])
         elif text.startswith("    ") or REPLACED in text:  # a line of code without its frame, or no line
             opened.mangled = True

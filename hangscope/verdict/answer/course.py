@@ -9,8 +9,8 @@ from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.messages import Notice
 from hangscope.ingest.job_logs.progress import Progress, Served, WorkersEnded
-from hangscope.ingest.job_logs.vocabulary import Stage, of_people, stages, words
 from hangscope.ingest.lines.rank_words import ranks_titled
+from hangscope.ingest.lines.vocabulary import Stage, of_people, stages, words
 from hangscope.model.conclusion import Collect
 from hangscope.model.events import Event
 from hangscope.model.regex import regex

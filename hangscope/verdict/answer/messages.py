@@ -9,7 +9,7 @@ from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import world_size
 from hangscope.explain.text.known_messages import blanks_of, filled
 from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
-from hangscope.ingest.job_logs.vocabulary import of_people
+from hangscope.ingest.lines.vocabulary import of_people
 from hangscope.model.conclusion import Collect
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation

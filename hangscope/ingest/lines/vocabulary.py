@@ -13,6 +13,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 from hangscope.model.tables import entries
 
+_NAMED = regex(r"<([a-z_]+)>")
 _SETTINGS = 4  # of a line: `name=value`
 _COMMAND = regex(
     r"^(?:\S{0,80}[$#>] ?)?(?:[A-Z_]{3,40}=\S{0,80} ){0,9}(?:torchrun|python3?|accelerate|deepspeed|srun|mpirun|mpiexec\S{0,8}|bash|sh|cmd:) "
@@ -32,10 +33,11 @@ def words(name: str) -> re.Pattern[str]:
 @cache
 def expressions() -> Mapping[str, str]:
     """Return the regular expression of each entry."""
-    found = {}
+    found = dict[str, str]()
     for entry in entries("lines/words.toml", "words"):
         before, after = entry.get("around", ("", ""))
-        found[entry["name"]] = f"{before}{'|'.join(entry['any'])}{after}"
+        pattern = f"{before}{'|'.join(entry['any'])}{after}"
+        found[entry["name"]] = _NAMED.sub(lambda name: f"(?:{found[name[1]]})", pattern)
     return found
 
 
