@@ -22,7 +22,7 @@ from hangscope.ingest.files.unpacking import Unpacking
 from hangscope.ingest.workers.pool import Pool
 from hangscope import isolated
 pool = Pool(2, 2**30)
-print(*[pool._start().pid for _ in range(2)], isolated.start("hangscope.ingest.files.unpacker").pid, flush=True)
+print(*[pool._start().pid for _ in range(2)], isolated.start("hangscope.ingest.files.unpacking").pid, flush=True)
 time.sleep(60)
 """
 

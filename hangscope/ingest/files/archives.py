@@ -1,6 +1,6 @@
 """Archives of an incident's files: recognised by content, and read member by member.
 
-Nothing here but `may_be_archive` is called outside the child that unpacks (`unpacker.py`): a few bytes of any of these formats can
+Nothing here but `may_be_archive` is called outside the child that unpacks (`unpacking.py`): a few bytes of any of these formats can
 ask for any amount of memory.
 """
 

@@ -1,4 +1,9 @@
-"""Archives seen from outside: each is unpacked by a child, within what all archives of one analysis may take together."""
+"""Archives, recognised and unpacked by a child, one after another, within what all of one analysis may take together.
+
+A request is a JSON object: the archive's `path` and the name to `show`, the `folder` to write to, and how many `bytes` and `members`
+there may be. The answer says whether it is an `archive`, how many of both there were, and the `notes`. A member whose header alone asks
+for more memory than there is ends in MemoryError in the child.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +11,26 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import IO, Any
 
 from hangscope import isolated
 from hangscope.errors import Note
-from hangscope.ingest.files import unpacker
-from hangscope.ingest.files.archives import is_named_so, may_be_archive
+from hangscope.ingest.files import archives
 from hangscope.ingest.files.opening import UNPACKED_FLOOR, UNPACKED_TIMES
 
 MAX_UNPACKED = 64 * 2**30  # bytes, of all archives together
 MAX_MEMBERS = 200_000
 DEADLINE = 60.0  # seconds for a small archive
 BYTES_PER_SECOND = 2 * 2**20  # and this much more per byte
+MEMORY = 2**29  # bytes; an archive is streamed, and xz takes the most for its window
+MAX_NAME, MAX_FOLDERS = 1024, 64
 _ANSWER = 2**20
+_NOTES_OF_MEMBERS = 5
+_HINT = "what came before that point is analysed"
 
 
 class Unpacking:
@@ -34,10 +46,8 @@ class Unpacking:
         self._child: subprocess.Popen[bytes] | None = None
 
     def unpack(self, path: str, folder: str, shown: str, notes: list[Note]) -> bool:
-        """Write what is in an archive below `folder`; return whether it is one. Whatever goes wrong becomes a note."""
+        """Write what is in a file that may be an archive below `folder`; return whether it is one. Whatever goes wrong becomes a note."""
         try:
-            if not may_be_archive(path):
-                return False
             info = os.stat(path)
             size = min(info.st_size, info.st_blocks * 512)  # less for one with holes
             allowed = self._allowed(size, folder)
@@ -52,9 +62,9 @@ class Unpacking:
         }
         answer = self._ask(json.dumps(request).encode(), DEADLINE + size / BYTES_PER_SECOND)
         if isinstance(answer, str):
-            if not is_named_so(path):
+            if not archives.is_named_so(path):
                 return False
-            notes.append(Note("bad_archive", answer, shown, hint="what came before that point is analysed"))
+            notes.append(Note("bad_archive", answer, shown, hint=_HINT))
             return True
         self._bytes += answer["bytes"]
         self._members += answer["members"]
@@ -71,7 +81,7 @@ class Unpacking:
         """Return the child's answer, or in words why there is none."""
         try:
             if self._child is None or self._child.poll() is not None:
-                self._child = isolated.start(unpacker.__name__)
+                self._child = isolated.start(__name__)
         except (OSError, ValueError) as error:
             return f"found no process to unpack it ({error})"
         return isolated.ask(self._child, request, _receive, seconds, "unpacked")
@@ -85,4 +95,109 @@ class Unpacking:
 
 def _receive(stream: IO[bytes]) -> dict[str, Any] | None:
     answer = isolated.receive(stream, _ANSWER)
-    return None if answer is None else json.loads(answer)
+    return None if answer is None else dict(json.loads(answer))
+
+
+class _Enough(Exception):
+    """The archive holds more than may be unpacked."""
+
+
+def main() -> None:
+    """Answer requests in the child until stdin ends."""
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    sys.stdout = sys.stderr  # nothing but answers may reach the pipe
+    isolated.limit_memory(MEMORY)
+    while (request := isolated.receive(requests)) is not None:
+        isolated.send(answers, json.dumps(unpack(**json.loads(request))).encode())
+
+
+def unpack(path: str, show: str, folder: str, bytes: int, members: int) -> dict[str, Any]:
+    """Write the members of an archive below `folder`, and answer. A damaged member or end leaves a note and what came before."""
+    run = _Run(show, folder, bytes, members)
+    try:
+        is_one = archives.is_archive(path)
+        if is_one:
+            run.unpack(path)
+    except MemoryError:
+        is_one = True
+        run.note("bad_archive", "its headers ask for more memory than an archive may take", _HINT)
+    return {"archive": is_one, "bytes": run.written, "members": run.seen, "notes": run.notes}
+
+
+class _Run:
+    """One archive: what was written, and what could not be."""
+
+    def __init__(self, show: str, folder: str, max_bytes: int, max_members: int) -> None:
+        self.show, self.root = show, os.path.realpath(folder)
+        self.written = self.seen = self.failed = 0
+        self.notes: list[tuple[str, str, str, str]] = []
+        self._max_bytes, self._max_members = max_bytes, max_members
+
+    def note(self, code: str, message: str, hint: str = "", member: str = "") -> None:
+        file = f"{self.show}!/{member[:200]}" if member else self.show
+        self.notes.append((code, message[:300], file.encode("utf-8", "replace").decode(), hint))
+
+    def unpack(self, path: str) -> None:
+        try:
+            with ExitStack() as cleanup:
+                for member in self._counted(archives.members(path, cleanup)):
+                    if member.open is not None:
+                        self._one(member)
+        except MemoryError:
+            raise
+        except _Enough as error:
+            self.note("bad_archive", str(error), _HINT + "; --max-unpacked raises the limit")
+        except Exception as error:  # a damaged archive makes its modules raise anything
+            self.note("bad_archive", f"the archive could not be read to its end: {error}", _HINT)
+        if self.failed > _NOTES_OF_MEMBERS:
+            self.note("bad_member", f"{self.failed:,} members could not be unpacked")
+
+    def _counted(self, found: Iterator[archives.Member]) -> Iterator[archives.Member]:
+        for member in found:
+            self.seen += 1
+            if self.seen > self._max_members:
+                raise _Enough(f"the archives hold more than {self._max_members:,} members")
+            yield member
+
+    def _one(self, member: archives.Member) -> None:
+        """Write one member. What is wrong with it costs it alone, but where the stream ends in it."""
+        try:
+            if member.size > self._max_bytes:
+                raise ValueError(
+                    f"it claims more than the {self._max_bytes:,} bytes that may still be unpacked"
+                )
+            target = _place(self.root, member.name)
+            if member.same_as is not None:
+                os.link(_place(self.root, member.same_as), target)
+            else:
+                self._copy(member, target)
+        except (_Enough, MemoryError):
+            raise
+        except Exception as error:
+            if not member.alone and not isinstance(error, (ValueError, OSError)):
+                raise
+            self.failed += 1
+            if self.failed <= _NOTES_OF_MEMBERS:
+                self.note("bad_member", f"could not be unpacked: {error}", member=member.name)
+
+    def _copy(self, member: archives.Member, target: str) -> None:
+        stream = member.open() if member.open is not None else None
+        if stream is None:
+            raise ValueError("it has no content")
+        with stream, open(target, "wb") as out:
+            while chunk := stream.read(1 << 20):
+                self.written += len(chunk)
+                if self.written > self._max_bytes:
+                    os.unlink(target)
+                    raise _Enough(f"the archives unpack to more than {self._max_bytes:,} bytes")
+                out.write(chunk)
+
+
+def _place(root: str, name: str) -> str:
+    if len(name) > MAX_NAME or name.count("/") > MAX_FOLDERS:
+        raise ValueError(f"its name has {len(name):,} characters and {name.count('/'):,} folders")
+    target = os.path.realpath(os.path.join(root, name.lstrip("/")))
+    if not target.startswith(root + os.sep):
+        raise ValueError(f"member {name!r} points outside the archive")
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    return target
