@@ -43,27 +43,6 @@ _PROGRESS = regex(
     r"|RAS declaring peer (?P<dead>[^\s<>]{1,255})(?:<\d{0,5}>)? as DEAD"
 )
 _APART = "write NCCL logs with NCCL_DEBUG_FILE, one file per process"
-#: by code: what a note says, and what to do next time
-_NOTES = {
-    "torn_line": (
-        "an NCCL call line is torn or collapsed; the calls after it cannot be numbered for certain",
-        _APART,
-    ),
-    "contradiction": (
-        "a line states a rank that its communicator cannot have",
-        "copy the log again from where the job wrote it",
-    ),
-    "too_many_communicators": (f"more than {MAX_COMMUNICATORS:,} communicators; the rest is not read", ""),
-    "late_start": (
-        "the log begins after communicators were created; their calls are numbered from its start",
-        "",
-    ),
-    "anonymised": ("lines without host and pid; they are distinguished by device only", ""),
-    "shared_output": (
-        "several processes share this output, which NCCL 2.13+ does not flush: up to 4,096 bytes may be missing at the end of each",
-        _APART,
-    ),
-}
 
 
 class NcclParser(CallParser):
@@ -130,11 +109,14 @@ class NcclParser(CallParser):
             process.finish()
         recorders = [process for process in self._processes if len(process.recording)]
         if any(process.late for process in recorders):
-            self._note("late_start")
+            text = "the log begins after communicators were created; their calls are numbered from its start"
+            self._note("late_start", text)
         if any(process.pid is None for process in recorders):
-            self._note("anonymised")
+            text = "lines without host and pid; they are distinguished by device only"
+            self._note("anonymised", text)
         if len(recorders) > 1:
-            self._note("shared_output")
+            text = "several processes share this output, which NCCL 2.13+ does not flush: up to 4,096 bytes may be missing at the end of each"
+            self._note("shared_output", text, hint=_APART)
         return ()
 
     def recordings(self) -> list[Recording]:
@@ -177,14 +159,16 @@ class NcclParser(CallParser):
             return
         for owner in owners:
             owner.tear(pointer)
-            self._note("torn_line", line)
+            text = "an NCCL call line is torn or collapsed; the calls after it cannot be numbered for certain"
+            self._note("torn_line", text, line, _APART)
 
     def _info(self, text: str, line: Line, process: Process) -> Iterator[Event]:
         life = parse_life(text)
         found = _PROGRESS.match(text) if life is None else None
         if life is not None:
             if int(life["comm_rank"]) >= int(life["nranks"]):
-                self._note("contradiction", line)
+                text = "a line states a rank that its communicator cannot have"
+                self._note("contradiction", text, line, "copy the log again from where the job wrote it")
             elif self._has_room(line):
                 comm = process.step(life, line.number)
                 self._made += comm.first_line == line.number
@@ -206,11 +190,11 @@ class NcclParser(CallParser):
 
     def _has_room(self, line: Line) -> bool:
         if self._made >= MAX_COMMUNICATORS:
-            self._note("too_many_communicators", line)
+            text = f"more than {MAX_COMMUNICATORS:,} communicators; the rest is not read"
+            self._note("too_many_communicators", text, line)
         return self._made < MAX_COMMUNICATORS
 
-    def _note(self, code: str, line: Line | None = None) -> None:
-        text, hint = _NOTES[code]
+    def _note(self, code: str, text: str, line: Line | None = None, hint: str = "") -> None:
         place = line.number if line is not None else None
         self._notes.setdefault(code, Note(code, text, self._file, place, hint))
 
