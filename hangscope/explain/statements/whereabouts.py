@@ -96,10 +96,10 @@ def whereabouts(record: RankRecord, statements: Statements) -> Whereabouts | Non
 def _by_variables(where: Whereabouts, record: RankRecord, statements: Statements) -> Whereabouts:
     """Return where a rank was: a call of C++ has no frame in Python, while what it waits for is a variable of the innermost one."""
     found = statements.of(record.rank, Variables)[-1:]
-    inner = [v for e in found for d, v in zip(e.depths, e.values, strict=True) if d == 0]
-    if where.inside or not any(_WORK in value for value in inner):
+    values = [value for event in found for value in event.values]
+    if where.inside or not any(_WORK in value for value in values):
         return where
-    paired = any("P2POp" in value for value in inner)
+    paired = any("P2POp" in value for value in values)
     return replace(where, inside=True, op="batch_isend_irecv" if paired else where.op)
 
 

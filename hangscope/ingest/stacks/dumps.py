@@ -52,7 +52,7 @@ from hangscope.ingest.stacks.threads import (
     ranks_of_commands,
     spy_json,
 )
-from hangscope.ingest.stacks.variables import KEPT, Variable, variable
+from hangscope.ingest.stacks.variables import KEPT, VARIABLE
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Event
 from hangscope.model.regex import regex
@@ -86,7 +86,7 @@ class ProcessStacks:
     local_rank: int | None = None
     task: int | None = None
     threads: list[Thread] = field(default_factory=list)
-    variables: list[Variable] = field(default_factory=list)  # of the main thread
+    variables: list[str] = field(default_factory=list)  # values of the main thread
     name: str = ""
 
 
@@ -262,8 +262,8 @@ class _Dump:
         at = self._open.get(writer)
         if frame is not None and at is not None and len(at.frames) < FRAMES_KEPT:
             at.frames.append(frame)
-        elif at is not None and len(at.variables) < KEPT and (one := variable(line.text, at.frames)):
-            at.variables.append(one)
+        elif at is not None and len(at.frames) == 1 and len(at.variables) < KEPT:
+            at.variables += VARIABLE.findall(line.text)
 
 
 _LINES_KEPT = 20_000  # the last ones: of several dumps the last is the one of the freeze

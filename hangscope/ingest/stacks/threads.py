@@ -21,7 +21,6 @@ from typing import Any
 
 from hangscope.ingest.lines.layers import coordinates
 from hangscope.ingest.lines.prefixes import clean
-from hangscope.ingest.stacks.variables import Variable
 from hangscope.model.dataclass import dataclass
 from hangscope.model.frames import Frame, Stack
 from hangscope.model.regex import regex
@@ -94,7 +93,7 @@ class OpenThread:
     numbered_first: bool = False
     outermost_first: bool = False
     frames: list[Frame] = field(default_factory=list)
-    variables: list[Variable] = field(default_factory=list)
+    variables: list[str] = field(default_factory=list)  # values in the innermost frame
 
     @property
     def from_bootstrap(self) -> bool:

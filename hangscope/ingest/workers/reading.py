@@ -43,7 +43,7 @@ from hangscope.ingest.nccl.ras_text import read_text
 from hangscope.ingest.recorder.members import Interner
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.stacks.dumps import LateStackParser, ProcessStacks, processes_in, read_processes
-from hangscope.ingest.stacks.variables import variables
+from hangscope.ingest.stacks.variables import Variables
 from hangscope.ingest.torch_logs import analyzer, c10d, reports, wrapper
 from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.torch_logs.shortened import completed
@@ -195,10 +195,14 @@ def read_stacks(stream: BinaryIO, shown: str) -> Wire:
 
 def _variables(stacks: Sequence[ProcessStacks], shown: str) -> list[Event]:
     """Return the variables of the processes, which are no part of their stacks from then on."""
-    found = [variables(process.variables, shown, process.rank, process.pid) for process in stacks]
+    found: list[Event] = [
+        Variables(shown, 0, p.variables[0], rank=p.rank, pid=p.pid, values=tuple(p.variables))
+        for p in stacks
+        if p.variables
+    ]
     for process in stacks:
         process.variables = []
-    return [event for event in found if event is not None]
+    return found
 
 
 def read_ras(stream: BinaryIO, shown: str) -> Wire:
