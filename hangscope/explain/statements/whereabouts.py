@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangscope.explain.statements.statements import CTRL_C, Statements, Whereabouts
-from hangscope.ingest.stacks.variables import Variables
+from hangscope.ingest.stacks.threads import Variables
 from hangscope.ingest.torch_logs.reports import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import calls_collectives, in_backward

@@ -28,8 +28,7 @@ from hangscope.ingest.nccl.join import Joined, join_processes
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.stacks.threads import Thread, issuers, trains
-from hangscope.ingest.stacks.variables import Variables
+from hangscope.ingest.stacks.threads import Thread, Variables, issuers, trains
 from hangscope.ingest.torch_logs.c10d import GroupEvent
 from hangscope.ingest.workers.reading import Reading
 from hangscope.model.dataclass import dataclass

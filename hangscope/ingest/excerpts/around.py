@@ -13,12 +13,20 @@
 
 What is below a title ends at the next one, at the name of a file of no rank, at a command, and at an empty line before a person's sentence.
 A traceback is also its rank's below the line with which a logger reports it: `2026-12-08 15:01:42 | rank 2 | ERROR | worker failed`.
+
+Watchdog timeouts that a person shortened are as the whole ones beside them:
+
+    [rank0]:[E ...] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9631, OpType=ALLREDUCE, ..., Timeout(ms)=1800000) ran for ...
+    [rank4]:[E ...] [Rank 4] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9631, ...
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
+from typing import Any
 
 from hangscope.ingest.files.numbering import of_file_titles
 from hangscope.ingest.job_logs.faults import OomCuda
@@ -39,6 +47,7 @@ _HEADER = "Traceback (most recent call last)"
 _ERROR = regex(r"\b(?:ERROR|CRITICAL|FATAL)\b")
 _NEAR, _ALIKE = 3, 256  # lines above a person's words, and events that these repeat
 _REPEATED = (WatchdogTimeout, GlooTimeout, RankException)
+_STATED = ("seq", "op", "numel_in", "numel_out", "timeout_ms")
 
 
 def placed(events: Sequence[Event], kept: KeptText) -> Iterator[Event]:
@@ -115,3 +124,19 @@ def repeated(events: Sequence[Event], kept: KeptText) -> list[Event]:
                 own = [e for e in errors if 0 < number - e.line <= _NEAR][-1:]
             found += [replace(e, rank=r, line=number, text=text) for r in ranks for e in own]
     return found[:_ALIKE]
+
+
+def completed(events: Sequence[Event]) -> list[Event]:
+    """Return the events of a log, shortened timeouts with what all whole ones of their group and seq state; without those that lack an op."""
+    timeouts = [event for event in events if isinstance(event, WatchdogTimeout)]
+    whole: dict[str | None, set[tuple[Any, ...]]] = defaultdict(set)
+    for event in timeouts:
+        if event.op and event.timeout_ms is not None:
+            whole[event.group_name].add(attrgetter(*_STATED)(event))
+    found: dict[int, WatchdogTimeout] = {}
+    for event in timeouts:
+        fitting = [stated for stated in whole[event.group_name] if event.seq in (stated[0], None)]
+        if event.timeout_ms is None and len(fitting) == 1:
+            found[id(event)] = replace(event, **dict(zip(_STATED, fitting[0], strict=True)))
+    known = (found.get(id(event), event) for event in events)
+    return [e for e in known if not isinstance(e, WatchdogTimeout) or e.timeout_ms is not None or e.op]

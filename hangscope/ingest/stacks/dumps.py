@@ -43,6 +43,8 @@ from hangscope.ingest.stacks.headers import (
 from hangscope.ingest.stacks.threads import (
     FRAMES_KEPT,
     THREADS_KEPT,
+    VARIABLE,
+    VARIABLES_KEPT,
     OpenThread,
     Thread,
     finished,
@@ -52,7 +54,6 @@ from hangscope.ingest.stacks.threads import (
     ranks_of_commands,
     spy_json,
 )
-from hangscope.ingest.stacks.variables import KEPT, VARIABLE
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Event
 from hangscope.model.regex import regex
@@ -86,7 +87,7 @@ class ProcessStacks:
     local_rank: int | None = None
     task: int | None = None
     threads: list[Thread] = field(default_factory=list)
-    variables: list[str] = field(default_factory=list)  # values of the main thread
+    variables: list[str] = field(default_factory=list)  # of the main thread
     name: str = ""
 
 
@@ -127,9 +128,8 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
     ranks = [process for process in processes if process.pid not in found.workers]
     for process in processes:
         if process.pid in found.workers and len(ranks) == 1:
-            ranks[0].threads += [
-                (f"worker {process.pid}: {name}", stack, False) for name, stack, _ in process.threads
-            ]
+            named = ((f"worker {process.pid}: {name}", stack) for name, stack, _ in process.threads)
+            ranks[0].threads += [(*thread, False) for thread in named]
     return ranks or processes
 
 
@@ -262,7 +262,7 @@ class _Dump:
         at = self._open.get(writer)
         if frame is not None and at is not None and len(at.frames) < FRAMES_KEPT:
             at.frames.append(frame)
-        elif at is not None and len(at.frames) == 1 and len(at.variables) < KEPT:
+        elif at is not None and len(at.frames) == 1 and len(at.variables) < VARIABLES_KEPT:
             at.variables += VARIABLE.findall(line.text)
 
 

@@ -22,13 +22,24 @@ from typing import Any
 from hangscope.ingest.lines.layers import coordinates
 from hangscope.ingest.lines.prefixes import clean
 from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
 from hangscope.model.frames import Frame, Stack
 from hangscope.model.regex import regex
 
 FRAMES_KEPT = 500
 THREADS_KEPT = 5000
+VARIABLES_KEPT = 400  # of one thread
+#: a variable of a frame as `py-spy dump --locals` prints it: `            w: <torch._C._distributed_c10d.Work at 0x7fbb2777b610>`
+VARIABLE = regex(r"^\s{12}\w{1,60}: (.{1,120})")
 #: name, stack with the innermost frame first, whether it is the main thread
 Thread = tuple[str, Stack, bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variables(Event, kind="variables", calm=True):
+    """The values of the innermost frame's variables of one rank's main thread."""
+
+    values: tuple[str, ...]
 
 
 def looks_like_spy_json(head: bytes) -> bool:

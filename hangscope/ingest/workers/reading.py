@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import BinaryIO
 
 from hangscope.errors import Note
-from hangscope.ingest.excerpts.around import placed, repeated
+from hangscope.ingest.excerpts.around import completed, placed, repeated
 from hangscope.ingest.excerpts.excerpt import MOST, Excerpt, excerpt
 from hangscope.ingest.files.naming import attempt_of, rank_of_log
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
@@ -43,10 +43,9 @@ from hangscope.ingest.nccl.ras_text import read_text
 from hangscope.ingest.recorder.members import Interner
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.stacks.dumps import LateStackParser, ProcessStacks, processes_in, read_processes
-from hangscope.ingest.stacks.variables import Variables
+from hangscope.ingest.stacks.threads import Variables
 from hangscope.ingest.torch_logs import analyzer, c10d, reports, wrapper
 from hangscope.ingest.torch_logs.detail import DetailParser
-from hangscope.ingest.torch_logs.shortened import completed
 from hangscope.ingest.torch_logs.store import StoreParser
 from hangscope.ingest.torch_logs.traceback import RankException, TracebackParser
 from hangscope.ingest.workers.answer import Wire, answer
@@ -255,9 +254,7 @@ class Reading:
     stacks: list[ProcessStacks] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     log: LogReading | None = None
-    written: float | None = (
-        None  # when the file was last written (s since the epoch), as far as that is known
-    )
+    written: float | None = None  # when the file was (s since the epoch), as far as that is known
 
     @property
     def all_events(self) -> list[Event]:
