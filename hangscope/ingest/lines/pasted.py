@@ -26,6 +26,7 @@ from itertools import pairwise
 from typing import BinaryIO
 
 from hangscope.ingest.files import sniff
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.model.regex import regex
 from hangscope.model.tables import entries
 
@@ -128,12 +129,6 @@ _QUOTE = regex(r"^(?:>[ >]{0,8})(?=\S|$)|^(?:>[ >]{0,8}) ")
 _DIGITS = regex(r"\d")
 _PROCESSES = regex(r" {0,12}(?:\w{1,8} {1,12})?PID .{0,120}\b(?:CMD|COMMAND)\b")  # the head of what ps prints
 _NUMBER = regex(r"^ {0,6}(\d{1,7})(?:[:|\t] ?| {1,4})")
-#: What a line of a job begins with: such a line is never the rest of another.
-_BEGINS = regex(
-    r"\s{0,4}(?:\[rank\d|\[(?:default|trainer)\d|\[[EWIF]\d{3,4} |\[[EWIF] \w|[EWIF]\d{4} \d\d:|\[\d{1,9},\d{1,7}\]|\d{4}-\d\d-\d\d|"
-    r"\[\d{4}-\d\d-\d\d|Traceback |File \"|\(\w{1,60} (?:pid|rank)=|(?:[\w./-]{1,200}\.(?:log|txt|out|err):)?[\w.-]{1,100}:\d{1,10}:\d{1,10} \[|\[-?\d{1,5}\] NCCL |terminate called|"
-    r"slurmstepd: |srun: |```|#\d{1,4} |Thread (?:0x|\d)|Current thread 0x|Process \d{1,9}: |[\w.]{1,100}(?:Error|Exception): )"
-)
 
 
 @cache
@@ -179,7 +174,11 @@ def _goes_on(line: str, after: str, writers: Container[str]) -> bool:
 def _is_whole(own: str, line: str, writers: Container[str]) -> bool:
     """Return whether a line is empty, or begins like one or with the name of a writer; `own` is its part after a task's number."""
     writer = _WRITER.match(line)
-    return not own.strip() or _BEGINS.match(own) is not None or bool(writer and writer[0] in writers)
+    return (
+        not own.strip()
+        or words("begins_a_line").match(own) is not None
+        or bool(writer and writer[0] in writers)
+    )
 
 
 def _writers(lines: list[str]) -> Counter[str]:
@@ -216,7 +215,7 @@ def _undented(lines: list[str]) -> list[str]:
     """Return the lines without the four blanks that Markdown puts before quoted output: a block that begins like a line."""
     inside = False
     for n, line in enumerate(lines):
-        begins = line[4:5].strip() and _BEGINS.match(line[4:])
+        begins = line[4:5].strip() and words("begins_a_line").match(line[4:])
         inside = line.startswith(_INDENT) and (inside or bool(begins))
         lines[n] = line[4:] if inside else line
     return lines

@@ -35,26 +35,12 @@ from itertools import pairwise
 
 from hangscope.ingest.files.naming import rank_of_log, says_rank
 from hangscope.ingest.lines.prefixes import Line
-from hangscope.ingest.lines.vocabulary import words
+from hangscope.ingest.lines.vocabulary import expressions, words
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 
-_END = r"(?:[\])>]:?|[:,|]|(?= )) ?"
-#: a clock without a date, or what counts seconds or milliseconds
-_CLOCK = r"\[? {0,6}(?:\d{1,3}(?::\d\d){1,2}(?:[.,]\d{1,9})?|\d{1,10}\.\d{1,9}s?|\d{5,13}(?:ms)?)(?:\][ |:-]{0,3}|[ |:-]{1,3})"
-_OWN = regex(
-    rf"(?:{_CLOCK})?(?:[A-Z]{{4,8}}:? )?[\[(<]?(?:global[_ -])?(?i:rank|rang|ранг|ранк|ランク|랭크)[ :#=_-]{{0,2}}(\d{{1,5}})(?:(?:/| of )\d{{1,5}})?{_END}"
-    r"|[\[(<](?:r|p|proc|process|actor|процесс|卡|进程|プロセス|프로세스)[ :#=_-]{0,2}(\d{1,5})[\])>]:? ?"
-    # fields of a logger between bars, of which one is the rank
-    r"|r(\d{1,5}) ?\| ?|(?:\| ?)?(?:[A-Z]{4,8} {0,4}\| ?)?(?i:rank)[ :=#_-]{0,2}(\d{1,5}) ?\| ?"
-)
 #: at the end of a program's own line, behind a number or a comma
 _TAIL = regex(r"(?:(?<=[\d%]) {1,4}|[,|;] {0,4})(?i:rank)[ :=]{0,2}(\d{1,5})$")
-_LEVEL = r"(?:[\[(<]?[A-Z]{1,8}[\])>:|]{0,2} {1,3})?(?:\[[\w./]{1,80}:\d{1,6}\] {1,3})?"
-_COLUMN = regex(
-    rf"(?:{_CLOCK})?{_LEVEL}((?!\d)[^\w\s]?(?!(?i:step|epoch|it|iter|batch|layer|fold|node|host|pod|level|part|shard|try|attempt|round|seed|phase)s?\b"
-    r"|(?i:step|epoch|iter|batch|layer|fold|node|host|shard|attempt)\d)[A-Za-z_]{0,12}[ :#=_.-]?)(\d{1,5})((?:/\d{1,5})?[^\w\s.%]{0,2}(?=[ \[]))"
-)
 _SENTENCE = 160  # characters of a line that may be a title
 _TITLE_LIMIT = 80
 _SHORT = 48  # of a title that ends in no colon
@@ -113,7 +99,7 @@ def by_itself(line: Line, column: re.Pattern[str] | None = None, *, tails: bool 
     """
     if line.rank is not None or line.source is not None:
         return line
-    match = _OWN.match(line.text) or (column.match(line.text) if column is not None else None)
+    match = words("own_rank").match(line.text) or (column.match(line.text) if column is not None else None)
     if match is None and tails and (tail := tail_of(line.text)):
         return replace(line, text=line.text[: tail.start()], rank=int(tail[1]))
     if match is None:
@@ -145,7 +131,7 @@ def column_of(texts: Sequence[str]) -> re.Pattern[str] | None:
     columns: dict[tuple[str, str], list[int]] = {}
     texts = [text for text in texts if not text.startswith((" ", "Traceback "))]
     for text in texts:
-        if match := _COLUMN.match(text):
+        if match := words("column_of_ranks").match(text):
             columns.setdefault((match[1], match[3]), []).append(int(match[2]))
     for (head, tail), numbers in columns.items():
         times, steps = Counter(numbers), [*pairwise(numbers)]
@@ -155,7 +141,8 @@ def column_of(texts: Sequence[str]) -> re.Pattern[str] | None:
         of_all = tail.strip("/)]>") == str(len(times))  # `(3/8)`: a counter would come to 8
         in_no_order = back >= len(times) and 4 * cyclic < 3 * len(steps)
         if complete and ((of_all and back) or (in_no_order and 2 * len(numbers) > len(texts))):
-            return re.compile(rf"(?:{_CLOCK})?{_LEVEL}{re.escape(head)}(\d{{1,5}}){re.escape(tail)} ?")
+            before = expressions()["before_a_column"]
+            return re.compile(rf"{before}{re.escape(head)}(\d{{1,5}}){re.escape(tail)} ?")
     return None
 
 

@@ -13,11 +13,8 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 from hangscope.model.tables import entries
 
-_NAMED = regex(r"<([a-z_]+)>")
+_NAMED = regex(r"(?<!P)<([a-z_0-9]+)>")
 _SETTINGS = 4  # of a line: `name=value`
-_COMMAND = regex(
-    r"^(?:\S{0,80}[$#>] ?)?(?:[A-Z_]{3,40}=\S{0,80} ){0,9}(?:torchrun|python3?|accelerate|deepspeed|srun|mpirun|mpiexec\S{0,8}|bash|sh|cmd:) "
-)
 _PROSE = 8  # words
 _SENTENCE = regex(r"[a-z]{2}[.,!?;](?: |$)")
 _SENTENCES = regex(r"[^.!?\n。！？]{1,400}[.!?。！？]?")
@@ -63,7 +60,7 @@ def stage_of_line(text: str) -> Stage | None:
     """Return the latest stage whose words a line holds; a command starts a job, and settings show nothing that happens."""
     if text.count("=") > _SETTINGS:
         return None
-    if _COMMAND.match(text):
+    if words("command").match(text):
         return stages()[0] if any(word.search(text) for word in stages()[0].words) else None
     return next((s for s in reversed(stages()) if any(word.search(text) for word in s.words)), None)
 

@@ -28,6 +28,7 @@ from collections.abc import Iterable, Mapping
 
 from hangscope.ingest.lines.forms import FormParser, any_of, says
 from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.ingest.torch_logs.c10d import GroupEvent
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -227,9 +228,6 @@ _IN_BARRIER = r" store based barrier .{0,80}?rank:? (?P<group_rank>\d{1,7}), (?:
 _BARRIER_KEY = regex(r"\bkey: ?(\S{1,300})")
 _COMPLETED = regex(r"Rank (\d{1,7}): Completed store-based barrier for ")
 _SERVER = (None, "")  # its place among those who wait
-_GOES_ON = regex(
-    r"^(?!\W{0,3}$|.{0,80}(?:\^C|Traceback|Terminated|Error|srun: |slurmstepd: |scancel|cancel|Ctrl))"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,7 +272,7 @@ class StoreParser(FormParser):
             self._waits.pop((int(completed[1]), key[1]), None)
         found = super().feed(line)
         events = [event for event in found if isinstance(event, StoreBarrier)]
-        if not events and line.source is None and _GOES_ON.search(line.text):
+        if not events and line.source is None and words("goes_on").search(line.text):
             self._waits.pop(_SERVER, None)
         for event in events:
             place = (event.group_rank, key[1]) if key else _SERVER
