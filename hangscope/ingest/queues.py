@@ -13,19 +13,9 @@ import numpy as np
 
 from hangscope.ingest.groups import GroupIndex
 from hangscope.ingest.kinds import KindTable
-from hangscope.ingest.recorder.recording import (
-    COMPLETED,
-    ISSUED,
-    Recording,
-)
+from hangscope.ingest.recorder.recording import COMPLETED, ISSUED, Recording
 from hangscope.model.dataclass import dataclass
-from hangscope.model.incident import (
-    Absence,
-    Frontier,
-    Queue,
-    RankRecord,
-    State,
-)
+from hangscope.model.incident import Absence, Frontier, Queue, RankRecord, State
 
 
 @dataclass(frozen=True, slots=True)

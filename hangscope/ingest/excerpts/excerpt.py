@@ -11,23 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hangscope.ingest.excerpts import pace
 from hangscope.ingest.excerpts.code import guarded_call
 from hangscope.ingest.excerpts.commands import Unlike, commands
 from hangscope.ingest.excerpts.line_groups import LineGroup, line_groups, tells_of_trouble
-from hangscope.ingest.excerpts.pace import (
-    broken,
-    counted,
-    form_of,
-    longest,
-    moves,
-    pace,
-    silence,
-    slow_steps,
-    slow_stretch,
-    spread,
-    steady,
-    went_on,
-)
 from hangscope.ingest.excerpts.prose import devices, has_fences, prose, written_by_people
 from hangscope.ingest.excerpts.sections import Side, sides
 from hangscope.ingest.excerpts.settings import helpful_setting
@@ -131,12 +118,13 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     )
     candidates = telling or printed or ours
     number, text = (candidates or [line for line, _ in written] or lines)[-1]
-    counts, even, said, named = counted(printed), steady(printed), prose(people), named_processes(lines)
-    quiet, pause, before = silence(printed)
+    said, named = prose(people), named_processes(lines)
+    counts, even = pace.counted(printed), pace.steady(printed)
+    quiet, pause, before = pace.silence(printed)
     odd = uneven(printed)
     other = odd_word(lines)
     alone, (run, unlike) = guarded_call(lines), commands(texts)
-    lasted, lasted_line = longest(printed)
+    lasted, lasted_line = pace.longest(printed)
     stated, one_node = _launched(texts)
     sizes = tuple(sorted({n for n in stated if 1 < n <= MAX_RANKS})) or _counted_by_people(said, named)
     return Line(kept.file, number, text, text).event(
@@ -150,11 +138,11 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         ),
         prose=said,
         logged=bool(telling) or any(words("logged").search(t) or words("examines").match(t) for _, t in ours),
-        broken=broken([text for _, text in ours]),
-        moves=moves(counts, printed),
-        pace=pace(counts) or spread(ours),
-        slow=slow_stretch(counts) or slow_steps(counts),
-        went_on=went_on(counts),
+        broken=pace.broken([text for _, text in ours]),
+        moves=pace.moves(counts, printed),
+        pace=pace.pace(counts) or pace.spread(ours),
+        slow=pace.slow_stretch(counts) or pace.slow_steps(counts),
+        went_on=pace.went_on(counts),
         silence=quiet,
         gave_up=pause if telling and telling[0][0] > before and _is_a_timeout(pause) else 0,
         uneven_rank=odd[0],
@@ -220,7 +208,7 @@ def _stage(lines: Sequence[tuple[str, _Shape]]) -> tuple[str, str]:
         if shape.stage is not None and not (shape.stage.name == _STEPS and stage in _BETWEEN):
             stage, shown, later = shape.stage.name, "" if shape.trouble else quote(text, _SHOWN), set()
         elif not shape.trouble:
-            later.add(form_of(text))
+            later.add(pace.form_of(text))
     return ("", "") if len(later) > _PAST else (stage, shown)
 
 

@@ -23,10 +23,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
-_LAST, _LEAST = (
-    200,
-    2,
-)  # lines of a log's end that are read, and of one label and rank that show what is usual
+_LAST = 200  # lines of a log's end that are read
 _LABELLED = regex(
     r"(?<![\w.])([A-Za-z][A-Za-z_-]{1,23}(?:\([^()]{1,30}\))?)[ _]?(?:time|took|for)?[ =:]{1,3}(\d{1,7}(?:\.\d{1,6})?) ?(ms\b|s\b|secs?\b|seconds\b)?(?![\w%/:]|\.\d)"
 )

@@ -32,9 +32,8 @@ from hangscope.model.tables import entries
 
 _LAYERS = 4  # of quotations and blocks in each other
 _LEAST = 2  # lines that have a margin
-_QUOTED = (
-    0.6  # of the lines of a mail or post at least, where the rest are its head, words around and a signature
-)
+#: of the lines of a mail or post at least, where the rest are its head, words around and a signature
+_QUOTED = 0.6
 _CODE = b"    "
 _MAIL_QUOTE = regex(rb"[ \t]{0,8}>")
 _MARK = regex(rb"[ \t]{0,80}(?:[|#%*]|\xe2\x94[\x82\x83])(?=[ \t\r]|$)")

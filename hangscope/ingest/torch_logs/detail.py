@@ -16,14 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 from hangscope.errors import Note
-from hangscope.ingest.lines.call_lines import (
-    MOST_REMEMBERED,
-    CallParser,
-    copy_calls,
-    last_calls,
-    most_kept,
-    without_calls,
-)
+from hangscope.ingest.lines import call_lines
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.torch_logs.wrapper import RANDOM_START, fingerprints
@@ -84,12 +77,12 @@ class _Writer:
         kind = self.recording.kind(
             (call.op, call.device or "", sizes, (), call.dtypes, (), None, None, -1, None)
         )
-        if len(self.kinds) < MOST_REMEMBERED:
+        if len(self.kinds) < call_lines.MOST_REMEMBERED:
             self.kinds[text] = kind
         return kind
 
 
-class DetailParser(CallParser):
+class DetailParser(call_lines.CallParser):
     """Collects the calls of every writer into recordings; it makes no events."""
 
     literals = (b"Running collective: CollectiveFingerPrint(", b"failed (exitcode: ")
@@ -100,7 +93,7 @@ class DetailParser(CallParser):
         super().__init__(file)
         self._writers: dict[str, _Writer] = {}
         self._attempt = 0
-        self.keep = most_kept(1)
+        self.keep = call_lines.most_kept(1)
 
     def add(self, writer: _Writer, found: re.Match[bytes], number: int) -> bool:
         """Add a call, unless another line begins within this one."""
@@ -131,7 +124,7 @@ class DetailParser(CallParser):
             recording = Recording("detail_log", rank=line.rank, host=line.host)
             recording.local_rank, recording.task = line.local_rank, line.task
             writer = self._writers[key] = _Writer(recording, line.number, self._attempt)
-            self.keep = most_kept(len(self._writers))
+            self.keep = call_lines.most_kept(len(self._writers))
         return writer
 
     def _add(self, writer: _Writer, rank: int, number: int, text: bytes) -> bool:
@@ -145,7 +138,7 @@ class DetailParser(CallParser):
         if writer.calls % _CHECK_EVERY == 0 and len(writer.recording) > 2 * self.keep:
             what = "the first calls of this process were not kept"
             note = Note("calls_dropped", what, self._file, writer.first_line)
-            writer.recording = last_calls(writer.recording, self.keep, note)
+            writer.recording = call_lines.last_calls(writer.recording, self.keep, note)
             writer.kinds.clear()
         return True
 
@@ -183,13 +176,13 @@ def _by_printed_rank(writer: _Writer) -> dict[int, Recording]:
     parts: dict[int, Recording] = {}
     places = []
     for rank, _ in writer.chains:
-        part = parts.setdefault(rank, without_calls(writer.recording))
+        part = parts.setdefault(rank, call_lines.without_calls(writer.recording))
         part.rank = rank
         number = len(part.groups)  # the first of each rank is the one that all have
         places.append((part, part.group(str(number), *_name(number))))
-    if -1 in parts or not 1 < len(parts) <= MOST_REMEMBERED:
+    if -1 in parts or not 1 < len(parts) <= call_lines.MOST_REMEMBERED:
         return {}
-    copy_calls(writer.recording, places)
+    call_lines.copy_calls(writer.recording, places)
     return parts
 
 
