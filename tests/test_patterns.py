@@ -24,6 +24,7 @@ import hangscope
 from hangscope.ingest.lines.layers import layers
 from hangscope.ingest.lines.vocabulary import expressions, words
 from hangscope.ingest.nccl import warn
+from hangscope.ingest.stacks.headers import forms
 from hangscope.ingest.torch_logs import symptoms
 from hangscope.model.regex import LazyPattern
 
@@ -81,6 +82,8 @@ def patterns() -> dict[str, re.Pattern[Any]]:
     found["prefixes.toml"] = layers()[0]
     found["faults/symptoms.toml"] = symptoms.symptoms()[0]
     found |= {f"faults/nccl.toml[{n}]": rule.pattern.compiled for n, rule in enumerate(warn.rules())}
+    for kind in ("thread", "frame"):
+        found |= {f"stacks.toml: {kind} {n}": one.pattern.compiled for n, one in enumerate(forms(kind))}
     seen: set[Any] = set()
     return {
         n: p

@@ -1,53 +1,36 @@
-"""What the lines of a stack dump are: the header of a process or a thread, or a frame, as each tool prints it."""
+"""What the lines of a stack dump are: the header of a process or a thread, or a frame. Their forms are data, in knowledge/lines/stacks.toml."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from functools import cache
+
 from hangscope.ingest.stacks.threads import OpenThread, function_name
+from hangscope.model.dataclass import dataclass
 from hangscope.model.frames import Frame
 from hangscope.model.regex import regex
+from hangscope.model.tables import entries
 
-#: what a thread begins with; the groups are those of `header`, the options what the form implies
-_FAULT_THREAD = regex(
-    r"^(?P<which>Current thread|Thread) (?P<ident>0x[0-9a-fA-F]{1,16})(?: \[(?P<name>[^\]]{0,80})\])? "
-    r"\(most recent call first\):\s*$"
-)
-_SPY_THREAD = regex(
-    r'^Thread (?P<ident>0x[0-9A-Fa-f]{1,16}|\d{1,19}) \([a-z+]{1,30}\)(?:: "(?P<name>.{0,200})")?\s*$'
-)
-_PLAIN_THREAD = regex(r"^# Thread (?P<ident>\d{1,19})\s*$")
-_GDB_THREAD = regex(
-    r"^Thread (?P<which>\d{1,7}) \((?:Thread 0x[0-9a-f]{1,16} )?\(?LWP (?P<ident>\d{1,9})\)?\)?"
-    r'(?: ?"(?P<name>[^"]{0,80})")?.{0,40}:\s*$'
-)
-#: pystack (bloomberg.github.io/pystack): `Traceback for thread 812 (python) [Has the GIL] (most recent call last):`
-_PYSTACK_THREAD = regex(
-    r"^Traceback for thread (?P<ident>\d{1,19})(?: \((?P<name>[^()]{0,80})\))? \[[^\]]{0,80}\] \(most recent call last\):\s*$"
-)
-_THREADS = (_FAULT_THREAD, _SPY_THREAD, _PLAIN_THREAD, _GDB_THREAD, _PYSTACK_THREAD)
 SPY_PROCESS = regex(r"^Process (\d{1,9}): ")
 WORKER = regex(r"^Process (\d{1,9}): worker of rank \d{1,7}\s*$")
-_FAULT_FRAME = regex(
-    r'^\s{1,4}File "(?P<file>.{1,1000}?)", line (?P<line>\d{1,9}|\?\?\?) in (?P<name>.{1,300})$'
-)
-_PYSTACK_FRAME = regex(
-    r'^\s{4}\((?:Python|C)\) File "(?P<file>.{1,1000}?)", line (?P<line>\d{1,9}), in (?P<name>[^()]{1,300}?)(?: \([^()]{0,300}\))?\s*$'
-)
-_TRACEBACK_FRAME = regex(r'^\s{2}File "(?P<file>.{1,1000}?)", line (?P<line>\d{1,9}), in (?P<name>.{1,300})$')
-_SPY_FRAME = regex(
-    r"^\s{4}(?P<qualified>\S.{0,300}?) \((?P<file>[^()]{1,1000}?)(?::(?P<line>\d{1,9}))?\)\s*(?:(?:#|<-|//) .{0,200})?$"
-)
-#: frames of faulthandler, gdb's py-bt, its frames of the interpreter, its other frames, pystack, and py-spy
-_FRAMES = (
-    _FAULT_FRAME,
-    _TRACEBACK_FRAME,
-    _PYSTACK_FRAME,
-    regex(r"\bfor file (?P<file>\S{1,500}), line (?P<line>\d{1,9}), in (?P<name>[\w<>.]{1,200}) \("),
-    regex(
-        r"^#\d{1,5} +(?:0x[0-9a-f]{1,16} in )?(?P<name>[^\s(]{1,400})"
-        r"(?:.{0,3000} (?:at (?P<file>[^\s:]{1,500}):(?P<line>\d{1,9})|from (?P<library>\S{1,500}))\s*$)?"
-    ),
-    _SPY_FRAME,
-)
+_TRACEBACK_FRAME = regex(r'^  File ".{1,1000}?", line \d{1,9}, in .{1,300}$')
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One form of a thread's header or of a frame; the fields are described in the table."""
+
+    pattern: re.Pattern[str]
+    begins: bool = False
+    outermost_first: bool = False
+    known: bool = False
+
+
+@cache
+def forms(kind: str) -> Sequence[Form]:
+    """Return the forms of a `thread` or a `frame`."""
+    return [Form(**{**row, "pattern": regex(row["pattern"])}) for row in entries("lines/stacks.toml", kind)]
 
 
 def is_of_an_error(text: str) -> bool:
@@ -57,12 +40,13 @@ def is_of_an_error(text: str) -> bool:
 
 def begins_dump(text: str) -> bool:
     """Return whether a line begins what faulthandler, py-spy or pystack print of a thread, or py-spy of a process."""
-    return any(pattern.match(text) for pattern in (_FAULT_THREAD, _SPY_THREAD, _PYSTACK_THREAD, SPY_PROCESS))
+    threads = any(form.begins and form.pattern.match(text) for form in forms("thread"))
+    return threads or SPY_PROCESS.match(text) is not None
 
 
 def is_frame(text: str) -> bool:
     """Return whether a line is a frame as faulthandler, py-spy or pystack print it."""
-    return any(pattern.match(text) for pattern in (_FAULT_FRAME, _SPY_FRAME, _PYSTACK_FRAME))
+    return any(form.known and form.pattern.match(text) for form in forms("frame"))
 
 
 def untitled(text: str, raised: bool) -> OpenThread | None:
@@ -77,23 +61,23 @@ def untitled(text: str, raised: bool) -> OpenThread | None:
 
 def header(text: str) -> OpenThread | None:
     """Return the thread that a line begins."""
-    for pattern in _THREADS:
-        if (match := pattern.match(text)) is not None:
+    for form in forms("thread"):
+        if (match := form.pattern.match(text)) is not None:
             caught = match.groupdict()
             return OpenThread(
                 caught["ident"],
                 caught.get("name") or "",
                 current=caught.get("which") == "Current thread",
                 numbered_first=caught.get("which") == "1",
-                outermost_first=pattern in (_PLAIN_THREAD, _PYSTACK_THREAD),
+                outermost_first=form.outermost_first,
             )
     return None
 
 
 def frame_of(text: str) -> Frame | None:
     """Return the frame that a line is."""
-    for pattern in _FRAMES:
-        if (match := pattern.search(text)) is not None:
+    for form in forms("frame"):
+        if (match := form.pattern.search(text)) is not None:
             caught = match.groupdict()
             line = caught["line"] or ""
             name = caught["name"].strip() if "name" in caught else function_name(caught["qualified"])
