@@ -1,25 +1,13 @@
 """Ranks that lines name in words, in no form of torch or of a launcher: before a program's own lines, in titles, and anywhere in a text.
 
     [rank 3] step 640 loss 1.25                  a program's own prefix
-    (Rank 3/16) waiting for a batch
-    INFO rank=3 saving
-    2026-10-30 17:40:01 | INFO | rank:3 | start epoch 2
-    [  12.4s] rank 3 epoch 2 finished
-
+    05:21:02 r3 item table 7 -> rank 2           what begins most lines of one log and counts from 0 without a gap, in no order
+    train batch 40 loss 2.07 lr 0.00001 rank 3   at the end of the lines of all ranks
     Stack of rank 3:                             a title above the stack, the log or the entries of a process
-    --- gpu07, rank 3
     ranks 1-3 all show                           one stack for several ranks
-    Thread (rank 3) "MainThread"
     $ py-spy dump --pid 812  # rank 3            a remark after a command
     ==> dumps/rank3.txt <==                      a file of which the text is a copy
-    The one that prints nothing (rank 0) is at:  a sentence that ends in a colon and names one rank at its end or in brackets
-
-    [rank: 3] Child process with PID 61243 terminated with code -9
-    [ERROR] 2024-11-08-14:33:19 (PID:52806, Device:6, RankID:6) ERR02200 DIST call hccl api failed.
-    20:15:02 [rank5] pid 78808 writing /nfs/ckpt/step_14000/__5_0.distcp
-
-    train batch 40 loss 2.07 lr 0.00001 rank 3   at the end of the lines of all ranks
-    05:21:02 r3 item table 7 -> rank 2           what begins most lines of one log and counts from 0 without a gap, in no order
+    20:15:02 [rank5] pid 78808 writing           a process that a line names
 
 Only a program's own lines are read by their own prefix: `[Rank 3]` in a line of the watchdog is a number within a group. Parsers read
 the forms that they know; `named_processes` finds the others, so that nothing is reported as unknown that the text states.
