@@ -43,8 +43,6 @@ from hangscope.ingest.stacks.headers import (
 from hangscope.ingest.stacks.threads import (
     FRAMES_KEPT,
     THREADS_KEPT,
-    VARIABLE,
-    VARIABLES_KEPT,
     OpenThread,
     Thread,
     finished,
@@ -262,8 +260,8 @@ class _Dump:
         at = self._open.get(writer)
         if frame is not None and at is not None and len(at.frames) < FRAMES_KEPT:
             at.frames.append(frame)
-        elif at is not None and len(at.frames) == 1 and len(at.variables) < VARIABLES_KEPT:
-            at.variables += VARIABLE.findall(line.text)
+        elif at is not None:
+            at.add_variable(line.text)
 
 
 _LINES_KEPT = 20_000  # the last ones: of several dumps the last is the one of the freeze

@@ -30,14 +30,15 @@ FRAMES_KEPT = 500
 THREADS_KEPT = 5000
 VARIABLES_KEPT = 400  # of one thread
 #: a variable of a frame as `py-spy dump --locals` prints it: `            w: <torch._C._distributed_c10d.Work at 0x7fbb2777b610>`
-VARIABLE = regex(r"^\s{12}\w{1,60}: (.{1,120})")
+_VARIABLE = regex(r"^\s{12}(\w{1,60}: .{1,120})")
+_ADDRESS = regex(r" at 0x[0-9a-f]{1,16}")
 #: name, stack with the innermost frame first, whether it is the main thread
 Thread = tuple[str, Stack, bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variables(Event, kind="variables", calm=True):
-    """The values of the innermost frame's variables of one rank's main thread."""
+    """The innermost frame's variables of one rank's main thread, with their names and without addresses."""
 
     values: tuple[str, ...]
 
@@ -104,7 +105,12 @@ class OpenThread:
     numbered_first: bool = False
     outermost_first: bool = False
     frames: list[Frame] = field(default_factory=list)
-    variables: list[str] = field(default_factory=list)  # values in the innermost frame
+    variables: list[str] = field(default_factory=list)  # of the innermost frame
+
+    def add_variable(self, text: str) -> None:
+        """Add the variable that a line below the innermost frame shows, if it shows one."""
+        if len(self.frames) == 1 and len(self.variables) < VARIABLES_KEPT:
+            self.variables += [_ADDRESS.sub("", found) for found in _VARIABLE.findall(text)]
 
     @property
     def from_bootstrap(self) -> bool:
