@@ -81,7 +81,11 @@ def test_two_missing_ranks_of_a_paste_are_not_accused(tmp_path: Path) -> None:
             "crashed_rank",
             "code",
         ),
-        ("RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed. ", "crashed_rank", "environment"),
+        (
+            "RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed. ",
+            "crashed_rank",
+            "environment",
+        ),
         (
             "n1:1:2 [0] transport/net_ib.cc:97 NCCL WARN NET/IB : mlx5_3:1 Got async event : port error",
             "network_stall",
