@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.causes.mismatch import describe
 from hangscope.explain.finding import Miscounted
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
@@ -259,6 +260,11 @@ def both_send(case: Case) -> Match | None:
     records = case.incident.ranks
     if any(record.dump_file for record in records.values()):
         return None
+    timeouts = case.statements.all(WatchdogTimeout)
+    if len(records) > 1 and {e.op for e in timeouts} == {"send"} and {e.rank for e in timeouts} >= {*records}:
+        why = f"{who(records)} {agree(records, 'is', 'are')} all in a send, and none has posted the matching recv: they wait for each other in a circle"
+        fix = "Let one side of each pair receive first, or issue both directions together with batch_isend_irecv: a send of this size does not end before its peer receives, small ones fit in a buffer and seem to work."
+        return answer("p2p_mismatch", (), why, fix, strength=1, evidence=timeouts[:4], suspects=records)
     for gid in sorted({gid for record in records.values() for gid in record.p2p}):
         posted, last = Counter[tuple[str, int, int]](), dict[int, tuple[str, int]]()
         for rank in sorted(r for r in records if gid in records[r].p2p):

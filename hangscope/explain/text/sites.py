@@ -48,6 +48,9 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
     found = _without_shortened(shown)
     inside = tuple(sorted(r for ranks in found.values() for r in ranks))
     of_a_moment, ops = not _known_to_wait(statements), {op for op, _ in found}
+    timed_out = {e.op for e in statements.all(WatchdogTimeout) if e.rank in inside}
+    if timed_out and timed_out <= {"send", "recv"}:
+        return None  # a wait of its own line, as each stage of a pipeline has one
     # CPU threads of an NCCL job that wait for a result are outside of any collective: only few may be busy there.
     if 0 < len(statements.busy) <= len(inside):
         busy = tuple(sorted(statements.busy))

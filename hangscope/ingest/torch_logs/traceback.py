@@ -219,7 +219,7 @@ class TracebackParser(LineParser):
             if (
                 words("exception_types").search(match[2])
                 or (opened.rows and unindented)
-                or text.strip().isidentifier()
+                or (text.strip().isidentifier() and not text.strip().islower())  # no rest of a wrapped line
             ):
                 yield from self._exception(key, opened, line, match[1], (message or "")[:_MESSAGE_LIMIT])
         elif text.startswith("    ") or REPLACED in text:  # a line of code without its frame, or no line
