@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hangscope.causes.case import Case, at
 from hangscope.explain.statements.statements import Whereabouts
+from hangscope.explain.text.group_size import stated_size
 from hangscope.explain.text.sites import helper_of
 from hangscope.ingest.evidence.stack_owners import offered_call, place_of
 from hangscope.ingest.excerpts.excerpt import Excerpt
@@ -23,6 +24,7 @@ from hangscope.verdict.answer.observation import Observation
 _MOVE = "two more stacks of all ranks with native frames, seconds apart (py-spy dump --native): which of them move"
 _PATH = "NCCL_DEBUG=INFO of all ranks, and a run with NCCL_P2P_DISABLE=1 (GPUs of one host) or NCCL_IB_DISABLE=1: whether the path between the GPUs is what does not work"
 _SHOWN = 4  # processes of one place, and places
+_MOST_LISTED = 1024  # ranks of a job
 _MOST_UNSEEN = 16  # ranks
 _WORKER = "_worker_loop"  # torch/utils/data/_utils/worker.py, and dataloader.py up to torch 1.1
 
@@ -45,7 +47,8 @@ def stacks(case: Case) -> Observation | None:
         return None
     firsts = {place: case.stacks[ranks[0]].stack for place, ranks in found_at.items()}
     helper = helper_of([*firsts.values()])
-    unseen = sorted(case.incident.ranks.keys() - case.stacks.keys())
+    size = stated_size(case.incident, case.statements) or 0
+    unseen = sorted({*case.incident.ranks, *range(min(size, _MOST_LISTED))} - case.stacks.keys())
     met = not unseen and all((d := doing(w.stack)) and d.collective for w in case.stacks.values())
     found = compared("by their stacks", found_at, _PATH if met else _MOVE, (), what="stack", suspects=())
     if helper is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hangscope.align.p2p import PairInstance
 from hangscope.model.incident import on_group
 from hangscope.model.rankset import compress
@@ -15,6 +17,7 @@ from hangscope.report.words import ROLE_WORDS
 
 ROWS_BEFORE = 60  # alike calls that are listed before the first difference
 OTHERS_LISTED = 8
+RANKS_COMPARED, SIZES_LISTED = 64, 3  # of one column
 Cells = tuple[DiffCell, ...]
 
 
@@ -79,7 +82,7 @@ class _Diff:
     """The programs of the chosen classes, the first of which is the base that the others are aligned with."""
 
     def __init__(self, subject: Subject, chosen: list[Behaviour]) -> None:
-        self.subject, self.base = subject, chosen[0].program
+        self.subject, self.first, self.base = subject, chosen[0], chosen[0].program
         self.issued = frozenset(self.base.tokens)
         self.by_order = subject.verdict is not None and subject.verdict.cause == "collective_order_mismatch"
         self.columns = [_Column(self.base, behaviour) for behaviour in chosen[1:]]
@@ -93,14 +96,16 @@ class _Diff:
             if row < len(self.base):
                 cells = [self._against(column, row) for column in self.columns]
                 swapped = any(cell.mark == "swapped" for cell in cells)
-                rows.append((self._cell(self.base.call(row), "swapped" if swapped else "same"), *cells))
+                rows.append(
+                    (self._cell(self.first, self.base.call(row), "swapped" if swapped else "same"), *cells)
+                )
         return rows
 
     def _before(self) -> list[Cells]:
         """Return the open calls of classes from before the window that all kept: of the others they are not known."""
         absent = DiffCell("unseen", note="not kept")
         return [
-            self._alone(place, self._cell(call, "state"), absent)
+            self._alone(place, self._cell(column.behaviour, call, "state"), absent)
             for place, column in enumerate(self.columns)
             for own in range(column.alignment.own_start)
             if not (call := column.program.call(own)).is_done
@@ -119,7 +124,9 @@ class _Diff:
                     or (is_after and token in self.issued and bool(column.lost & column.issued))
                 )
                 mark, note = ("swapped", "in another order") if swapped else ("extra", "only here")
-                result.append(self._alone(place, self._cell(call, mark, note), DiffCell("same")))
+                result.append(
+                    self._alone(place, self._cell(column.behaviour, call, mark, note), DiffCell("same"))
+                )
         return result
 
     def _alone(self, place: int, cell: DiffCell, others: DiffCell) -> Cells:
@@ -143,11 +150,11 @@ class _Diff:
         if row in alignment.matched:
             own = program.call(alignment.matched[row])
             if self._is_misfit(call) and (why := _difference(call, own)) == "other sizes":
-                return self._cell(own, "differs", why)
-            return self._cell(own, "same" if own.state == call.state else "state")
+                return self._cell(column.behaviour, own, "differs", why)
+            return self._cell(column.behaviour, own, "same" if own.state == call.state else "state")
         if row in alignment.paired:
             own = program.call(alignment.paired[row])
-            return self._cell(own, "differs", _difference(call, own))
+            return self._cell(column.behaviour, own, "differs", _difference(call, own))
         token, is_after = self.base.tokens[row], row > alignment.last
         if self._issued(program, call) and (
             token in column.inserted
@@ -180,14 +187,32 @@ class _Diff:
             return False
         return (call.gid, call.seq) == (self.subject.gid, verdict.seq)
 
-    def _cell(self, call: Call, mark: str, note: str = "") -> DiffCell:
-        kind, op = call.kind, call.kind.op
+    def _cell(self, behaviour: Behaviour, call: Call, mark: str, note: str = "") -> DiffCell:
+        """Return a call of a class; what its ranks do not share, such as a peer, is that of the first one, which is named."""
+        kind, op, sizes = call.kind, call.kind.op, call.sizes
+        several = len(behaviour.ranks) > 1
         if kind.src is not None and kind.dst is not None:
             ranks = self.subject.incident.groups[call.gid].ranks
             peer = kind.dst if op == "send" else kind.src
             if 0 <= peer < len(ranks):
                 op += f" {'to' if op == 'send' else 'from'} {ranks[peer]}"
-        return DiffCell(mark, call.state, op, call.seq, call.sizes, call.site, call.gid, note)
+                op += f" (rank {behaviour.ranks[0]})" if several else ""
+        elif several and not call.is_done:
+            sizes = self._sizes(behaviour, call)
+        return DiffCell(mark, call.state, op, call.seq, sizes, call.site, call.gid, note)
+
+    def _sizes(self, behaviour: Behaviour, call: Call) -> str:
+        """Return the sizes of an open collective, of ranks that pass different ones each with its ranks."""
+        kinds, found = self.subject.incident.kinds, dict[str, list[int]]()
+        for rank in behaviour.ranks[:RANKS_COMPARED]:
+            queue = self.subject.incident.ranks[rank].queues.get(call.gid)
+            if queue is not None and len(rows := (queue.seq == call.seq).nonzero()[0]):
+                own = replace(call, kind=kinds[int(queue.kind[rows[-1]])])
+                found.setdefault(own.sizes, []).append(rank)
+        if len(found) < 2:
+            return call.sizes
+        parts = sorted(found.items(), key=lambda part: -len(part[1]))
+        return "; ".join(f"{compress(ranks)}: {sizes}" for sizes, ranks in parts[:SIZES_LISTED])
 
 
 def _numbered(rows: list[Cells]) -> list[DiffRow]:
