@@ -61,6 +61,8 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
         return judgement
     verdict = in_the_imperative(retitled(answered(case, judgement.verdict)))
     missing = list(dict.fromkeys(item.text for item in verdict.collect))
+    kept = [fact for fact in verdict.evidence if fact.stance != "missing" or fact.text in missing]
+    verdict = replace(verdict, evidence=kept)
     weighed = [replace(h, ranks=verdict.culprit_ranks) for h in judgement.hypotheses[:1]]
     weighed += judgement.hypotheses[1:]
     judgement = replace(judgement, verdict=verdict, missing=missing, hypotheses=weighed)
