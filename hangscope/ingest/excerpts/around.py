@@ -44,6 +44,7 @@ _FILE = regex(r"^[=#*>-]{0,6} ?[\w./-]{1,200}\.(?:log|txt|out|err) ?[=#*<:-]{0,6
 _COMMAND = regex(r"^\S{0,60}[$#] \S")
 _LONGEST = 60  # lines of a traceback
 _HEADER = "Traceback (most recent call last)"
+_OF_ANOTHER = regex(r"Traceback \(most recent call last\): \(RANK (\d{1,7})\)")
 _ERROR = regex(r"\b(?:ERROR|CRITICAL|FATAL)\b")
 _NEAR, _ALIKE = 3, 256  # lines above a person's words, and events that these repeat
 _REPEATED = (WatchdogTimeout, GlooTimeout, RankException)
@@ -53,14 +54,29 @@ _STATED = ("seq", "op", "numel_in", "numel_out", "timeout_ms")
 def placed(events: Sequence[Event], kept: KeptText) -> Iterator[Event]:
     """Yield the events of a short text, each with its rank where its own line states none and what is around it does."""
     sections = _sections(kept) if kept.complete else {}
-    places = {number: place for place, number in enumerate(kept.numbers)}
+    places, quoted = {number: place for place, number in enumerate(kept.numbers)}, _quoted(kept)
     for event in events:
-        rank = None
+        rank = quoted.get(event.line)
         if isinstance(event, RankException | OomCuda) and event.rank is None and event.pid is None:
             above, below = (_speaker(kept, places, event.line, step) for step in (-1, 1))
             rank = above if above is not None and above == below else _logger(kept, places, event.line)
         rank = rank if event.by_launcher else sections.get(event.line, rank)
         yield event if rank is None else replace(event, rank=rank)
+
+
+def _quoted(kept: KeptText) -> dict[int, int]:
+    """Return the rank of each line below the header of a traceback that one rank prints of another one (torch/distributed/checkpoint/api.py)."""
+    found: dict[int, int] = {}
+    now: tuple[int, int | None, str] | None = None  # whose traceback, and who prints it
+    for place, number in enumerate(kept.numbers):
+        line = kept.line(place)
+        if header := _OF_ANOTHER.search(line.text):
+            now = (int(header[1]), line.rank, line.origin)
+        elif now is not None and now[1:] == (line.rank, line.origin):
+            found[number] = now[0]
+        else:
+            now = None
+    return found
 
 
 def _logger(kept: KeptText, places: Mapping[int, int], number: int) -> int | None:
