@@ -262,7 +262,7 @@ def both_send(case: Case) -> Match | None:
         return None
     timeouts = case.statements.all(WatchdogTimeout)
     if len(records) > 1 and {e.op for e in timeouts} == {"send"} and {e.rank for e in timeouts} >= {*records}:
-        why = f"{who(records)} {agree(records, 'is', 'are')} all in a send, and none has posted the matching recv: they wait for each other in a circle"
+        why = f"{who(records)} {agree(records, 'is', 'are')} all in a send, and none has posted the matching recv: each waits for the other"
         fix = "Let one side of each pair receive first, or issue both directions together with batch_isend_irecv: a send of this size does not end before its peer receives, small ones fit in a buffer and seem to work."
         return answer("p2p_mismatch", (), why, fix, strength=1, evidence=timeouts[:4], suspects=records)
     for gid in sorted({gid for record in records.values() for gid in record.p2p}):

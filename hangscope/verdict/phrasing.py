@@ -43,7 +43,7 @@ _VERBS = (
     (regex(r"(?:kubectl|df|ldd|dmesg|cat|\w{1,6}-smi|ray status|nvidia-bug-report\.sh)\b"), "Run"),
 )
 _NOUN = regex(r"(?<![A-Z])[A-Z]{1,40}_[A-Z_]{1,80}\b")  # a variable that is set
-_PROGRAMS = frozenset({"srun", "mpirun", "torchrun", "wandb", "kubectl", "systemd", "glibc"})
+PROGRAMS = frozenset({"srun", "mpirun", "torchrun", "wandb", "kubectl", "systemd", "glibc"})
 _JOINTS = " ,;:(-"
 _LEADING_ON = ("in", "at", "of", "on", "to", "from", "and", "or", "the", "a", "an", "with", "for", "by")
 _PREFIX = regex(r"^(?:\[[^\]]{1,90}\]:?\s*)+")
@@ -212,7 +212,7 @@ def _broken(text: str) -> bool:
 def sentence_case(text: str) -> str:
     """Return a text that begins with a capital, unless its first word is a name of code."""
     word = text.split(" ")[0].rstrip(",.;:'").removesuffix("'s")
-    named = word in _PROGRAMS or word != word.lower()
+    named = word in PROGRAMS or word != word.lower()
     return text if named or not word.isalpha() else text[:1].upper() + text[1:]
 
 

@@ -23,6 +23,7 @@ from hangscope.report.reasons import deciding_facts, names
 from hangscope.report.schema.document import Document
 from hangscope.report.schema.pictures import WaitPicture
 from hangscope.report.words import ROLES
+from hangscope.verdict import phrasing
 
 #: Causes that say that programs differ: their rows must part where both sides' calls are known.
 DIFFERING = {
@@ -192,7 +193,8 @@ def no_slot_is_empty(document: Document) -> Iterator[str]:
         texts += document.page.topology.spread if document.page.topology else ()
     first = Page(document).first
     texts += [text for text in (first.waiting, *first.reasons, *first.steps, *first.what) if text]
-    if document.headline[:1].islower() and document.headline.split(" ")[0].isalpha():
+    word = document.headline.split(" ")[0]
+    if word.isalpha() and word.islower() and word not in phrasing.PROGRAMS:
         yield f"the headline begins small: {document.headline[:60]!r}"
     for text in texts:
         if not text.strip() or (_EMPTY_SLOT.search(_QUOTED.sub("it", _RAISED.sub("", text)))):

@@ -104,7 +104,7 @@ def _by_elimination(case: Case, culprits: tuple[int, ...]) -> Match | None:
     if len(culprits) != 1 or len(raised) != 1 or not others or not others <= case.statements.ranks(*WAITED):
         return None
     own, frame = raised[0], user_frame(raised[0].frames)
-    why = f"{who(culprits)} raised {own.type.rsplit('.', 1)[-1]}{at(frame)}: {own.message[:160].rstrip('.')}; no line names its rank, but {who(sorted(others))} were waiting"
+    why = f"{who(culprits)} raised {own.type.rsplit('.', 1)[-1]}{at(frame)}: {own.message[:160].rstrip('.')}; no line names its rank, but {who(sorted(others))} {agree(sorted(others), 'was', 'were')} waiting"
     fix = remedy(own, who(culprits), frame)
     return answer("crashed_rank", culprits, why, fix, evidence=[own], frame=frame, frame_rank=culprits[0])
 

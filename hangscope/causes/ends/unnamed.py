@@ -68,11 +68,13 @@ def _of_entry(case: Case, messages: Sequence[tuple[Message | Notice, Known]]) ->
     of_text = isinstance(case.finding, Stalled | Absent) and case.from_text
     if not messages or not (isinstance(case.finding, Nothing | Unseen) or of_text):
         return None
-    entry = messages[0][1]
-    events = [e for e, known in messages if known is entry]
     counted = [e for e in case.statements.all(Progress) if e.step is not None]
-    after = any(e.file == events[-1].file and e.line > events[-1].line for e in counted)
-    if after or (entry.cause == "init_hang" and case.statements.all(Progress)):
+    for entry in dict.fromkeys(known for _, known in messages):
+        events = [e for e, known in messages if known is entry]
+        went_on = any(e.file == events[-1].file and e.line > events[-1].line for e in counted)
+        if not went_on and not (entry.cause == "init_hang" and case.statements.all(Progress)):
+            break
+    else:
         return None  # the program caught it, or it had been there before
     blanks, ranks = blanks_of(events), {e.rank for e in events if e.rank is not None}
     culprits = ranks if entry.culprit and len(ranks) == 1 else ()
