@@ -82,7 +82,7 @@ def root_is_the_culprit(document: Document) -> Iterator[str]:
 
 @rule
 def chains_end_at_the_root(document: Document) -> Iterator[str]:
-    """Every chain of waiting ends at the root, or "explains" is smaller."""
+    """Every chain of waiting ends at the root or at a rank that was not seen, whose own waiting nobody draws, or "explains" is smaller."""
     verdict, picture = document.verdict, document.page.waitfor if document.page else None
     if verdict is None or picture is None or not verdict.culprit_ranks or picture.left_out:
         return
@@ -92,7 +92,12 @@ def chains_end_at_the_root(document: Document) -> Iterator[str]:
     for node in picture.nodes:
         if node.kind == "host" and node.id in reached:
             led |= ranks_of(node.ranks) & waiting
-    if len(led) < verdict.explains.ranks:
+    unseen = {row.rank for row in document.ranks if row.state == "unseen"}
+    beyond = reaching(
+        picture, {n.id for n in picture.nodes if n.kind == "host" and ranks_of(n.ranks) & unseen}
+    )
+    behind = [ranks_of(n.ranks) & waiting for n in picture.nodes if n.kind == "host" and n.id in beyond]
+    if len(led.union(*behind)) < verdict.explains.ranks:
         yield f"{len(led)} waiting ranks lead to the root, {verdict.explains.ranks} are said to be explained"
     if verdict.explains.ranks == verdict.explains.of and led != waiting:
         yield f"ranks {sorted(waiting - led)} do not lead to the root that explains all"
