@@ -8,10 +8,9 @@ from hangscope.causes.agreement import LISTS
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.causes.rendezvous import at_the_store, ranks_of
 from hangscope.explain.finding import Nothing
-from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.excerpt import beyond_the_text
 from hangscope.explain.text.group_size import others_of
-from hangscope.explain.text.stop import find_stop
+from hangscope.explain.text.stop import find_stop, says_it_hangs
 from hangscope.ingest.files.run_evidence import ELSEWHERE
 from hangscope.ingest.job_logs.activity import StoreAccess
 from hangscope.ingest.job_logs.progress import Progress

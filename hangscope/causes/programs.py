@@ -13,8 +13,7 @@ from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import checked, describe
 from hangscope.explain.finding import Absent, Different, Unseen
-from hangscope.explain.text.complaint import says_it_hangs
-from hangscope.explain.text.stop import find_stop
+from hangscope.explain.text.stop import stopped
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.activity import Held
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
@@ -257,8 +256,7 @@ def different_models(case: Case) -> Match | None:
 
 def guarded_code(case: Case) -> Excerpt | None:
     """Return the text whose code calls a collective on rank 0 alone, where the job stopped."""
-    stops = find_stop(case.statements) is not None or says_it_hangs(case.statements)
-    return next((e for e in case.statements.all(Excerpt) if e.guarded and stops), None)
+    return next((e for e in case.statements.all(Excerpt) if e.guarded and stopped(case.statements)), None)
 
 
 def stands_behind_a_guard(case: Case) -> Match | None:

@@ -10,8 +10,7 @@ from hangscope.causes.case import Case, Match
 from hangscope.causes.rules import match_all
 from hangscope.explain.finding import Candidate, Circular, Different, Explanation, Finding, Lagging, Source
 from hangscope.explain.statements.torn_lines import is_garbled
-from hangscope.explain.text.complaint import says_it_hangs
-from hangscope.explain.text.stop import find_stop
+from hangscope.explain.text.stop import find_stop, says_it_hangs
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import CudaError, Xid
 from hangscope.model.conclusion import Hypothesis, RuledOut, Verdict

@@ -12,9 +12,9 @@ from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unsee
 from hangscope.explain.statements.standstill import HOUR, by_steps, stood_still
 from hangscope.explain.statements.statements import Death
 from hangscope.explain.text.blocked import ENDS_GROUPS
-from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.group_size import stated_size
 from hangscope.explain.text.steps import is_last
+from hangscope.explain.text.stop import says_it_hangs
 from hangscope.ingest.job_logs.activity import EngineTimeout
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.faults import NoProgress, OomCuda

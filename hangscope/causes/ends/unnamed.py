@@ -11,9 +11,8 @@ from hangscope.causes.faults import CALM_XIDS, FAULTS, device_error, remedy
 from hangscope.explain.finding import Absent, Nothing, Stalled, Unseen
 from hangscope.explain.statements.statements import INTERRUPTS
 from hangscope.explain.text.blocked import idle_alone
-from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.known_messages import blanks_of, filled
-from hangscope.explain.text.stop import find_stop
+from hangscope.explain.text.stop import find_stop, stopped
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.activity import GpuUse
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied
@@ -50,8 +49,7 @@ def known_message(case: Case) -> Match | None:
 
 def known_notice(case: Case) -> Match | None:
     """A line that healthy jobs print as well, and that is why one stopped which spans hosts."""
-    stopped = find_stop(case.statements) is not None or says_it_hangs(case.statements)
-    if not stopped or case.on_one_host:
+    if case.on_one_host or not stopped(case.statements):
         return None
     match = _of_entry(case, [(e, table()[e.id]) for e in case.statements.all(Notice) if table()[e.id].cause])
     return replace(match, strength=0) if match is not None else None

@@ -12,9 +12,9 @@ from hangscope.explain.finding import Absent, Different, Finding, Unseen
 from hangscope.explain.statements.outlier_lines import TELLING
 from hangscope.explain.statements.standstill import by_steps
 from hangscope.explain.statements.statements import WAITED, Statements
-from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
 from hangscope.explain.text.partitions import last_call
+from hangscope.explain.text.stop import says_it_hangs
 from hangscope.ingest.job_logs.faults import NoProgress, OomCuda, OomHost
 from hangscope.ingest.job_logs.messages import HcclTimeout, Message
 from hangscope.ingest.job_logs.progress import Progress

@@ -12,10 +12,9 @@ from dataclasses import replace
 
 from hangscope.explain.finding import Absent, Finding, OwnCall, Unpaired
 from hangscope.explain.statements.statements import Statements
-from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.output import errors
 from hangscope.explain.text.partitions import different, last_call
-from hangscope.explain.text.stop import PROOFS
+from hangscope.explain.text.stop import PROOFS, says_it_hangs
 from hangscope.ingest.job_logs.endings import ExternalEnd
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout

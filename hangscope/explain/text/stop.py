@@ -18,6 +18,7 @@ from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.messages import HcclTimeout, Message, table
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.job_logs.vocabulary import states_a_hang
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.c10d import (
@@ -134,6 +135,16 @@ def find_stop(statements: Statements) -> Stop | None:
         next((e.last_enqueued - max(0, e.last_completed) for e in call if isinstance(e, WatchdogStatus)), 0),
         tuple(proof[:4]),
     )
+
+
+def says_it_hangs(statements: Statements) -> bool:
+    """Return whether a sentence of a person states that the job hangs; a question, a doubt or a warning states nothing."""
+    return any(states_a_hang(e.prose) for e in statements.all(Excerpt))
+
+
+def stopped(statements: Statements) -> bool:
+    """Return whether a line proves that the job hung, or a person states it."""
+    return bool(proofs(statements)) or says_it_hangs(statements)
 
 
 def proofs(statements: Statements) -> list[Event]:

@@ -10,10 +10,9 @@ from hangscope.causes.case import Case
 from hangscope.explain.finding import Stalled
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text import reports
-from hangscope.explain.text.complaint import says_it_hangs
 from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.group_size import others_of, world_size
-from hangscope.explain.text.stop import proofs
+from hangscope.explain.text.stop import proofs, says_it_hangs
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.messages import Notice

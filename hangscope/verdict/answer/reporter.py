@@ -8,7 +8,7 @@ A sentence alone proves nothing, and one stack is of one moment; who reports a h
 from __future__ import annotations
 
 from hangscope.causes.case import Case
-from hangscope.explain.text.complaint import says_it_hangs
+from hangscope.explain.text.stop import says_it_hangs
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.verdict.answer import comparisons, course, places, stacks
 
