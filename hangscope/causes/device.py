@@ -14,6 +14,7 @@ from hangscope.explain.text.group_size import all_timed_out
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.settings import setting
 from hangscope.ingest.job_logs.faults import CudaError, DeviceReset, Xid
+from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.model.conclusion import Evidence
@@ -22,12 +23,6 @@ from hangscope.model.events import Event
 from hangscope.model.rankset import agree
 from hangscope.model.tables import entries
 
-#: cudaGetErrorString's words for what no device does by itself (driver_types.h)
-_PROGRAM_ERRORS = (
-    "device-side assert", "invalid argument", "invalid configuration", "invalid device ordinal", "no cuda-capable device",
-    "no kernel image is available", "initialization error", "stream is capturing", "cublas_status_invalid_value",
-    "cublas_status_not_initialized", "cublas_status_alloc_failed", "busy or unavailable", "peer access", "invalid device context",
-)  # fmt: skip
 _PAIRS = 4  # that are listed
 _AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
 _SPLITS = ("shape_mismatch", "mismatched splits stall it the same way, and recorders keep no splits")
@@ -94,8 +89,9 @@ def _out_of_step(case: Case) -> Match | None:
 
 def _of_the_program(event: Event) -> bool:
     """Return whether a device error is one of a program or its set-up and not of a device."""
-    text = event.text.lower()
-    return event.code in CALM_XIDS if isinstance(event, Xid) else any(e in text for e in _PROGRAM_ERRORS)
+    if isinstance(event, Xid):
+        return event.code in CALM_XIDS
+    return bool(words("program_errors").search(event.text))
 
 
 def _moment(event: Event) -> tuple[float, str, int]:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.job_logs.faults import CudaError, DeviceReset, OomCuda, Xid
+from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.incident import Frame
 from hangscope.model.tables import entries
-
-#: cudaGetErrorString's words for what a kernel does with memory that is not its own (driver_types.h)
-_MEMORY_ACCESS = (
-    "illegal memory access", "misaligned address", "unspecified launch failure", "illegal instruction",
-)  # fmt: skip
 
 
 #: The channels of a process that ended are torn down; errors that the hardware corrected (NVIDIA's Xid catalog).
@@ -50,7 +46,7 @@ _BY_EVENT = {event: fault for fault in FAULTS for event in fault.events}
 def remedy(event: Event, who: str, frame: Frame | None = None) -> str:
     """Return what to do about an event; `frame` is where it happened."""
     fault = next((fault for fault in FAULTS if fault.reported_by(event)), _BY_EVENT["end"])
-    if fault.cause == "gpu_stall" and any(words in event.text.lower() for words in _MEMORY_ACCESS):
+    if fault.cause == "gpu_stall" and words("memory_access").search(event.text):
         fault = _BY_EVENT["memory_access"]
     if isinstance(event, OomCuda) and event.held:
         fault = _BY_EVENT["oom_shared"]

@@ -15,6 +15,7 @@ from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCud
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.messages import Message
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import (
     DumpObserved,
@@ -34,19 +35,9 @@ _PREFIX = "[rank"  # of each line of a traceback that ended a process of a group
 _OUTERMOST = frozenset(
     ("<module>", "_bootstrap", "_bootstrap_inner", "_wrap", "wrapper", "_run_code", "_run_module_as_main", "main", "launch")
 )  # fmt: skip
-#: Where calls of the communication layer raise what C++ threw, and what Python raises there for a wrong argument.
-_COMMUNICATION = (
-    "distributed/distributed_c10d.py",
-    "distributed/rendezvous.py",
-    "distributed/_functional_collectives.py",
-)
+#: What Python raises in the communication layer for a wrong argument.
 _ARGUMENT_ERRORS = frozenset(
     {"ValueError", "TypeError", "AssertionError", "KeyError", "IndexError", "AttributeError"}
-)
-#: Words of its messages, by which one of them is known although a letter of it was changed.
-_ITS_WORDS = regex(
-    r"[Cc]ollective|[Ww]atchd|\bpeers?\b|nccl|NCCL|gloo|[Bb]arrier|\bDDP\b|ProcessGroup|communicator|TCPStore|across all ranks|"
-    r"\[[Rr]ank \d|[Rr]anks? \d{1,7} (?:failed|is|successfully)|failed to pass|Op type|Sequence number|SequenceNumber|OpType|TensorShape"
 )
 #: What a rank reports that waited for others, or noticed something, before it was aborted.
 _ABORTING: tuple[type[Event], ...] = (
@@ -201,7 +192,7 @@ def doubt(death: Death, statements: Statements, printed: Endings, victims: Origi
     if victims.of(f"{event.type}: {event.message}"):
         return f"the last line of the traceback of {who} is a damaged copy of one of a rank that was interrupted or lost a peer"
     place = event.frames[0].file.replace("\\", "/") if event.frames else ""
-    of_peers = place.endswith(_COMMUNICATION) or _ITS_WORDS.search(event.message)
+    of_peers = words("communication_files").search(place) or words("communication").search(event.message)
     if of_peers and event.type.rsplit(".", 1)[-1] not in _ARGUMENT_ERRORS:
         return f"the communication layer raised the error of {who}, as it also does for the fault of a peer"
     return ""

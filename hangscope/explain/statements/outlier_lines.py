@@ -15,6 +15,7 @@ from math import log2
 
 from hangscope.explain.statements.torn_lines import Originals, is_garbled
 from hangscope.ingest.job_logs.last_lines import Printed
+from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -30,9 +31,6 @@ _FEW = 0.25  # share of the ranks whose value may be the outlier
 _MORE = 4  # times what ranks measure differently
 _SURE = 3  # ranks that agree about a value which is printed once
 _NUMBER = regex(r"\d+(?:\.\d+)?")
-_MEASURED = regex(
-    r"(?<![\d.])\d{1,18}(?:\.\d{1,18})? ?(?:[KMGT]i?B|[mun]?s|sec|%|it/s|W)\b"
-)  # differs between ranks all the time
 _NAME = regex(r"[A-Za-z][\w.-]{0,40} ?[=:] ?$")
 _CLOCK = regex(r"\d{4}[-/]\d\d[-/]\d\d|\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?")
 _OF_ITSELF = regex(r"(?i)\brank\W{0,3}(\d{1,6})\b|^\W{0,3}(\d{1,6})\]")
@@ -285,7 +283,7 @@ def _named(text: str, place: int) -> str:
 
 def _bare(text: str) -> str:
     """Return a line without clock times, measurements and its own rank."""
-    return str(_MEASURED.sub("", _CLOCK.sub("", _OF_ITSELF.sub("", text))))
+    return str(words("measured").sub("", _CLOCK.sub("", _OF_ITSELF.sub("", text))))
 
 
 def first_aftermath(events: list[Event]) -> dict[tuple[int, str], int]:

@@ -14,15 +14,13 @@ import numpy as np
 
 from hangscope.explain.statements.logged_calls import stated_queue
 from hangscope.explain.statements.statements import Statements, Whereabouts
-from hangscope.knowledge.callsite import is_user, user_frames
+from hangscope.knowledge.callsite import COLLECTIVES, is_user, user_frames
 from hangscope.model.dataclass import dataclass
 from hangscope.model.frames import Stack
 from hangscope.model.incident import Absence, CallKind, Frontier, Incident, State
 
 _Lines = tuple[tuple[str, str, int], ...]
 _UNRECORDED = "monitored_barrier"  # made of sends and receives that no recorder keeps
-#: torch's own functions of collectives: a stack shows their line that waits, a dump the one that enqueues
-_COLLECTIVES = ("/distributed_c10d.py", "/c10d_logger.py", "/_functional_collectives.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,5 +127,6 @@ def _is_from(recorded: Stack, shown: Stack) -> bool:
 
 
 def _frames(stack: Stack) -> _Lines:
-    outside = (frame for frame in stack if not frame.file.endswith(_COLLECTIVES))
+    # Of torch's own functions a stack shows the line that waits, and a dump the one that enqueues.
+    outside = (frame for frame in stack if not frame.file.endswith(COLLECTIVES))
     return tuple((f.name, f.file.rsplit("/", 1)[-1], f.line) for f in outside)

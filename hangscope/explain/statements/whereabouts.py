@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hangscope.explain.statements.statements import CTRL_C, Statements, Whereabouts
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.ingest.stacks.threads import Variables
 from hangscope.ingest.torch_logs.reports import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
@@ -12,46 +13,15 @@ from hangscope.knowledge.callsite import calls_collectives, in_backward
 from hangscope.knowledge.library import before_signal, own_knowledge
 from hangscope.model.frames import Stack
 from hangscope.model.incident import RankRecord
-from hangscope.model.regex import regex
 
 _COLLECTIVE_FILES = (
     "distributed_c10d.py",
     "_functional_collectives.py",
     "torch/distributed/__init__.py",
 )  # the last up to torch 0.4
-#: where libraries make collectives, and what their functions that do are named after
-_MAKERS = regex(
-    r"(?:^|/)(?:torch/distributed/|deepspeed/comm/|(?:vllm|sglang\S{0,80})/distributed/|pynccl(?:_wrapper)?\.py$"
-    r"|(?:torchmetrics|lightning/fabric)/utilities/distributed\.py$|accelerate/utils/operations\.py$)"
-)
-_MAKES = regex(
-    r"(?:^|_)(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|barrier|(?:send|recv)_object|gather_all|gpu_gather|ncclCommWindowRegister)(?:_|$)"
-)
-#: waits for gathers of DeepSpeed's ZeRO-3 (deepspeed/runtime/zero), the last two in stage3.py up to 0.5
-_GATHERS = regex(
-    r"/zero/(?:partition_parameters\.py:(?:_?wait|trigger_wait|wait_tensor)|partitioned_param_coordinator\.py:fetch_sub_module"
-    r"|stage3\.py:(?:_synchronize_communication|fetch_sub_module))$"
-)
-#: waits for sends and receives: of torch's pipelines (torch 2.13) and of Megatron-LM's (megatron/core)
-_PAIRED_WAITS = (
-    ("torch/distributed/pipelining/schedules.py", regex(r"^_wait_batch_p2p$")),
-    (
-        "pipeline_parallel/p2p_communication.py",
-        regex(r"^(?:_communicate$|(?:send|recv)_(?:forward|backward))"),
-    ),
-)
-#: native frames of a wait for peers (py-spy dump --native)
-_NATIVE_WAITS = regex(r"^(?:c10d::.{0,80}[Ww]ait|gloo::transport::.{0,80}wait)")
 #: NCCL's own functions (nccl.h), which a thread that spins while it enqueues has not left
-_OF_NCCL = {
-    "ncclAllReduce": "all_reduce",
-    "ncclAllGather": "all_gather",
-    "ncclReduceScatter": "reduce_scatter",
-    "ncclBroadcast": "broadcast",
-    "ncclReduce": "reduce",
-    "ncclSend": "send",
-    "ncclRecv": "recv",
-}
+_OPS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "send", "recv")
+_OF_NCCL = {f"nccl{op.title().replace('_', '')}": op for op in _OPS}
 #: older names, and those of libraries, below which the frames of the user's own call are
 _BASES = {
     "_all_gather_base": "all_gather_into_tensor",
@@ -60,11 +30,6 @@ _BASES = {
 }
 #: a call's own wait, below which there is no Python frame
 _WAITS = frozenset({"wait", "_wait", "trigger_wait", "wait_tensor"})
-#: a call of torch.distributed in the line of source that a traceback quotes last, where it was pasted without torch's frames
-_CALLED = regex(
-    r"\.(send|recv|isend|irecv|batch_isend_irecv|all_reduce|all_gather(?:_into_tensor|_object)?|reduce_scatter(?:_tensor)?"
-    r"|all_to_all(?:_single)?|broadcast(?:_object_list)?|gather|scatter|reduce|barrier|monitored_barrier)\("
-)
 _WORK = "torch._C._distributed_c10d.Work"  # what a collective that runs returns
 _NEAR = 3  # frames within which a wait for sends and receives may wait for the device
 _NOT_OPS = _WAITS | {"wrapper", "<module>", "unwrap"}
@@ -88,7 +53,8 @@ def whereabouts(record: RankRecord, statements: Statements) -> Whereabouts | Non
             interrupted = isinstance(event, RankException) and not event.symptom
             where = located(stood, event.file, "stack" if interrupted or stood != event.frames else "log")
             quoted = event.code or "" if isinstance(event, RankException) and not interrupted else ""
-            called = _CALLED.search(quoted) if where.op is None and stood == event.frames else None
+            # The line of source that a traceback quotes last, where it was pasted without torch's frames.
+            called = words("called").search(quoted) if where.op is None and stood == event.frames else None
             return replace(where, op=called[1]) if called else where
     return None
 
@@ -112,7 +78,7 @@ def located(stack: Stack, source: str, kind: str) -> Whereabouts:
     """Return where a thread is by its stack."""
     op = None
     # An error of the communication layer is raised by a call that waits, whoever makes it: also by one from C++ code.
-    native = any(_NATIVE_WAITS.match(f.name) for f in stack[:_NEAR])
+    native = any(words("native_waits").match(f.name) for f in stack[:_NEAR])
     inside = kind == "log" or native or (bool(stack) and calls_collectives(stack[0]))
     inside = inside or in_backward(stack)
     for frame in stack:
@@ -126,12 +92,15 @@ def located(stack: Stack, source: str, kind: str) -> Whereabouts:
             op, inside = _OF_NCCL[frame.name], True
     if stack and not inside:
         first = stack[0]
-        named = bool(_MAKES.search(first.name) and _MAKERS.search(first.file))
-        inside = named or any(_GATHERS.search(f"{f.file}:{f.name}") for f in stack[:_NEAR])
+        named = bool(words("makes").search(first.name) and words("makers").search(first.file))
+        inside = named or _is_near(stack, "gathers")
         name = _BASES.get(first.name, first.name)
         op = name if named and not name.startswith("_") else None
-    if any(
-        f.file.endswith(file) and name.search(f.name) for f in stack[:_NEAR] for file, name in _PAIRED_WAITS
-    ):
+    if _is_near(stack, "paired_waits"):
         op, inside = "batch_isend_irecv", True
     return Whereabouts(inside, op, stack, source, kind)
+
+
+def _is_near(stack: Stack, functions: str) -> bool:
+    """Return whether one of the innermost frames is one of some functions (knowledge/lines/words.toml)."""
+    return any(words(functions).search(f"{f.file}:{f.name}") for f in stack[:_NEAR])
