@@ -1,6 +1,6 @@
 """Which finding explains a freeze best: all that the dumps allow, weighed by what each leaves unexplained.
 
-Order of suspicion at a root: calls that cannot match; a pair of unequal sizes; a seen member that is absent; a device
+Order of suspicion at a root: calls that cannot match; a seen member that is absent; a device
 that lags; a member that left no dump; a circular wait; a call that all joined and none completes. What was not chosen is
 kept with the reason.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.align.waitgraph import Instance
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import (
     Absent,
@@ -21,7 +20,6 @@ from hangscope.explain.finding import (
     Lagging,
     Miscounted,
     Nothing,
-    OwnCall,
     Source,
     Stalled,
     Unpaired,
@@ -35,7 +33,6 @@ from hangscope.explain.generate.circles import apart, circular
 from hangscope.explain.generate.deviation import deviating
 from hangscope.explain.generate.device_lag import device_lag, one_not_begun, pending_call
 from hangscope.explain.generate.mismatches import first_mismatch
-from hangscope.explain.generate.pairs import unequal_pair
 from hangscope.explain.generate.unrecorded import miscounted
 from hangscope.explain.statements.bounds import behind
 from hangscope.explain.suspects import suspects, the_only_suspect
@@ -147,7 +144,6 @@ def _of_calls(aligned: Aligned, of_a_device: Lagging | None) -> list[Finding]:
     mismatch, deviation = disagreement(aligned) or first_mismatch(aligned), deviating(aligned)
     found: list[Finding | None] = [
         mismatch,
-        unequal_pair(aligned),
         miscounted(aligned),
         seen_absent(aligned),
         of_a_device,
@@ -190,8 +186,6 @@ def _by_text(aligned: Aligned) -> list[Weighed]:
     """Return what text tells, held against the calls that are open."""
     replay, weighed = aligned.replay, []
     for finding, source in findings(aligned.incident, aligned.stated):
-        if source is Source.REPORT and isinstance(finding, Absent):
-            finding = _in_its_own_call(aligned, finding)
         culprits = frozenset(finding.culprits)
         if source is Source.SILENCE and culprits and culprits <= replay.waiting:
             records = (aligned.incident.ranks[r] for r in culprits)
@@ -202,19 +196,6 @@ def _by_text(aligned: Aligned) -> list[Weighed]:
         share = 1 - len(left) / max(1, len(replay.waiting - culprits))
         weighed.append(Weighed(finding, source, share - price(finding, source)))
     return weighed
-
-
-def _in_its_own_call(aligned: Aligned, finding: Absent) -> Finding:
-    """Return a report's word on who is absent, where all of them are in a call of their own, as that they are in another one."""
-    calls = [calls[0].node for r in finding.culprits if (calls := aligned.graph.open_calls.get(r))]
-    nodes = [node for node in calls if isinstance(node, Instance)]
-    if not nodes or len(nodes) < len(finding.culprits):
-        return finding
-    own = OwnCall(aligned.views[nodes[0].gid].kind_of(finding.culprits[0], nodes[0].seq), nodes[0].seq)
-    return Different(
-        finding.culprits, finding.stuck, own, waiting=finding.waiting, reached=finding.reached, assumed=finding.assumed,
-        events=finding.events,
-    )  # fmt: skip
 
 
 def _has_a_fault_of_its_own(aligned: Aligned, finding: Finding) -> bool:
