@@ -27,6 +27,7 @@ _OTHER_SIZE = (
     "a different collective on one rank gives a message of another size as well",
 )
 _UNKNOWN_CALL = ("rank_conditional_collective", "no line shows which collective it was")
+OWN_GROUP = "Give the second thread a process group of its own (new_group), or wait for it before the next collective: on one group, the order of two threads' collectives differs from rank to rank."
 _SKIPPED_BACKWARD = ("gradient_sync_mismatch", "a skipped backward pass leaves the same sizes")
 
 
@@ -96,7 +97,7 @@ def swapped_calls(case: Case) -> Match | None:
     fix = "Issue the two in one order on every rank, whatever the data."
     if len(threads) > 1:
         why += "; each is issued by a thread of its own, and nothing orders the two"
-        fix = "Give the second thread a process group of its own (new_group), or wait for it before the next collective: on one group, the order of two threads' collectives differs from rank to rank."
+        fix = OWN_GROUP
     return answer("collective_mismatch", finding.culprits, why, fix, strength=2)
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from hangscope.align.waitgraph import OpenCall
 from hangscope.causes.case import Case, Match, answer, at, who
-from hangscope.causes.mismatch import describe
+from hangscope.causes.mismatch import OWN_GROUP, describe
 from hangscope.causes.participation import busy
 from hangscope.explain.finding import Circular
 from hangscope.explain.statements.whereabouts import located
@@ -73,8 +73,7 @@ def two_threads(case: Case) -> Match | None:
         for rank, text in where.items()
     ]
     why = f"{who(where)} are each in two collectives at once, from two threads: {next(iter(where.values()))}"
-    fix = "Give the second thread a process group of its own (new_group), or wait for it before the next collective: on one group, the order of two threads' collectives differs from rank to rank."
-    return answer("collective_order_mismatch", (), why, fix, evidence=facts[:4])
+    return answer("collective_order_mismatch", (), why, OWN_GROUP, evidence=facts[:4])
 
 
 def _in_collectives(case: Case, rank: int) -> list[tuple[str, str]]:

@@ -27,7 +27,7 @@ from hangscope.explain.finding import (
     Weighed,
     price,
 )
-from hangscope.explain.generate.absence import seen_absent, unseen
+from hangscope.explain.generate.absence import seen_absent, suspects, the_only_suspect, unseen
 from hangscope.explain.generate.agreement import disagreement
 from hangscope.explain.generate.circles import apart, circular
 from hangscope.explain.generate.deviation import deviating
@@ -35,9 +35,8 @@ from hangscope.explain.generate.device_lag import device_lag, one_not_begun, pen
 from hangscope.explain.generate.mismatches import first_mismatch
 from hangscope.explain.generate.unrecorded import miscounted
 from hangscope.explain.statements.bounds import behind
-from hangscope.explain.suspects import suspects, the_only_suspect
 from hangscope.explain.text.hypotheses import findings
-from hangscope.explain.tie_breaker import decided
+from hangscope.explain.text.partitions import decided
 from hangscope.model import incident
 
 PROVEN = (

@@ -11,7 +11,7 @@ from hangscope.causes.init import never_formed
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
 from hangscope.explain.statements.standstill import HOUR, by_steps, stood_still
 from hangscope.explain.statements.statements import Death
-from hangscope.explain.text.blocked import ENDS_GROUPS
+from hangscope.explain.text.blocked import ENDS_GROUPS, of_the_program
 from hangscope.explain.text.group_size import stated_size
 from hangscope.explain.text.steps import is_last
 from hangscope.explain.text.stop import says_it_hangs
@@ -24,7 +24,7 @@ from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.ingest.torch_logs.store import StoreBarrier
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooClosed, GlooTimeout, MonitoredBarrier
-from hangscope.knowledge.callsite import is_user, user_frame
+from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.events import Event
 from hangscope.model.rankset import agree
@@ -132,7 +132,7 @@ def _blocked_in_a_library(case: Case) -> bool:
     """Return whether all ranks show where they were, and the awaited ones in a library's own wait: not in the program, nor in torch."""
     placed = case.statements.whereabouts
     tops = [frame for rank in case.finding.culprits if rank in placed for frame in placed[rank].stack[:1]]
-    at_work = any(is_user(frame) or "torch/" in frame.file.replace("\\", "/") for frame in tops)
+    at_work = any(map(of_the_program, tops))
     known = placed.keys() | case.graph.waiting
     return bool(tops) and known >= case.incident.ranks.keys() and not at_work
 

@@ -1,12 +1,23 @@
-"""Members that others wait for: seen and not there, or not seen at all."""
+"""Members that others wait for: seen and not there, or not seen at all; and who may have caused a freeze that names nobody for certain."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-from hangscope.align.waitgraph import Called, Instance
+from hangscope.align.waitgraph import Called, Instance, Root
 from hangscope.explain.aligned import Aligned
-from hangscope.explain.finding import Absent, Candidate, Extra, Finding, OwnCall, Unseen
+from hangscope.explain.finding import (
+    Absent,
+    Candidate,
+    Extra,
+    Finding,
+    Lagging,
+    Nothing,
+    OwnCall,
+    Stalled,
+    Unseen,
+)
 from hangscope.explain.text.excerpt import not_collected
 
 
@@ -49,18 +60,60 @@ def unseen(aligned: Aligned) -> Finding | None:
     seen = {rank for rank, record in aligned.incident.ranks.items() if record.seen} - aligned.early
     alone = missing if len(missing) == 1 and missing | seen == aligned.incident.ranks.keys() else frozenset()
     excused = (missing - alone) | aligned.early
-    roots = [r for r in aligned.roots("unseen") if not excused.issuperset(r.ranks)]
-    most = max((len(r.explains) for r in roots), default=0)
-    named = tuple(sorted({rank for r in roots if len(r.explains) == most for rank in r.ranks}))
+    most, others = _awaited(r for r in aligned.roots("unseen") if not excused.issuperset(r.ranks))
+    named = tuple(sorted(most))
     node = aligned.first_instance(named)
     if node is None:
         return None
-    others = sorted({rank for root in roots for rank in root.ranks} - set(named))
     why = "fewer blocked ranks are waiting for it"
     finding = Unseen(
         named,
         aligned.stuck_in(node, named),
         guess=not alone.isdisjoint(named),
-        set_aside=tuple(Candidate((rank,), Unseen.name, why) for rank in others),
+        set_aside=tuple(Candidate((rank,), Unseen.name, why) for rank in sorted(others)),
     )
     return aligned.reached_by(finding)
+
+
+def _awaited(roots: Iterable[Root]) -> tuple[set[int], set[int]]:
+    """Return the ranks of the roots that most waiting ranks lead to, and those of the others."""
+    listed = list(roots)
+    most = max((len(root.explains) for root in listed), default=0)
+    first = {rank for root in listed if len(root.explains) == most for rank in root.ranks}
+    return first, {rank for root in listed for rank in root.ranks} - first
+
+
+def suspects(aligned: Aligned, best: Finding) -> tuple[int, ...]:
+    """Return the ranks one of which must be at fault, as far as calls tell; empty where nothing narrows it down."""
+    if best.culprits and not (best.guess or best.assumed):
+        return best.culprits
+    found = {*best.culprits, *_beyond(aligned)}
+    if not found and best.stuck.view is not None and isinstance(best, Lagging | Stalled):
+        found = set(best.stuck.view.members)
+    return tuple(sorted(found)) if len(found) < len(aligned.incident.ranks) else ()
+
+
+def _beyond(aligned: Aligned) -> set[int]:
+    """Return the ranks that were not seen and that most waiting ranks lead to, with those that they may wait for themselves.
+
+    A rank that takes no message may be held up by the next one of its pipeline.
+    """
+    found, others = _awaited(aligned.roots("unseen"))
+    for pair in aligned.graph.pairs:
+        if not found.isdisjoint((pair.source, pair.destination)):
+            found |= others.intersection(aligned.incident.groups[pair.gid].ranks)
+    return found
+
+
+def the_only_suspect(aligned: Aligned) -> Unseen | None:
+    """Return the finding that the one rank is at fault to which the calls narrow it down, although nothing of it was collected."""
+    found = suspects(aligned, Nothing())
+    node = aligned.first_instance(found) if len(found) == 1 else None
+    dumped = any(record.dump_file for record in aligned.incident.ranks.values())
+    if node is None or not dumped or not aligned.early.isdisjoint(found):
+        return None  # lines of some ranks do not tell who else there is
+    if all(
+        2 * len(root.explains) < len(aligned.waiting) for root in aligned.graph.roots if root.ranks == found
+    ):
+        return None  # others, of whom nothing was collected either, hold up the rest
+    return aligned.reached_by(Unseen(found, aligned.stuck_in(node, found), guess=True))

@@ -46,7 +46,7 @@ def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
     if len(outliers) != 1:
         return None
     own = at[outliers[0]]
-    computes = _of_the_program(own[0]) and not is_user(own[0])
+    computes = of_the_program(own[0]) and not is_user(own[0])
     if computes or (user_frame(own) is None and not _of_its_own_in_cpp(own)):
         return None
     stopped = bool(statements.all(*PROOFS)) or (
@@ -122,12 +122,13 @@ def _waits_for_its_device(stack: Stack) -> bool:
     if is_user(place):
         return False
     if place.name in ("synchronize", _READS_A_RESULT):
-        return _of_the_program(place)
+        return of_the_program(place)
     native = takewhile(lambda frame: not frame.file.endswith(".py"), stack)
     return any(_SYNCHRONIZES.match(frame.name) for frame in native)
 
 
-def _of_the_program(frame: Frame) -> bool:
+def of_the_program(frame: Frame) -> bool:
+    """Return whether a frame is the user's or torch's."""
     return is_user(frame) or "torch/" in frame.file.replace("\\", "/")
 
 

@@ -7,6 +7,7 @@ another node. Silence is evidence only if one rank alone is missing among all th
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from hangscope.explain.statements.statements import Statements
 from hangscope.model.incident import Incident
@@ -14,24 +15,22 @@ from hangscope.model.incident import Incident
 _LEAST_SEEN = 3  # ranks, before the only one that was not seen is suspected
 
 
-def traced(incident: Incident, statements: Statements) -> frozenset[int]:
-    """Return the ranks of which anything at all was seen: a dump, a stack, a file or a line."""
-    return _left_something(incident) | frozenset(statements.of_rank)
-
-
 def beyond_the_text(incident: Incident, statements: Statements) -> frozenset[int]:
     """Return the ranks whose silence is no evidence: nothing shows that their lines should be in the text."""
-    return _unseen(incident, traced(incident, statements))
+    return _unseen(incident, statements.of_rank)
 
 
-def _left_something(incident: Incident) -> frozenset[int]:
-    return frozenset(r for r, own in incident.ranks.items() if own.files or own.threads or own.dump_file)
-
-
-def _unseen(incident: Incident, seen: frozenset[int]) -> frozenset[int]:
-    """Return the ranks that were not seen, or none where one alone was not seen and several were."""
+def _unseen(incident: Incident, heard: Iterable[int]) -> frozenset[int]:
+    """Return the ranks without a dump, a stack, a file or a line, or none where one alone is without and several are not."""
+    left = {r for r, own in incident.ranks.items() if own.files or own.threads or own.dump_file}
+    seen = left.union(heard)
     unseen = frozenset(incident.ranks) - seen
     return frozenset() if len(unseen) == 1 and len(seen) >= _LEAST_SEEN else unseen
+
+
+def unproved(incident: Incident, statements: Statements) -> frozenset[int]:
+    """Return the ranks whose silence is no evidence, those included whose own log is missing."""
+    return beyond_the_text(incident, statements) | without_a_log(incident, statements)
 
 
 def without_a_log(incident: Incident, statements: Statements) -> frozenset[int]:
@@ -56,7 +55,7 @@ def not_collected(incident: Incident, statements: Statements) -> frozenset[int]:
         for rank, kinds in statements.of_rank.items()
         if any(not event.by_launcher for events in kinds.values() for event in events)
     }
-    nothing = _unseen(incident, _left_something(incident) | heard)
+    nothing = _unseen(incident, heard)
     if not nothing or any(record.dump_file for record in incident.ranks.values()):
         return nothing
     # A paste that lacks ranks may also lack lines of the ranks that it has.

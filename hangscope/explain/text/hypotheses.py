@@ -23,7 +23,7 @@ from hangscope.explain.text.blocked import (
     held_up,
     idle_device,
 )
-from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
+from hangscope.explain.text.excerpt import unproved
 from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.sites import sites
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
@@ -56,7 +56,7 @@ def findings(incident: Incident, statements: Statements) -> Iterator[tuple[Findi
 
     If a search does not say which ranks wait, all others do, and the first of them is the one that is stuck.
     """
-    unproved = beyond_the_text(incident, statements) | without_a_log(incident, statements)
+    silent = unproved(incident, statements)
     for source, search in [(source, search) for source, searches in SEARCHES.items() for search in searches]:
         found = search(incident, statements)
         finding = found.finding if isinstance(found, reports.Report) else found
@@ -77,5 +77,5 @@ def findings(incident: Incident, statements: Statements) -> Iterator[tuple[Findi
             seq, op = timed_out[0].seq, timed_out[0].op
             call = replace(call, seq=seq if call.seq is None else call.seq, kind=CallKind(op) if op else None)
         if source in (Source.SILENCE, Source.OUTPUT):
-            waiting = tuple(r for r in waiting if r not in unproved)
+            waiting = tuple(r for r in waiting if r not in silent)
         yield replace(finding, stuck=call, waiting=waiting, reached=frozenset(waiting)), source

@@ -12,7 +12,7 @@ from hangscope.explain.finding import Absent, Different, Finding, Unseen
 from hangscope.explain.statements.outlier_lines import TELLING
 from hangscope.explain.statements.standstill import by_steps
 from hangscope.explain.statements.statements import WAITED, Statements
-from hangscope.explain.text.excerpt import beyond_the_text, without_a_log
+from hangscope.explain.text.excerpt import unproved
 from hangscope.explain.text.partitions import last_call
 from hangscope.explain.text.stop import says_it_hangs
 from hangscope.ingest.job_logs.faults import NoProgress, OomCuda, OomHost
@@ -54,7 +54,7 @@ def silent(incident: Incident, statements: Statements) -> Finding | None:
     only a single rank is named, and only if its log was collected.
     """
     lost, ranks = _lost_a_peer(statements), incident.ranks
-    not_here = beyond_the_text(incident, statements) | without_a_log(incident, statements)
+    not_here = unproved(incident, statements)
     involved = lost | statements.symptoms | statements.ranks(*WAITED, *_INVOLVED)
     failed = sorted(involved)
     quiet = tuple(r for r in sorted(ranks) if r not in involved and r not in not_here)
