@@ -51,14 +51,14 @@ def match_keys(kinds: Sequence[CallKind]) -> list[MatchKey]:
 
 
 def hard_keys(kinds: Kinds) -> np.ndarray:
-    """Return for each kind the number of its match key (int32): equal numbers match."""
-    return _numbers(match_keys(kinds.alone))[kinds.plain]
+    """Return for each kind the number of its match key (int64): equal numbers match."""
+    return numbers(match_keys(kinds.alone))[kinds.plain]
 
 
-def _numbers(things: Iterable[Hashable]) -> np.ndarray:
-    """Return a number for each thing (int32), equal for equal things."""
+def numbers(things: Iterable[Hashable]) -> np.ndarray:
+    """Return a number for each thing (int64), equal for equal things."""
     index: dict[Hashable, int] = {}
-    return np.array([index.setdefault(thing, len(index)) for thing in things], dtype=np.int32)
+    return np.array([index.setdefault(thing, len(index)) for thing in things], np.int64)
 
 
 def _lacks_types(kind: CallKind) -> bool:

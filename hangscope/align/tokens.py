@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import replace
 
 import numpy as np
 
-from hangscope.align.matching import match_keys, numel
-from hangscope.align.roles import GroupKind, group_kinds
+from hangscope.align.matching import match_keys, numbers, numel
+from hangscope.align.roles import group_kinds
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.incident import CallKind, Incident
 
@@ -20,37 +20,29 @@ class Tokens:
     """Numbers the calls of an incident at each level: equal numbers are equal calls on groups of one kind."""
 
     def __init__(self, incident: Incident) -> None:
-        self._incident = incident
         kinds = incident.kinds
         # Each group of a kind has its own root.
         keys = match_keys([replace(kind, root=None) for kind in kinds.alone])
         self.group_kinds = group_kinds(incident.groups)
-        self._kinds: dict[GroupKind, int] = {}
-        self._of_group = np.array(
-            [self._kinds.setdefault(kind, len(self._kinds)) for kind in self.group_kinds], np.int64
-        )
+        self._of_group = numbers(self.group_kinds)
+        self._kinds = len(set(self.group_kinds))
         self.of_a_thread = np.array([kind.of_a_thread for kind in kinds.alone], bool)[kinds.plain]
         # What torch pickles (`all_gather_object`) is of another length each time.
         exact = [
             (_named(kind), None if _of_bytes(kind) else key)
             for kind, key in zip(kinds.alone, keys, strict=True)
         ]
-        levels: list[Callable[[int], Hashable]] = [
-            lambda i: (exact[i], user_frame(kinds.alone[i].stack)),
-            lambda i: exact[i],
-            lambda i: (_named(kinds.alone[i]), _rounded(kinds.alone[i])),
-            lambda i: _named(kinds.alone[i]),
+        levels: list[list[Hashable]] = [
+            [(token, user_frame(kind.stack)) for token, kind in zip(exact, kinds.alone, strict=True)],
+            [*exact],
+            [(_named(kind), _rounded(kind)) for kind in kinds.alone],
+            [_named(kind) for kind in kinds.alone],
         ]
-        self._by_level = [self._numbers(level) for level in levels]
-
-    def _numbers(self, token: Callable[[int], Hashable]) -> np.ndarray:
-        kinds, index = self._incident.kinds, dict[Hashable, int]()
-        alone = [index.setdefault(token(i), len(index)) for i in range(len(kinds.alone))]
-        return np.array(alone, np.int64)[kinds.plain]
+        self._by_level = [numbers(level)[kinds.plain] for level in levels]
 
     def of(self, gids: np.ndarray, kinds: np.ndarray, level: int) -> np.ndarray:
         """Return the token of each call, given by its group and its kind."""
-        return np.asarray(self._by_level[level][kinds] * len(self._kinds) + self._of_group[gids])
+        return np.asarray(self._by_level[level][kinds] * self._kinds + self._of_group[gids])
 
 
 def _named(kind: CallKind) -> tuple[object, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from math import inf
 
@@ -18,7 +19,6 @@ from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.model.conclusion import Evidence
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.rankset import agree
 from hangscope.model.tables import entries
@@ -33,19 +33,10 @@ _PORTS = "Check whether connections{where} get through at that port, which ping 
 _GLOO_HOSTS = "Compare GLOO_SOCKET_IFNAME and the addresses that the host names resolve to over the hosts; a firewall between them can look the same."
 
 
-@dataclass(frozen=True, slots=True)
-class IbStatus:
-    """What a status of a failed completion means, and what to check: an entry of knowledge/faults/ib_status.toml."""
-
-    number: int
-    means: str
-    check: str
-
-
 @cache
-def ib_statuses() -> tuple[IbStatus, ...]:
-    """Return the entries of the table."""
-    return tuple(IbStatus(**entry) for entry in entries("faults/ib_status.toml", "status"))
+def ib_statuses() -> dict[int, Mapping[str, str]]:
+    """Return by its number what a status of a failed completion means, and what to check."""
+    return {entry["number"]: entry for entry in entries("faults/ib_status.toml", "status")}
 
 
 def device_fault(case: Case) -> Match | None:
@@ -163,12 +154,13 @@ def network_fault(case: Case) -> Match | None:
     if warnings or not why:
         known = [who(culprits)] * bool(culprits) + sorted({str(e.nic) for e in first if e.nic})[:3]
         named = f" ({', '.join(known)})" if known else ""
-        status = next((s for s in ib_statuses() if {s.number} == {e.status for e in first}), None)
-        fault = f"the transport reported a fault{where}{named}" + (f", {status.means}" if status else "")
+        statuses = {e.status for e in first}
+        status = ib_statuses().get(statuses.pop() or 0) if len(statuses) == 1 else None
+        fault = f"the transport reported a fault{where}{named}" + (f", {status['means']}" if status else "")
         why = f"{why}; {fault}" if why else fault
         look = f"Check NIC, cable and switch port{where or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."
         if status or all(e.fault == "connect" for e in first):
-            look, hosts = status.check if status else _PORTS.format(where=where), []
+            look, hosts = status["check"] if status else _PORTS.format(where=where), []
     later = [quote(e, f"a consequence: {e.text}") for e in warnings if e.tier > tier]
     return answer(
         "network_stall",

@@ -232,7 +232,8 @@ def unequal_splits(case: Case) -> Match | None:
     op = finding.stuck.kind.op if finding.stuck.kind is not None else ""
     if view is None or seq is None or not op.startswith("all_to_all"):
         return None
-    now, *before = (_given_and_taken(view, at) for at in range(seq, max(0, seq - _EARLIER), -1))
+    known = (_numbers(view, at) for at in range(seq, max(0, seq - _EARLIER), -1))
+    now, *before = (sizes if len(sizes) == len(view.group.ranks) else {} for sizes in known)
     gave, took = map(sum, zip(*now.values(), strict=True)) if now else (0, 0)
     # A recorder that keeps other sizes than those that are sent shows so in collectives that went well.
     if gave == took or any(sum(a - b for a, b in sizes.values()) for sizes in before):
@@ -257,12 +258,6 @@ def _returns_less(view: GroupFrontier, seq: int) -> list[int]:
     known = took.keys() & given.keys()
     other = sorted(rank for rank in known if took[rank] != given[rank])
     return other if len(other) == 1 and len(known) > _PEERS else []
-
-
-def _given_and_taken(view: GroupFrontier, seq: int) -> dict[int, tuple[int, int]]:
-    """Return how many elements each member (global) gives to an all_to_all and takes; nothing where those of one are not known."""
-    numbers = _numbers(view, seq)
-    return numbers if len(numbers) == len(view.group.ranks) else {}
 
 
 def _numbers(view: GroupFrontier, seq: int) -> dict[int, tuple[int, int]]:

@@ -97,16 +97,12 @@ def _by_places(weighed: list[Weighed]) -> list[Weighed]:
     return [
         replace(w, score=w.score - 1)
         if isinstance(w.finding, Stalled)
-        and _is_of_lines(w.finding)
+        and w.finding.stuck.kind is not None
+        and w.finding.stuck.kind.told  # only lines, and no recorder, state that call
         and apart.intersection(w.finding.waiting)
         else w
         for w in weighed
     ]
-
-
-def _is_of_lines(finding: Finding) -> bool:
-    """Return whether only lines, and no recorder, state the call that a finding is about."""
-    return finding.stuck.kind is not None and finding.stuck.kind.told
 
 
 def _of_more_ranks(weighed: list[Weighed]) -> list[Weighed]:

@@ -65,6 +65,7 @@ def _was_never_root(aligned: Aligned, view: GroupFrontier, rank: int, seq: int) 
 def other_members(aligned: Aligned) -> OtherMembers | None:
     """Return the finding of ranks that list other members of a group than its other members do, where no call of either group is complete."""
     groups = aligned.incident.groups
+    dumped = [(r, record) for r, record in aligned.incident.ranks.items() if record.dump_file]
     by_name: dict[str, list[int]] = defaultdict(list)
     for group in groups:
         if group.name and group.members_known and not group.partial:
@@ -74,7 +75,7 @@ def other_members(aligned: Aligned) -> OtherMembers | None:
         if len(gids) != 2:
             continue
         shared = set(groups[gids[0]].ranks).intersection(groups[gids[1]].ranks)
-        listed = [_listed_by(aligned, gid) for gid in gids]
+        listed = [{r for r, record in dumped if gid in record.queues} for gid in gids]
         done = (member.completed for gid in gids for member in aligned.views[gid].members.values())
         if not (all(listed) and shared.issuperset(listed[0] | listed[1])) or any(done):
             continue
@@ -86,12 +87,6 @@ def other_members(aligned: Aligned) -> OtherMembers | None:
         stuck = aligned.stuck_in(node, own) if node is not None else StuckCall(aligned.views[gids[many]])
         return aligned.reached_by(OtherMembers(own, stuck, OwnCall(gid=gids[few])), members)
     return None
-
-
-def _listed_by(aligned: Aligned, gid: int) -> frozenset[int]:
-    """Return the ranks (global) whose dumps list a group."""
-    records = aligned.incident.ranks.items()
-    return frozenset(r for r, record in records if record.dump_file and gid in record.queues)
 
 
 def disagreement(aligned: Aligned) -> Different | None:

@@ -28,8 +28,9 @@ def deviating(aligned: Aligned) -> Different | Unpaired | None:
     found = [d for d in found if _is_whole(aligned, d) and _can_freeze(aligned, d, open_on)]
     if not found:
         return next(filter(None, (_by_counts(aligned, c) for c in aligned.contradictions)), None)
-    first = min(found, key=lambda d: (_created(aligned, d), -d.votes, d.ranks))
-    alike = [d for d in found if _own(aligned, d) == _own(aligned, first)]
+    own = {d.ranks: aligned.programs.call(d.ranks[0], d.row) for d in found}
+    first = min(found, key=lambda d: (own[d.ranks][3], -d.votes, d.ranks))
+    alike = [d for d in found if own[d.ranks][:2] == own[first.ranks][:2]]
     culprits = tuple(sorted(rank for d in alike for rank in d.ranks))
     circles = (
         root for root in aligned.roots("cycle") if root.explains.union(root.ranks).issuperset(culprits)
@@ -74,14 +75,6 @@ def _is_whole(aligned: Aligned, d: Deviation) -> bool:
     members, view = aligned.incident.groups[gid].ranks, aligned.views[gid]
     there = sum(view.kind_of(rank, seq) is not None for rank in members if rank not in d.ranks)
     return 2 * max(d.votes, there) >= len(members)
-
-
-def _created(aligned: Aligned, deviation: Deviation) -> int:
-    return aligned.programs.call(deviation.ranks[0], deviation.row)[3]
-
-
-def _own(aligned: Aligned, d: Deviation) -> tuple[int, int]:
-    return aligned.programs.call(d.ranks[0], d.row)[:2]
 
 
 def _groups(aligned: Aligned, d: Deviation) -> list[int]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hangscope.explain.statements.deaths import own_deaths, survived
 from hangscope.explain.statements.group_ranks import GroupRanks
 from hangscope.explain.statements.outlier_lines import first_aftermath, outlier_lines
-from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, WAITED, Death, Statements
+from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, WAITED, Statements
 from hangscope.explain.statements.whereabouts import whereabouts
 from hangscope.ingest.job_logs.activity import EngineTimeout
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExitOk, ExternalEnd
@@ -50,7 +50,8 @@ def digest(incident: Incident) -> Statements:
     statements.external = _external(statements)
     statements.deaths = own_deaths(statements)
     if statements.external is not None and (statements.external.moving or statements.external.early):
-        statements.deaths = [d for d in statements.deaths if not _is_killed(d)]
+        ends = [d for d in statements.deaths if isinstance(d.event, Exit) and d.event.code in _ENDING]
+        statements.deaths = [d for d in statements.deaths if d not in ends]
     statements.left_quietly = _left_quietly(incident, statements)
     found = {rank: whereabouts(record, statements) for rank, record in sorted(incident.ranks.items())}
     statements.whereabouts = {rank: where for rank, where in found.items() if where is not None}
@@ -65,11 +66,6 @@ def _heard(incident: Incident) -> set[int]:
         if any(not event.by_launcher for event in record.events)
         or any(file not in (record.dump_file, record.stack_file) for file in record.files)
     }
-
-
-def _is_killed(death: Death) -> bool:
-    """Return whether a process ended by a signal with which jobs are ended."""
-    return isinstance(death.event, Exit) and death.event.code in _ENDING
 
 
 def _external(statements: Statements) -> ExternalEnd | None:
