@@ -12,7 +12,6 @@ from hangscope.model.events import Event
 from hangscope.model.incident import Frame
 from hangscope.model.tables import entries
 
-
 #: The channels of a process that ended are torn down; errors that the hardware corrected (NVIDIA's Xid catalog).
 CALM_XIDS = frozenset({45, 92, 121})
 
