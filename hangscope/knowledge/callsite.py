@@ -10,51 +10,13 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain
 
+from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.model.incident import CallKind, Frame, Stack
 from hangscope.model.regex import regex
 
-_LIBRARY = regex(
-    r"(?:^|/)(?:site-packages|dist-packages|lib/python3(?:\.\d+)?|torch/(?:distributed|nn|autograd|utils|_dynamo|_tensor|optim|cuda|amp|_ops)"
-    r"|importlib|concurrent)(?:/|\.py|$)|^<(?:frozen|string)|^/usr/lib/python|(?:^|/)(?:threading|runpy|distributed_c10d|c10d_logger)\.py$"
-)
-#: py-spy shortens paths to what follows an entry of sys.path: `numpy/core/fromnumeric.py`, `selectors.py`
-_SHORTENED = regex(
-    r"^(?:torch|torchvision|torchaudio|torchdata|numpy|scipy|pandas|sklearn|PIL|cv2|tqdm|fsspec|s3fs|gcsfs|pyarrow|aiohttp"
-    r"|requests|urllib3|botocore|boto3|wandb|datasets|tokenizers|safetensors|huggingface_hub|transformers|accelerate|lightning"
-    r"|pytorch_lightning|torchmetrics|mmengine|deepspeed|ray|peft|asyncio|concurrent|ctypes|email|http|importlib|json|logging|multiprocessing|urllib)/"
-    r"|^(?:contextlib|copy|functools|glob|gzip|pickle|queue|selectors|shutil|socket|socketserver|ssl|subprocess|tarfile|tempfile"
-    r"|threading|zipfile|weakref)\.py$"
-)
-#: `libc.so.6`, `libtorch_cuda.so` and C++ sources, as py-spy --native, gdb and TORCH_FR_CPP_STACK show them
-_NATIVE = regex(r"\.so(?:\.\d{1,9}){0,4}$|\.(?:c|cc|cpp|cxx|h|hpp|cu|cuh)$|^\?{0,3}$")
 _PACKAGE = regex(r"/(?:site|dist)-packages/([^/]{1,200})(?:/|$)")
 _BACKWARD = regex(r"^_engine_run_backward$|^backward$|^run_backward$|^grad$")
-#: torch's Python functions of which C++ makes collectives: torch/distributed/utils.py, torch/nn/parallel/distributed.py
-_INTO_CPP = frozenset(
-    {
-        "_verify_param_shape_across_processes",
-        "_sync_params_and_buffers",
-        "_distributed_broadcast_coalesced",
-        "_sync_buffers",
-        "_sync_module_buffers",
-    }
-)
-#: of DDP's constructor
-_CONSTRUCTING = frozenset(
-    {"_verify_param_shape_across_processes", "_sync_module_states", "_verify_params_across_processes"}
-)
-#: torch/distributed/distributed_c10d.py and device_mesh.py; NCCL's src/init.cc, which c10d runs in the first call of a group
-_FORMS = frozenset(
-    {"init_process_group", "_new_process_group_helper", "_store_based_barrier", "ncclCommInitRankFunc"}
-)
-#: of the interpreter (Python/ceval_gil.h), of its locks and of the C library
-_LOCKS = regex(
-    r"^(?:take_gil|PyGILState_Ensure|PyThread_acquire_lock\w{0,20}|__lll_lock_wait\w{0,20}|_{0,3}pthread_mutex_lock)$"
-)
-_COMMUNICATES = regex(r"(?i)c10d|nccl|rccl|gloo|mpi_|cuda|hip[A-Z_]")
 COLLECTIVES = ("distributed_c10d.py", "c10d_logger.py", "_functional_collectives.py")
-#: where parameters and gradients are exchanged (torch 2.13)
-_OF_PARAMETERS = regex(r"(?:^|/)torch/(?:autograd|nn/parallel|distributed/(?:fsdp|_composable))/")
 _RENDEZVOUS = "torch/distributed/rendezvous.py"
 _GRADIENT_OPS = frozenset({"all_reduce", "reduce_scatter", "reduce_scatter_tensor", "reduce"})
 
@@ -67,7 +29,9 @@ def is_user(frame: Frame) -> bool:
 @lru_cache(maxsize=65536)
 def _is_users(file: str) -> bool:
     file = file.replace("\\", "/")
-    return not (_NATIVE.search(file) or _LIBRARY.search(file) or _SHORTENED.match(file))
+    return not any(
+        words(files).search(file) for files in ("native_files", "library_files", "shortened_files")
+    )
 
 
 @lru_cache(maxsize=65536)
@@ -111,32 +75,35 @@ def is_gradient(kind: CallKind, frames_recorded: bool) -> bool:
 
 def calls_collectives(frame: Frame) -> bool:
     """Return whether the innermost frame of a stack is a torch function in which C++ issues collectives."""
-    return frame.name in _INTO_CPP and not is_user(frame)
+    return bool(words("into_cpp").search(frame.name)) and not is_user(frame)
 
 
 @lru_cache(maxsize=65536)
 def of_equal_sizes(stack: Stack) -> bool:
     """Return whether DDP, FSDP or autograd itself issued a collective: it is of one size on all ranks."""
     first = next((f for f in stack if not f.file.endswith(COLLECTIVES)), None)
-    return first is not None and _OF_PARAMETERS.search(first.file) is not None
+    return first is not None and words("parameter_files").search(first.file) is not None
 
 
 @lru_cache(maxsize=65536)
 def waits_for_a_lock(stack: Stack) -> bool:
     """Return whether a native stack ends in a wait for the interpreter or another lock, and not in a call of the device or of others."""
     native = [frame.name for frame in stack if not frame.file.endswith(".py")]
-    return any(map(_LOCKS.search, native[:4])) and not any(map(_COMMUNICATES.search, native))
+    return any(map(words("locks").search, native[:4])) and not any(map(words("communicates").search, native))
 
 
 @lru_cache(maxsize=65536)
 def forms_a_group(stack: Stack) -> bool:
     """Return whether a stack is where ranks wait for each other to form a group: in torch's rendezvous, its store, or NCCL's start."""
-    return any(not is_user(f) and (f.name in _FORMS or f.file.endswith(_RENDEZVOUS)) for f in stack)
+    return any(
+        not is_user(f) and (words("forms_a_group").search(f.name) or f.file.endswith(_RENDEZVOUS))
+        for f in stack
+    )
 
 
 def in_constructor(kind: CallKind) -> bool:
     """Return whether DDP's constructor issued a collective (its parameter check and first broadcast)."""
-    return any(frame.name in _CONSTRUCTING for frame in kind.stack)
+    return any(words("constructing").search(frame.name) for frame in kind.stack)
 
 
 def in_backward(stack: Stack) -> bool:
