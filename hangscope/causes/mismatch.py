@@ -125,6 +125,16 @@ def checked(case: Case) -> list[CallFingerprint]:
     return [e for r in sorted(ranks) for e in case.statements.of(r, CallFingerprint)[:1]]
 
 
+def refused(case: Case) -> Match | None:
+    """All members came to a collective that the check of DETAIL stopped: they do not match, and no record shows what they were."""
+    kind = case.finding.stuck.kind
+    if kind is None or kind.op:
+        return None
+    why = "the consistency check of TORCH_DISTRIBUTED_DEBUG=DETAIL stopped the next collective on every rank seen: the ranks called different things"
+    look = "Read the error of the check: it prints what each rank called, in the log of that rank."
+    return answer("collective_mismatch", (), why, look, frame=case.frame_of(kind))
+
+
 def received_sizes(case: Case) -> Match | None:
     """Gloo received more bytes than it expected, in a job without any other record of its collectives."""
     events = case.statements.all(GlooSizeMismatch)

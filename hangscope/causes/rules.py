@@ -47,6 +47,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Finding, mismatch.received_sizes),
     (finding.Different | finding.Unseen, participation.by_its_words),
     (finding.Different, mismatch.different_calls),
+    (finding.Stalled, mismatch.refused),
     (finding.Stalled, mismatch.unequal_splits),
     (finding.Absent, pairs.left_by_one),
     (finding.Absent | finding.Unseen, late.at_work),
