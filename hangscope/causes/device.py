@@ -15,7 +15,7 @@ from hangscope.explain.text.group_size import all_timed_out
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.settings import setting
 from hangscope.ingest.job_logs.faults import CudaError, DeviceReset, Xid
-from hangscope.ingest.job_logs.vocabulary import words
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.model.conclusion import Evidence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.job_logs.faults import CudaError, DeviceReset, OomCuda, Xid
-from hangscope.ingest.job_logs.vocabulary import words
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.model.dataclass import dataclass

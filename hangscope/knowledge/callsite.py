@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import chain
 
-from hangscope.ingest.job_logs.vocabulary import words
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.model.incident import CallKind, Frame, Stack
 from hangscope.model.regex import regex
 

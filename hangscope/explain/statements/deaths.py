@@ -15,7 +15,7 @@ from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCud
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.messages import Message
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.job_logs.vocabulary import words
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import (
     DumpObserved,

@@ -15,8 +15,8 @@ from math import log2
 
 from hangscope.explain.statements.torn_lines import Originals, is_garbled
 from hangscope.ingest.job_logs.last_lines import Printed
-from hangscope.ingest.job_logs.vocabulary import words
 from hangscope.ingest.lines.prefixes import quote
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.rankset import ranks_phrase

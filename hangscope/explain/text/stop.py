@@ -18,7 +18,7 @@ from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.messages import HcclTimeout, Message, table
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.job_logs.vocabulary import states_a_hang
+from hangscope.ingest.lines.vocabulary import states_a_hang
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.c10d import (
