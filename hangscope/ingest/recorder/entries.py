@@ -12,7 +12,7 @@ from typing import Any
 from hangscope.errors import Note
 from hangscope.ingest.recorder.calls import Batches, Call, Key, KindRows, Row
 from hangscope.ingest.recorder.plausibility import Implausible, check_entry, check_numbers, check_seqs
-from hangscope.ingest.recorder.recording import COLUMNS, COMPLETED, ISSUED, Recording
+from hangscope.ingest.recorder.recording import COLUMNS, COMPLETED, ISSUED, Flat, Recording
 from hangscope.ingest.recorder.values import LIMIT, Numbers, as_group, as_int, as_key, as_text
 from hangscope.model.incident import State
 
@@ -64,7 +64,7 @@ class EntryTable:
 _EXPECTED = 4  # calls that an entry is compared with before it is looked up
 
 
-def _names_a_call(entry: Any) -> bool:
+def names_a_call(entry: Any) -> bool:
     """Return whether an entry says what was called and on which group; less is no record of a call."""
     return (
         isinstance(entry, dict)
@@ -85,7 +85,7 @@ class Entries:
 
     def reduce(self, entries: list[Any], *, completions: bool = False) -> None:
         """Add the rows of a dump's entries, oldest first; with `completions` also the times at which they completed."""
-        whole = [entry for entry in entries if _names_a_call(entry)]
+        whole = [entry for entry in entries if names_a_call(entry)]
         if len(whole) < len(entries):
             what = f"{len(entries) - len(whole)} of {len(entries)} entries are not recorder entries and were skipped"
             self._recording.notes.append(Note("malformed_entries", what))
@@ -93,21 +93,7 @@ class Entries:
         calls = list(self._calls_of(table))
         sizes = zip(calls, table.sizes(), strict=True)
         own = [self.kinds.own(*both) for call, both in sizes if call.own_sizes]
-        numbers, distinct = table.numbers(), dict.fromkeys(calls)
-        complete = any(call.state == State.DONE or call.backend == "gloo" for call in distinct)
-        check_numbers(numbers, self._implausible, complete=complete)
-        picks = self.kinds.own_sizes.add(own)
-        if any(call.is_p2p or call.ends_batch or call.backend == "gloo" for call in distinct):
-            pick = iter(picks)
-            rows = [
-                Row(call, *parts, next(pick) if call.own_sizes else -1)
-                for call, parts in zip(calls, numbers, strict=True)
-            ]
-            self._add_with_batches(rows)
-        else:
-            self._add(calls, numbers)
-            self.kinds.own_sizes.picks.extend(picks)
-        self._finish()
+        self.add(calls, table.numbers(), own)
         if completions:
             times = [as_int(whole[index].get("time_discovered_completed_ns")) for index in self.kept]
             self._recording.columns[COMPLETED] = array("q", times)
@@ -134,6 +120,23 @@ class Entries:
                 )
                 enqueued, _, completed = last
                 recording.status[local_id] = (enqueued, status[1], completed)
+
+    def add(self, calls: Sequence[Call], numbers: Sequence[Numbers], own: Sequence[Flat]) -> None:
+        """Add entries, oldest first: the call and the numbers of each, and the sizes of those with own sizes."""
+        distinct = dict.fromkeys(calls)
+        complete = any(call.state == State.DONE or call.backend == "gloo" for call in distinct)
+        check_numbers(numbers, self._implausible, complete=complete)
+        if any(call.is_p2p or call.ends_batch or call.backend == "gloo" for call in distinct):
+            sizes = iter(self.kinds.own_sizes.add(own))
+            rows = [
+                Row(call, *parts, next(sizes) if call.own_sizes else -1)
+                for call, parts in zip(calls, numbers, strict=True)
+            ]
+            self._add_with_batches(rows)
+        else:
+            self._add(calls, numbers)
+            self.kinds.own_sizes.picks.extend(self.kinds.own_sizes.add(own))
+        self._finish()
 
     def _calls_of(self, table: EntryTable) -> Iterator[Call]:
         """Yield the call of each entry.
@@ -164,14 +167,21 @@ class Entries:
         with_sizes = key, as_key(sizes)
         call = self._calls.get(key) or self._calls.get(with_sizes)
         if call is None:
-            check_entry(entry, self._implausible)
-            local_id, group = as_text(entry.get("pg_id", "")), entry.get("process_group")
-            name, desc = as_group(group)
-            if not (isinstance(group, (list, tuple)) and group):
-                name = local_id or "0"  # before `process_group` existed; 0 is always the default group
-            call = Call.of(entry, local_id, self._recording.group(local_id, name, desc))
+            call = self.new_call(entry)
             self._calls[key if call.own_sizes else with_sizes] = call
         return call
+
+    def new_call(self, entry: dict[str, Any], *, checked: bool = False) -> Call:
+        """Return a call for an entry; `checked`: its values are known to be plausible."""
+        if not checked:
+            check_entry(entry, self._implausible)
+        local_id, group = as_text(entry.get("pg_id", "")), entry.get("process_group")
+        name, desc = as_group(group)
+        if not (
+            isinstance(group, (list, tuple)) and group
+        ):  # before `process_group` existed only the local id identified a group; 0 is always the default group
+            name = local_id or "0"
+        return Call.of(entry, local_id, self._recording.group(local_id, name, desc))
 
     def _add(self, calls: Sequence[Call], numbers: Sequence[Numbers]) -> None:
         """Add entries that are all collectives, each with its own state."""

@@ -54,17 +54,17 @@ def load_with_memo(data: bytes) -> tuple[Any, Any]:
     return unpickler.load(), unpickler.memo
 
 
-def load_part(data: bytes, memo: Any) -> Any:
-    """Return the one value that opcodes from within a pickle make; `memo` is what the pickle memoized before them.
+def load_part(data: bytes, memo: Any) -> tuple[Any, Any]:
+    """Return the one value that opcodes from within a pickle make, and the memo after them.
 
-    Raises ValueError if they make anything else than one value, or as `load` does.
+    `memo` is what the pickle memoized before them. Raises ValueError if they make anything else than one value, or as `load` does.
     """
     unpickler = _unpickler(b"\x80\x02X\x10\0\0\0" + _BELOW.encode() + b"(" + data + b"t\x86.")
     unpickler.memo = memo
     below, made = unpickler.load()
     if below != _BELOW or len(made) != 1:  # they left other values or marks between
         raise ValueError("not the opcodes of one value")
-    return made[0]
+    return made[0], unpickler.memo
 
 
 def memo_of(texts: Mapping[int, str]) -> Any:

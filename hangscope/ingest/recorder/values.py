@@ -132,6 +132,12 @@ class Tensors:
                 shapes.append(tuple(as_int(n) for n in shape[:DIMS_PER_TENSOR]))
         return self._kept(tuple(shapes), sum(map(len, shapes)) + len(shapes), whole)
 
+    def room(self, count: int) -> bool:
+        """Take room for so many numbers of shapes, where there is as much."""
+        fits = count <= self._left
+        self._left -= count if fits else 0
+        return fits
+
     def types(self, raw: Any) -> tuple[str, ...]:
         """Return the element types of a call's tensors."""
         if not isinstance(raw, list):

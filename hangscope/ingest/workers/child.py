@@ -14,7 +14,7 @@ from typing import IO, Any
 
 from hangscope import isolated
 from hangscope.ingest.recorder import safe_pickle
-from hangscope.ingest.recorder.templates import Templates
+from hangscope.ingest.recorder.fast.templates import Templates
 from hangscope.ingest.workers import reader
 from hangscope.ingest.workers.answer import Part, Wire
 

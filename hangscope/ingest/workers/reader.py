@@ -18,8 +18,8 @@ from hangscope.ingest.files.opening import CompressionUnavailable, open_plain, r
 from hangscope.ingest.files.remote import local_copy
 from hangscope.ingest.lines.pasted import without_margin
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
+from hangscope.ingest.recorder.fast.templates import Templates
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.recorder.templates import Templates
 from hangscope.ingest.workers.answer import Part, Wire, answer, failed
 from hangscope.model.regex import regex
 

@@ -1,4 +1,4 @@
-"""A dump is read as if it were loaded, whether it is like a template or not."""
+"""A dump is read as if it were loaded, whether it is like a template, has entries of known forms, or neither."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
-from hangscope.ingest.recorder.templates import SIGHTINGS, SMALLEST, UNUSED, Templates
+from hangscope.ingest.recorder.fast.entry_forms import NotPlain
+from hangscope.ingest.recorder.fast.templates import SIGHTINGS, SMALLEST, UNUSED, Templates
 from hangscope.ingest.workers import reader
 
-sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
+sys.path.append(str(Path(__file__).resolve().parents[4] / "benchmarks"))
 from dump_generator import PREFIX, Job, generate
 
 RANKS = 24
@@ -37,9 +38,15 @@ def taught(dumps: list[bytes]) -> Templates:
 def by_template(templates: Templates, data: bytes) -> Any:
     """Return the recording of a dump that is like a template, None of any other."""
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(safe_pickle, "load_part", None)
+    class NoForms:
+        def read(self, *_: Any) -> None:
+            raise NotPlain
+
+    forms, templates._forms = templates._forms, NoForms()  # type: ignore[assignment]
+    try:
         return templates.read(data)
+    finally:
+        templates._forms = forms
 
 
 def dumps_of(folder: Path, job: Job) -> list[bytes]:
@@ -87,12 +94,31 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Templates
     ],
 )
 def test_a_dump_is_read_as_if_it_were_loaded(layout: str, more: dict[str, bool], tmp_path: Path) -> None:
+    """Dumps as torch writes them are never loaded, whatever the job."""
     templates = Templates()
     entries = 1000 if layout == "pipeline" else 500  # smaller dumps are not worth a template
     for data in dumps_of(tmp_path, Job(16, entries=entries, layout=layout, **more)):
         recording = templates.read(data)
         assert recording is not None
         assert recording.to_wire() == loaded(data)
+
+
+@pytest.mark.slow
+def test_entries_of_a_known_form_are_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later dump loads only the entries that write texts or frames, though its buffer begins with another entry."""
+    from hangscope.ingest.recorder.fast import entry_forms
+
+    loads = []
+    real = entry_forms.safe_pickle.load_part
+    monkeypatch.setattr(
+        entry_forms.safe_pickle, "load_part", lambda *parts: loads.append(parts[0]) or real(*parts)
+    )
+    dumps = dumps_of(tmp_path, Job(RANKS, entries=1000, layout="mesh", ragged=True))
+    templates = taught(dumps[:-1])
+    loads.clear()
+    recording = templates.read(dumps[-1])
+    assert recording is not None and recording.to_wire() == loaded(dumps[-1])
+    assert len(loads) < 60
 
 
 def test_files_of_a_ranks_own_are_no_difference(compiled: tuple[bytes, Templates]) -> None:
@@ -218,7 +244,7 @@ def test_the_order_of_memo_numbers_in_the_head_matters() -> None:
 
 
 def test_templates_that_nobody_is_like_are_not_made_for_long(tmp_path: Path, monkeypatch: Any) -> None:
-    from hangscope.ingest.recorder import templates as module
+    from hangscope.ingest.recorder.fast import templates as module
 
     made = []
     real = module._template

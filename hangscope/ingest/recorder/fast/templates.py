@@ -25,6 +25,7 @@ from typing import Any
 
 from hangscope.ingest.recorder import flight_recorder, safe_pickle
 from hangscope.ingest.recorder.entries import Entries
+from hangscope.ingest.recorder.fast.entry_forms import EntryForms
 from hangscope.ingest.recorder.flight_recorder import is_torchcomms
 from hangscope.ingest.recorder.recording import Recording, StackRow
 from hangscope.ingest.recorder.values import as_desc, as_text
@@ -112,6 +113,7 @@ class Templates:
     def __init__(self) -> None:
         self._templates: list[_Template] = []
         self._sightings: Counter[tuple[int, ...]] = Counter()
+        self._forms = EntryForms()
         self._unused = 0
 
     def read(self, data: bytes) -> Recording | None:
@@ -137,12 +139,11 @@ class Templates:
             if like := template.recording_of(top, texts, body, value):
                 self._unused -= 1
                 return like
-        found = safe_pickle.load_part(body.removesuffix(_END), memo)
-        if not flight_recorder.looks_like_dump({**top, "entries": found}):
-            return None
         recording = flight_recorder.reduce_dump(top)
         entries = Entries(recording)
-        entries.reduce(found)
+        calls = self._forms.read(body, memo, entries)
+        if not flight_recorder.looks_like_dump({**top, "entries": [call.entry for call in calls[:4]]}):
+            return None
         sight = len(body), *(found.start() for found in islice(_TIME.finditer(body), _COMPARED))
         self._sightings[sight] += 1
         if self._sightings[sight] >= SIGHTINGS and self._unused < UNUSED and not recording.notes:
@@ -180,7 +181,9 @@ def _template(
     flipped = value ^ (~bits & int.from_bytes(b"\1" * len(body), "little"))
     other, its_memo = flipped.to_bytes(len(body), "little"), {**memo, **{n: f"other {n}" for n in free}}
     expected = flight_recorder.reduce_dump(top)
-    Entries(expected).reduce(safe_pickle.load_part(other.removesuffix(_END), safe_pickle.memo_of(its_memo)))
+    Entries(expected).reduce(
+        safe_pickle.load_part(other.removesuffix(_END), safe_pickle.memo_of(its_memo))[0]
+    )
     like = template.recording_of(top, its_memo, other, flipped)
     return template if like is not None and like.to_wire() == expected.to_wire() else None
 
