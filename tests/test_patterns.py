@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 import hangscope
-from hangscope.ingest.lines.vocabulary import expressions, words
 from hangscope.ingest.lines.layers import layers
+from hangscope.ingest.lines.vocabulary import expressions, words
 from hangscope.ingest.nccl import warn
 from hangscope.ingest.stacks.headers import forms
 from hangscope.ingest.torch_logs import symptoms
