@@ -16,7 +16,8 @@ from hangscope.align.matching import hard_keys, match_key
 from hangscope.align.member import Member, member_of
 from hangscope.align.p2p import outrun
 from hangscope.model.dataclass import dataclass
-from hangscope.model.incident import PROVING_OPS, CallKind, Group, Incident, Kinds, State
+from hangscope.model.incident import PROVING_OPS, CallKind, Group, Incident, State
+from hangscope.model.kinds import Kinds
 
 _MOST_PENDING = 256  # pending collectives of one member that are listed; it is blocked in the first
 

@@ -12,7 +12,8 @@ from math import prod
 
 import numpy as np
 
-from hangscope.model.incident import CallKind, Kinds, Sizes
+from hangscope.model.incident import CallKind, Sizes
+from hangscope.model.kinds import Kinds
 
 MatchKey = tuple[object, ...]
 

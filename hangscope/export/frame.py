@@ -31,7 +31,8 @@ import numpy as np
 import pandas as pd
 
 from hangscope.knowledge.callsite import user_frame
-from hangscope.model.incident import Incident, Kinds, Queue, State
+from hangscope.model.incident import Incident, Queue, State
+from hangscope.model.kinds import Kinds
 
 if TYPE_CHECKING:
     from hangscope.analysis import Analysis

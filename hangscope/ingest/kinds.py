@@ -9,7 +9,8 @@ import numpy as np
 
 from hangscope.ingest.recorder.recording import KindRow, OwnSizes, Recording, StackRow, may_differ
 from hangscope.model.dataclass import dataclass
-from hangscope.model.incident import CallKind, Frame, Kinds, Sizes, Stack
+from hangscope.model.incident import CallKind, Frame, Sizes, Stack
+from hangscope.model.kinds import Kinds
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,9 @@ as torch's recorder writes them, or None. Nothing here does I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hangscope.errors import Note
 from hangscope.model.dataclass import dataclass
@@ -22,6 +21,8 @@ from hangscope.model.frames import UnplacedStack
 if TYPE_CHECKING:  # numpy takes longer to import than everything else here together
     import numpy as np
     import numpy.typing as npt
+
+    from hangscope.model.kinds import Kinds
 
     Column: TypeAlias = npt.NDArray[np.int64]
 else:
@@ -114,54 +115,6 @@ class CallKind:
         """Whether a thread that Python started issued the collective, and not the main thread."""
         first = self.stack[-1] if self.stack else Frame("", "", 0)
         return first.name in ("_bootstrap", "_bootstrap_inner") and first.file.endswith("threading.py")
-
-
-class Kinds(Sequence[CallKind]):
-    """A job's kinds of call, by index.
-
-    Members of an all_to_all may send as much as they like, so such calls are of one kind and their sizes are their own: each
-    has an index, under which the kind stands with its sizes, and `plain[index]` is the kind in `alone`, without them. What
-    calls are compared by is worked out for the kinds in `alone` and taken for every index through `plain`.
-    """
-
-    def __init__(
-        self,
-        alone: Sequence[CallKind],
-        plain: Column,
-        sizes: Callable[[int], tuple[Sizes, Sizes]] | None = None,
-    ) -> None:
-        self.alone, self.plain, self._sizes = alone, plain, sizes
-        self._sized = range(len(alone), len(plain))
-
-    def and_also(self, more: Sequence[CallKind]) -> Kinds:
-        """Return these kinds followed by more of them, under the next indexes."""
-        import numpy as np  # only where text tells of calls
-
-        first = len(self.alone)
-        added = np.arange(first, first + len(more), dtype=np.asarray(self.plain).dtype)
-        result = Kinds([*self.alone, *more], np.concatenate([self.plain, added]), self._sizes)
-        result._sized = self._sized
-        return result
-
-    def __len__(self) -> int:
-        return len(self.plain)
-
-    @overload
-    def __getitem__(self, index: int) -> CallKind: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[CallKind]: ...
-    def __getitem__(self, index: int | slice) -> CallKind | list[CallKind]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        kind = self.alone[int(self.plain[index])]
-        if index not in self._sized or self._sizes is None:
-            return kind
-        inputs, outputs = self._sizes(index)
-        return replace(kind, input_sizes=inputs, output_sizes=outputs)
-
-    def without_sizes(self, index: int) -> CallKind:
-        """Return a kind where sizes of its own do not matter; they need not be loaded then."""
-        return self.alone[int(self.plain[index])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from hangscope.align.edits import How
 from hangscope.align.fold import Deviation, fold
 from hangscope.align.program import Programs
 from hangscope.align.tokens import EXACT, Tokens
-from hangscope.model.incident import Kinds
+from hangscope.model.kinds import Kinds
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, write_all
 from tests.verdicts import blame, level

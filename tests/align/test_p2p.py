@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hangscope.align.p2p import pairs
-from hangscope.model.incident import CallKind, Group, Incident, Kinds, Queue, RankRecord, State
+from hangscope.model.incident import CallKind, Group, Incident, Queue, RankRecord, State
+from hangscope.model.kinds import Kinds
 
 RANKS = 3
 KINDS = [

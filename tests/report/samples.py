@@ -11,17 +11,8 @@ import numpy as np
 from hangscope.analysis import analyse
 from hangscope.model.codec import from_plain, to_plain
 from hangscope.model.frames import Frame
-from hangscope.model.incident import (
-    CallKind,
-    Frontier,
-    Group,
-    Incident,
-    Input,
-    Kinds,
-    Queue,
-    RankRecord,
-    State,
-)
+from hangscope.model.incident import CallKind, Frontier, Group, Incident, Input, Queue, RankRecord, State
+from hangscope.model.kinds import Kinds
 from hangscope.report.schema.document import Document
 from hangscope.report.view import build_document
 

@@ -15,7 +15,8 @@ import numpy as np
 from hangscope.align.matching import match_keys
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
-from hangscope.model.incident import CallKind, Kinds, Queue, RankRecord, State
+from hangscope.model.incident import CallKind, Queue, RankRecord, State
+from hangscope.model.kinds import Kinds
 from hangscope.report.subject import Subject, site_of, sizes_of
 
 LAST = 200
