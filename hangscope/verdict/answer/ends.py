@@ -105,10 +105,12 @@ def victims(case: Case, verdict: Verdict) -> str:
     } - culprits
     first = next((e.rank for e in case.statements.all(Exit) if e.first and e.rank is not None), None)
     said = (
-        f"What {who(sorted(hurt))} {agree(sorted(hurt), 'reports', 'report')} follows from it" if hurt else ""
+        f"What {who(sorted(hurt))} {agree(sorted(hurt), 'reports', 'report')} is a consequence of it"
+        if hurt
+        else ""
     )
     if not hurt and (lost or symptoms or case.statements.any_of(*PROOFS)):
-        said = "The timeouts and lost connections of the others follow from it"
+        said = "The timeouts and lost connections of the others are a consequence of it"
     if culprits and first is not None and first not in culprits:
         polled = f"the launcher's first observed failure, rank {first}, is the one that it noticed first"
         said = f"{said}; {polled}" if said else sentence_case(polled)
