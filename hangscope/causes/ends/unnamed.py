@@ -66,7 +66,7 @@ def _of_entry(case: Case, messages: Sequence[tuple[Message | Notice, Known]]) ->
     of_text = isinstance(case.finding, Stalled | Absent) and case.from_text
     if not messages or not (isinstance(case.finding, Nothing | Unseen) or of_text):
         return None
-    counted = [e for e in case.statements.all(Progress) if e.step is not None or e.epoch is not None]
+    counted = [e for e in case.statements.all(Progress) if e.step is not None or (e.epoch or 0) > 1]
     for entry in dict.fromkeys(known for _, known in messages):
         events = [e for e, known in messages if known is entry]
         went_on = any(e.file == events[-1].file and e.line > events[-1].line for e in counted)
