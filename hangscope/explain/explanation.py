@@ -1,6 +1,6 @@
 """Which finding explains a freeze best: all that the dumps allow, weighed by what each leaves unexplained.
 
-Order of suspicion at a root: calls that cannot match; a seen member that is absent; a device
+Order of suspicion at a root: calls that cannot match; a pair of unequal sizes; a seen member that is absent; a device
 that lags; a member that left no dump; a circular wait; a call that all joined and none completes. What was not chosen is
 kept with the reason.
 """
@@ -35,6 +35,7 @@ from hangscope.explain.generate.circles import apart, circular
 from hangscope.explain.generate.deviation import deviating
 from hangscope.explain.generate.device_lag import device_lag, one_not_begun, pending_call
 from hangscope.explain.generate.mismatches import first_mismatch
+from hangscope.explain.generate.pairs import unequal_pair
 from hangscope.explain.generate.unrecorded import miscounted
 from hangscope.explain.statements.bounds import behind
 from hangscope.explain.text.hypotheses import findings
@@ -141,6 +142,7 @@ def _of_calls(aligned: Aligned, of_a_device: Lagging | None) -> list[Finding]:
     mismatch, deviation = disagreement(aligned) or first_mismatch(aligned), deviating(aligned)
     found: list[Finding | None] = [
         mismatch,
+        unequal_pair(aligned),
         miscounted(aligned),
         seen_absent(aligned),
         of_a_device,

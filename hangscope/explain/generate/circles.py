@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hangscope.align.waitgraph import Called, Instance, Node, Root
 from hangscope.explain.aligned import Aligned
-from hangscope.explain.finding import Change, Circular, Different, Finding, OwnCall, Unpaired
+from hangscope.explain.finding import Change, Circular, Different, Finding, OwnCall, Stalled, Unpaired
 from hangscope.explain.generate.pairs import unpaired
 
 MOST_CYCLES = 64  # that are compared
@@ -91,6 +91,9 @@ def _few_apart(aligned: Aligned, ranks: Iterable[int], explains: frozenset[int])
     programs = aligned.programs
     if len(own) == 1 and programs.keeps_pattern(own[0], programs.row_at(own[0], made.gid, made.seq)):
         return None
+    if len(view.members) > 1 and view.members.keys() <= set(own):
+        # All members of their group are in their call: it stands still itself, and nobody is apart.
+        return Stalled((), aligned.stuck_in(made), assumed=True)
     call = OwnCall(view.kind_of(own[0], made.seq), made.seq, made.gid if elsewhere else None)
     change = Change(last_word=True, elsewhere=elsewhere)
     return Different(tuple(own), aligned.stuck_in(node, own), call, change, assumed=True)

@@ -1,10 +1,12 @@
-"""Sends and receives that do not pair: one of them was never posted."""
+"""Sends and receives that do not pair: of different sizes, or one of them was never posted."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
+from hangscope.align.matching import numel
 from hangscope.align.p2p import PairInstance
 from hangscope.align.program import Programs
 from hangscope.align.waitgraph import Root
@@ -12,8 +14,33 @@ from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Change, OwnCall, Unpaired
 from hangscope.knowledge.callsite import user_frame
 
-EXAMINED = 128  # ranks of a cycle whose programs are examined
+EXAMINED = 128  # pairs, and ranks of a cycle whose programs are examined
 LAST_CALLS = 48  # of a rank's program, among which a deviation is looked for
+
+
+def unequal_pair(aligned: Aligned) -> Unpaired | None:
+    """Return the finding of a send and a receive of different sizes; the one that leaves its rank's pattern deviates."""
+    roots = aligned.roots("call")
+    pairs = [(node, root) for root in roots for node in root.nodes if isinstance(node, PairInstance)]
+    found = (_unequal(aligned, *place) for place in pairs[:EXAMINED])
+    return next((finding for finding in found if finding is not None), None)
+
+
+def _unequal(aligned: Aligned, node: PairInstance, root: Root) -> Unpaired | None:
+    pair, kinds, programs = aligned.graph.pairs[node], aligned.incident.kinds, aligned.programs
+    assert pair.send is not None and pair.recv is not None  # else the root were who has not posted its half
+    sent, received = kinds[pair.send.kind], kinds[pair.recv.kind]
+    equal = numel(sent.input_sizes) == numel(received.input_sizes)
+    if equal and sent.input_dtypes == received.input_dtypes:
+        return None
+    halves = (pair.send, pair.recv)
+    rows = {half.rank: programs.row_of(half.rank, half.order) for half in halves}
+    culprits = [rank for rank, row in rows.items() if programs.keeps_pattern(rank, row) is False]
+    named = (culprits[0],) if len(culprits) == 1 else ()
+    own, other = (pair.recv, pair.send) if named == (pair.recv.rank,) else (pair.send, pair.recv)
+    stuck = replace(aligned.stuck_in(node, named), kind=kinds[other.kind], rank=other.rank)
+    finding = Unpaired(named, stuck, OwnCall(kinds[own.kind], own.seq), tie=not named)
+    return aligned.reached_by(finding)
 
 
 def unpaired(aligned: Aligned, root: Root) -> Unpaired | None:
