@@ -80,6 +80,10 @@ def other_members(aligned: Aligned) -> OtherMembers | None:
         if not (all(listed) and shared.issuperset(listed[0] | listed[1])) or any(done):
             continue
         usual = [shapes[aligned.programs.tokens.group_kinds[gid][:3]] > 1 for gid in gids]
+        if usual[0] == usual[1]:
+            usual = [len(listed[0]) > len(listed[1]), len(listed[0]) < len(listed[1])]
+        if usual[0] == usual[1]:
+            continue
         few, many = (0, 1) if usual[1] else (1, 0)
         own = tuple(sorted(listed[few]))
         members = {rank for gid in gids for rank in groups[gid].ranks}
