@@ -172,8 +172,7 @@ def guessed(case: Case, match: Match, proof: Proof) -> Doubts:
     if _by_calls(case, match) and finding.assumed:
         what = "which rank waits for which, or about which group a log line means"
         yield MEDIUM, f"it rests on an assumption about {what}"
-    again = any(record.unchanged_snapshots for record in case.incident.ranks.values())
-    if isinstance(finding, Absent) and not (case.from_text or again or case.stacks or trouble(case)):
+    if isinstance(finding, Absent) and not (case.from_text or case.stacks or trouble(case)):
         why = "only dumps of one moment show ranks without a pending collective"
         yield LOW if case.graph.early else MEDIUM, why
 

@@ -64,7 +64,9 @@ def test_a_missing_send_is_seen_beside_ranks_of_the_same_stage(tmp_path: Path) -
     assert [c.role for c in diff.classes] == ["waiting", "culprit"] and diff.classes[0].first == 9
     assert diff.differences == 1
     parted = [row for row in diff.rows if row.differs]
-    assert [c.mark for c in parted[0].cells] == ["same", "left_out"] and parted[0].cells[0].op == "send to 1"
+    assert [c.mark for c in parted[0].cells] == ["same", "left_out"] and parted[0].cells[
+        0
+    ].op == "send to 1 (rank 9)"
 
 
 def test_who_left_a_stalled_call_stands_beside_who_is_in_it(tmp_path: Path) -> None:
