@@ -9,7 +9,7 @@ import pytest
 
 from hangscope.report.schema.document import GroupRef
 from tests.report.chromium import PANEL, press, search, settled
-from tests.report.consistency import ranks_of
+from tests.report.rules import ranks_of
 from tests.report.samples import document
 from tests.report.shown import Samples
 

@@ -14,15 +14,17 @@ import pytest
 
 from hangscope.report.schema.document import Document, Explains
 from tests.conftest import analyze
-from tests.report.consistency import (
+from tests.report.consistency import contradictions
+from tests.report.rules_of_pictures import (
     chains_end_at_the_root,
-    contradictions,
-    no_slot_is_empty,
     nothing_is_cut_without_a_count,
-    nothing_is_told_too_often,
     root_is_the_culprit,
     rows_differ_where_they_part,
     states_agree,
+)
+from tests.report.rules_of_texts import (
+    no_slot_is_empty,
+    nothing_is_told_too_often,
     the_ledger_agrees,
     why_names_the_culprit,
 )
