@@ -50,7 +50,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `stage` is the last one that it shows, `stage_line` the line that shows it, unless it is an error. `sizes` are the numbers of ranks that it states for
     the whole job, or else that a reporter counts. `complaint`: what a reporter writes of the hang, `prose`: all that people write. `logged`: some lines are a program's, or report a failure.
     `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count
-    of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace; `went_on`: from where to where they count, wherever in the text; `silence`: the longest pause between lines, `gave_up`: its seconds, where it has the length of a usual timeout and the first errors follow it; `uneven`: the number of `uneven_rank`, far from those of the others in a list by rank, `odd_word`: the word of `odd_rank` that is unlike those of all others in one. `exhibits`: what else was pasted, such as a
+    of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace; `went_on`: from where to where they count, wherever in the text; `silence`: the longest pause between lines, `gave_up`: its seconds, where it has the length of a usual timeout and the first errors follow it; `uneven`: a rank whose number is far from those of the others in a list by rank, and a sentence about it, `odd_word`: one whose word is unlike those of all others. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`.
@@ -73,10 +73,8 @@ class Excerpt(Event, by_launcher=True, calm=True):
     went_on: str = ""
     silence: str = ""
     gave_up: int = 0
-    uneven_rank: int | None = None
-    uneven: str = ""
-    odd_rank: int | None = None
-    odd_word: str = ""
+    uneven: tuple[int, str] | None = None
+    odd_word: tuple[int, str] | None = None
     exhibits: tuple[str, ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
     groups: tuple[LineGroup, ...] = ()
@@ -121,8 +119,6 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     said, named = prose(people), named_processes(lines)
     counts, even = pace.counted(printed), pace.steady(printed)
     quiet, pause, before = pace.silence(printed)
-    odd = uneven(printed)
-    other = odd_word(lines)
     alone, (run, unlike) = guarded_call(lines), commands(texts)
     lasted, lasted_line = pace.longest(printed)
     stated, one_node = _launched(texts)
@@ -145,10 +141,8 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         went_on=pace.went_on(counts),
         silence=quiet,
         gave_up=pause if telling and telling[0][0] > before and _is_a_timeout(pause) else 0,
-        uneven_rank=odd[0],
-        uneven=odd[1],
-        odd_rank=other[0],
-        odd_word=other[1],
+        uneven=uneven(printed),
+        odd_word=odd_word(lines),
         exhibits=tuple(n for n, form in _EXHIBITS.items() if sum(bool(form.search(t)) for t in texts) > 1),
         versions=tuple((m[1], m[2]) for t in texts if (m := _VERSION.match(t.strip()))),
         groups=line_groups(printed),

@@ -12,74 +12,92 @@ rank1   sm90_gemm_f16
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from statistics import median
 
 from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.model.regex import regex
 
 _LEAST = 4  # ranks
-_SHOWN = 80  # characters of a row
+_SHOWN, _TITLE = 80, 60  # characters of a row and of what stands above a list
 _OFF, _ALIKE = 1.5, 1.25  # times the median: of the one that is off, and of the others at most
 _HINT = regex(r"(?i)rank[ _:=#\[]{0,2}\d")
-_ROW = regex(
+_NUMBER = regex(
     r"(?i)^\W{0,20}rank[ _:=#\[]{0,2}(\d{1,5})\W{1,6}(\d{1,12}(?:\.\d{1,9})?) ?([a-zµ%/]{0,8})\W{0,4}$"
 )
-
-
-_WORDS = regex(
+_WORD = regex(
     r"(?i)^\W{0,20}(?:(?:global[_ ])?rank|gpu|worker)[ _:=#\[]{0,2}(\d{1,5})(?![\d.])[\])]?[\s:=|-]{1,12}([A-Za-z_][^\s(<,;:]{2,120})(.{0,160})$"
 )
-_TABLE = 3  # rows of which one may be the outlier
 _DIGITS = regex(r"\d+")
 
-
-def odd_word(lines: Iterable[tuple[int, str]]) -> tuple[int | None, str]:
-    """Return the rank beside whose number a list has another word than beside all others; (None, "") where no list has one."""
-    rows = dict[int, tuple[str, str]]()
-    for _, raw in (*lines, (0, "")):
-        row = _WORDS.match(raw.strip())
-        if row is not None and int(row[1]) not in rows:
-            rows[int(row[1])] = _DIGITS.sub("#", row[2]), " ".join(f"{row[2]}{row[3]}".split())
-            continue
-        times = Counter(word for word, _ in rows.values())
-        if len(rows) > _TABLE and sorted(times.values()) == [1, len(rows) - 1]:
-            rank, (word, shown) = next((r, w) for r, w in rows.items() if times[w[0]] == 1)
-            usual = next(text for other, text in rows.values() if other != word)
-            said = f"'{shown[:_SHOWN].rstrip()}', where the others have '{usual[:_SHOWN].rstrip()}'"
-            return rank, f"rank {rank} differs from all others in a list by rank: {said}"
-        rows = {}
-    return None, ""
+_Row = tuple[int, str, str]  # a rank, and the two parts of what is listed for it
+_Rows = dict[int, tuple[str, str]]
 
 
-def uneven(lines: Iterable[tuple[int, str]]) -> tuple[int | None, str]:
-    """Return the rank whose number is far off in a list, and what it shows beside the others; (None, "") where no list has one."""
-    title, rows = "", dict[int, tuple[float, str]]()
-    for _, raw in (*lines, (0, "")):
-        row = _ROW.match(strip_prefix(raw).text.strip()) if _HINT.search(raw) else None
-        if row is not None and int(row[1]) not in rows:
-            rows[int(row[1])] = float(row[2]), row[3]
-            continue
-        if (rank := _off(rows)) is not None:
-            value, unit = rows[rank]
-            others = [other for number, (other, _) in rows.items() if number != rank]
-            named = strip_prefix(title).text.strip(" :")[:60]
+def odd_word(lines: Iterable[tuple[int, str]]) -> tuple[int, str] | None:
+    """Return the rank beside whose number a list has another word than beside all others, and a sentence about both."""
+    for _, rows in _lists(lines, _word):
+        words = {rank: _DIGITS.sub("#", word) for rank, (word, _) in rows.items()}
+        times = Counter(words.values())
+        if len(rows) >= _LEAST and sorted(times.values()) == [1, len(rows) - 1]:
+            rank = next(rank for rank, word in words.items() if times[word] == 1)
+            other = next(rank for rank, word in words.items() if times[word] > 1)
+            own, usual = (" ".join("".join(rows[r]).split())[:_SHOWN].rstrip() for r in (rank, other))
+            return (
+                rank,
+                f"rank {rank} differs from all others in a list by rank: '{own}', where the others have '{usual}'",
+            )
+    return None
+
+
+def uneven(lines: Iterable[tuple[int, str]]) -> tuple[int, str] | None:
+    """Return the rank whose number is far off in a list, and a sentence about it and the others."""
+    for title, rows in _lists(lines, _number):
+        numbers = {rank: float(number) for rank, (number, _) in rows.items()}
+        if (rank := _off(numbers)) is not None:
+            others = [number for other, number in numbers.items() if other != rank]
+            named = strip_prefix(title).text.strip(" :")[:_TITLE]
             head = f"in the list '{named}' " if named else ""
-            shows = f"{head}rank {rank} has {value:g} {unit}".rstrip()
+            shows = f"{head}rank {rank} has {numbers[rank]:g} {rows[rank][1]}".rstrip()
             return rank, f"{shows}, the others {min(others):g} to {max(others):g}"
-        if raw.strip():
-            title, rows = (raw if raw.rstrip().endswith(":") or not title else title), {}
-    return None, ""
+    return None
 
 
-def _off(rows: dict[int, tuple[float, str]]) -> int | None:
+def _lists(
+    lines: Iterable[tuple[int, str]], row_of: Callable[[str], _Row | None]
+) -> Iterator[tuple[str, _Rows]]:
+    """Yield each list by rank with the line above it; a line of another form, or a rank that comes again, ends one."""
+    title, rows = "", _Rows()
+    for text in (text for _, text in lines if text.strip()):
+        row = row_of(text)
+        if rows and (row is None or row[0] in rows):
+            yield title, rows
+            rows = {}
+        if row is not None:
+            rows[row[0]] = row[1:]
+        elif not title or text.rstrip().endswith(":"):
+            title = text
+    yield title, rows
+
+
+def _word(text: str) -> _Row | None:
+    row = _WORD.match(text.strip())
+    return (int(row[1]), row[2], row[3]) if row is not None else None
+
+
+def _number(text: str) -> _Row | None:
+    row = _NUMBER.match(strip_prefix(text).text.strip()) if _HINT.search(text) else None
+    return (int(row[1]), row[2], row[3]) if row is not None else None
+
+
+def _off(numbers: dict[int, float]) -> int | None:
     """Return the one rank whose number is far from those of all others, which are alike."""
-    if len(rows) < _LEAST:
+    if len(numbers) < _LEAST:
         return None
-    middle = median(value for value, _ in rows.values())
-    apart = [rank for rank, (value, _) in rows.items() if not _within(value, middle, _ALIKE)]
-    return apart[0] if len(apart) == 1 and not _within(rows[apart[0]][0], middle, _OFF) else None
+    middle = median(numbers.values())
+    apart = [rank for rank, number in numbers.items() if not _within(number, middle, _ALIKE)]
+    return apart[0] if len(apart) == 1 and not _within(numbers[apart[0]], middle, _OFF) else None
 
 
-def _within(value: float, middle: float, times: float) -> bool:
-    return middle / times <= value <= middle * times if middle else not value
+def _within(number: float, middle: float, times: float) -> bool:
+    return middle / times <= number <= middle * times if middle else not number

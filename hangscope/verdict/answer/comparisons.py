@@ -167,22 +167,21 @@ def adapters(case: Case) -> Observation | None:
 def listed(case: Case) -> Observation | None:
     """Read a list of numbers by rank in which one is far off."""
     text = next((e for e in case.statements.all(Excerpt) if e.uneven), None)
-    if text is None or text.uneven_rank is None:
+    if text is None or text.uneven is None:
         return None
-    wanted = f"clocks, temperature, power and memory of the GPU of rank {text.uneven_rank} (nvidia-smi -q), and whether the slowness stays with the GPU or with the rank"
-    return Observation(
-        text.uneven, Collect((text.uneven_rank,), "other", wanted), (text.uneven_rank,), events=(text,)
-    )
+    rank, shows = text.uneven
+    wanted = f"clocks, temperature, power and memory of the GPU of rank {rank} (nvidia-smi -q), and whether the slowness stays with the GPU or with the rank"
+    return Observation(shows, Collect((rank,), "other", wanted), (rank,), events=(text,))
 
 
 def listed_words(case: Case) -> Observation | None:
     """Read a list by rank in which one has another word than all others: where it is, and what runs there."""
     text = next((e for e in case.statements.all(Excerpt) if e.odd_word), None)
-    if text is None or text.odd_rank is None:
+    if text is None or text.odd_word is None:
         return None
-    rank = text.odd_rank
+    rank, shows = text.odd_word
     wanted = f"the same of rank {rank} again a minute later, with its native stack (py-spy dump --native): whether it moves; if not, test its GPU alone"
-    return Observation(text.odd_word, Collect((rank,), "stack", wanted), (rank,), blamed=True, events=(text,))
+    return Observation(shows, Collect((rank,), "stack", wanted), (rank,), blamed=True, events=(text,))
 
 
 def announced(case: Case) -> Observation | None:
