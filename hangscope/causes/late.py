@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from hangscope.align.waitgraph import Untold
@@ -85,32 +83,33 @@ def outlasted_the_timeout(case: Case) -> Match | None:
     limits += [(e, (e.ran_ms or 0) / 1000) for e in case.statements.all(GlooTimeout)]
     timeouts = [(e, limit) for e, limit in limits if e.rank is not None and limit]
     gave_up, limit = {e.rank for e, _ in timeouts}, min((limit for _, limit in timeouts), default=0.0)
-    works = [(e.rank, e.seconds, e, e.after) for e in case.statements.all(LongWork) if e.seconds >= limit > 0]
-    found = [w for w in [*works, *_printed_late(case, limit)] if w[0] is not None and w[0] not in gave_up]
-    if len({rank for rank, *_ in found}) != 1 or len(gave_up) < 2:
+    works = _printed_late(case)
+    works += [(e.rank, e.seconds, e) for e in case.statements.all(LongWork) if e.rank is not None]
+    works = [work for work in works if work[0] not in gave_up and work[1] >= limit > 0]
+    if len({rank for rank, *_ in works}) != 1 or len(gave_up) < 2:
         return None
-    rank, seconds, work, after = found[0]
+    rank, seconds, work = works[-1]  # what a line itself reports rather than what the times of lines show
     moments = [e.in_the_year for e, _ in timeouts]
     if work.in_the_year is not None and not any(m is None or m <= work.in_the_year for m in moments):
         return None  # it was done before the others gave up
-    begun = f" (begun after '{quote_text(after, _SHOWN)}')" if after else ""
+    after = quote_text(work.after, _SHOWN) if isinstance(work, LongWork) else ""
+    begun = f" (begun after '{after}')" if after else ""
     why = f"rank {rank} worked for {seconds:.0f} s on its own, while the others waited for it with a timeout of {limit:.0f} s: '{quote_text(work.text, _SHOWN)}'{begun}"
     fix = f"Find out why that work of rank {rank} takes so long (its disk, its data, its host), and let it run beside the steps or on every rank for its part; until then a timeout above {seconds:.0f} s lets the others wait for it."
-    return answer("slow_rank", (rank,) if rank is not None else (), why, fix, evidence=[work, timeouts[0][0]])
+    return answer("slow_rank", (rank,), why, fix, evidence=[work, timeouts[0][0]])
 
 
-def _printed_late(case: Case, limit: float) -> Iterator[tuple[int | None, float, Event, str]]:
-    """Yield (rank, seconds, its last line, "") of a rank whose own program printed on so long after that of all others, and which then joined them."""
-    last = {e.rank: e for e in sorted(case.statements.all(Printed), key=_moment) if e.in_the_year is not None}
-    rank = next(reversed(last), None)
-    others = [_moment(e) for other, e in last.items() if other != rank]
-    joined = rank is not None and case.statements.of(rank, GlooClosed, AsyncError)
-    if len(others) > 1 and joined and (lag := _moment(last[rank]) - max(others)) >= limit > 0:
-        yield rank, lag, last[rank], ""
-
-
-def _moment(event: Event) -> float:
-    return event.in_the_year or 0.0
+def _printed_late(case: Case) -> list[tuple[int, float, Event]]:
+    """Return the rank whose own program printed on after that of all others and which then joined them, for how long (s), and its last line."""
+    last: dict[int, tuple[float, Event]] = {}
+    for e in case.statements.all(Printed):
+        if e.rank is not None and (moment := e.in_the_year) is not None:
+            last[e.rank] = max(last.get(e.rank, (moment, e)), (moment, e), key=lambda own: own[0])
+    ends = sorted((moment, rank) for rank, (moment, _) in last.items())
+    if len(ends) <= 2 or not case.statements.of(ends[-1][1], GlooClosed, AsyncError):
+        return []
+    (before, _), (end, rank) = ends[-2:]
+    return [(rank, end - before, last[rank][1])]
 
 
 def arrived_late(case: Case) -> Match | None:

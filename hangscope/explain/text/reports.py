@@ -246,7 +246,7 @@ def _fewest(events: Sequence[NcclRas]) -> list[NcclRas]:
 
 
 def awaited(incident: Incident, statements: Statements) -> Report | None:
-    """Read whom ranks say that they waited for in vain: the one that is named and waited for nobody is the root."""
+    """Read which rank others say that they waited for in vain: the one that is named and waited for nobody is the root."""
     lines = [e for e in statements.all(WaitedFor) if e.rank is not None and e.peer_rank in incident.ranks]
     peer_of = {e.rank: e.peer_rank for e in lines if e.rank is not None}
     roots = {peer for peer in peer_of.values() if peer not in peer_of}

@@ -27,10 +27,6 @@ def is_last(statements: Statements, event: Progress) -> bool:
     return all(e.file != event.file or e.numbers[-1] <= event.line for e in printed)
 
 
-def _total(length: tuple[int, Event]) -> int:
-    return length[0]
-
-
 class Steps:
     """Compares the output of the culprits with that of the ranks that wait."""
 
@@ -73,7 +69,12 @@ class Steps:
         own = [self._length(rank) for rank in self.culprits]
         known = [line for line in own if line is not None]
         others = [line[0] for rank in self.waiting if (line := self._length(rank)) is not None]
-        if not known or not others or len(known) < len(own) or max(known, key=_total)[0] >= min(others):
+        if (
+            not known
+            or not others
+            or len(known) < len(own)
+            or max(total for total, _ in known) >= min(others)
+        ):
             return None
         return known[0][0], min(others), known[0][1]
 

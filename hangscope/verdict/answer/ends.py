@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -28,8 +27,8 @@ from hangscope.verdict.answer.text import cause, main
 from hangscope.verdict.phrasing import sentence_case, short
 
 _ENDED_BY_LAUNCHER = frozenset({-15, 143})
-#: What to collect after the end of a process, by its signal.
 _ENDS_OTHERS = frozenset({"crashed_rank", "gpu_stall", "early_exit"})
+#: What to collect after the end of a process, by its signal.
 _LEAVES = {
     "SIGKILL": "the kernel log of {host} at that time (dmesg -T, oom-kill), and how much memory {whose} had",
     "SIGSEGV": "the core dump of {whose}, or a rerun with python -X faulthandler, which prints where it was",
@@ -43,13 +42,11 @@ _SIGNAL = regex(r"\bSIG(SEGV|BUS|ABRT|KILL)\b|[Ss]egmentation fault|Fatal Python
 def process(case: Case) -> Observation | None:
     """Read the end of the process that failed first, unless another line gives its reason."""
     deaths = case.statements.first_deaths
-    if len(deaths) == 1 and isinstance(deaths[0].event, Terminate):
-        name = _SIGNAL.search(deaths[0].event.text)
-        crashed = replace(deaths[0].event, rank=deaths[0].rank)
-        return _ended(case, f"{whose(case, [crashed])} crashed: {quoted([crashed])}", _signal(name), crashed)
     crashes = case.statements.all(Terminate)
-    if not deaths and len(crashes) == 1 and (name := _SIGNAL.search(crashes[0].text)) is not None:
-        return _ended(case, f"{whose(case, crashes)} crashed: {quoted(crashes)}", _signal(name), crashes[0])
+    named = [replace(d.event, rank=d.rank) for d in deaths if isinstance(d.event, Terminate)]
+    named = named or [e for e in crashes if not deaths and _SIGNAL.search(e.text)]
+    if len(named) == 1 and len(deaths) < 2:
+        return _ended(case, f"{whose(case, named)} crashed: {quoted(named)}", _signal(named[0]), named[0])
     exits = [e for e in case.statements.all(Exit) if e.code and e.code not in _ENDED_BY_LAUNCHER]
     firsts = [d.event for d in deaths if isinstance(d.event, Exit)]
     explained = len(firsts) < len(deaths) or bool(case.statements.all(OomHost))
@@ -65,9 +62,9 @@ def process(case: Case) -> Observation | None:
     return _ended(case, f"{whose(case, [first])} {how}{at}{before}", first.signal or "", first)
 
 
-def _signal(name: re.Match[str] | None) -> str:
+def _signal(crash: Terminate) -> str:
     """Return the signal that a line names: SIGABRT where it names none, and SIGSEGV or SIGBUS by their words."""
-    if name is None:
+    if (name := _SIGNAL.search(crash.text)) is None:
         return "SIGABRT"
     return f"SIG{name[1]}" if name[1] else "SIGBUS" if "us" in name[0] else "SIGSEGV"
 

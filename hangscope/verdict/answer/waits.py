@@ -190,7 +190,7 @@ def timeouts(case: Case) -> Observation | None:
 
 
 def awaited(case: Case) -> Observation | None:
-    """Read whom ranks say that they waited for, and what that one printed last."""
+    """Read which rank others say that they waited for, and what that one printed last."""
     lines = [e for e in case.statements.all(WaitedFor) if e.rank is not None]
     peers = Counter(e.peer_rank for e in lines)
     if not peers:
@@ -198,9 +198,7 @@ def awaited(case: Case) -> Observation | None:
     peer, waiting = peers.most_common(1)[0][0], sorted({e.rank for e in lines if e.rank is not None})
     own = case.statements.of(peer, Printed)[-1:]
     last = f"; the last line of rank {peer} is '{short(own[0].texts[-1])}'" if own else ""
-    shows = (
-        f"{who(waiting)} report that they gave up waiting for rank {peer} ('{short(lines[0].text)}'){last}"
-    )
+    shows = f"{who(waiting)} gave up waiting for rank {peer} ('{short(lines[0].text)}'){last}"
     wanted = Collect(
         (peer,), "stack", f"a stack of rank {peer} (py-spy dump), and its log from that moment on"
     )
