@@ -221,6 +221,11 @@ def _somewhere(case: Case) -> Match:
     finding = case.finding
     named, blocked = finding.culprits, sorted({*finding.waiting, *finding.culprits, *case.statements.inside})
     why = f"{who(blocked)} are blocked in sends and receives: a matching send or recv is missing, or they wait for each other in a cycle"
+    placed, waiter = case.statements.whereabouts, finding.stuck.rank
+    beyond = [r for r in blocked if r in placed and placed[r].op not in (None, *_PAIRED)]
+    if waiter is not None and waiter not in beyond and beyond:
+        frame, op = user_frame(placed[waiter].stack), placed[beyond[0]].op
+        why = f"rank {waiter} is blocked{at(frame)} while its dump has no pending collective, so in a send or recv; {who(beyond)} {agree(beyond, 'is', 'are')} in {op}, and a matching send or recv of one of them is missing"
     return answer(
         "p2p_mismatch",
         named,
@@ -229,8 +234,9 @@ def _somewhere(case: Case) -> Match:
         "Where two ranks exchange data, post the send and the recv in one batch_isend_irecv.",
         frame=case.frame_of(finding.own.kind if named else finding.stuck.kind),
         frame_rank=named[0] if named else finding.stuck.rank,
-        evidence=map(case.seen_at, sorted(case.statements.whereabouts)[:8]),
+        evidence=map(case.seen_at, sorted(placed)[:8]),
         rivals=[_SLOW],
+        suspects=beyond,
     )
 
 

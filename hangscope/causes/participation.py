@@ -38,6 +38,9 @@ def one_sided_call(case: Case) -> Match | None:
         advice = f"Find out what {whose} ran right before {describe(outlier)}: a collective of the others was skipped there, or this one was added."
     if d.skipped or d.steps.skips:
         advice = f"Let all ranks skip together: all_reduce the flag that made {whose} skip, or run the step with a zero loss."
+    values = [o for o in case.statements.outlier_lines if o.telling and o.how == "value"]
+    if differing := next((o for o in values if o.ranks == finding.culprits), None):
+        advice = f"Find out why {differing.note.partition(';')[0]} ('{differing.text[:_QUOTED]}'): {whose} may take another path because of it."
     crossed = finding.change.elsewhere and finding.circle is not None and finding.circle.kind == "cycle"
     return answer(
         "rank_conditional_collective",

@@ -20,6 +20,8 @@ from hangscope.model.frames import Stack
 from hangscope.model.incident import Absence, CallKind, Frontier, Incident, State
 
 _Lines = tuple[tuple[str, str, int], ...]
+#: Operations that a recorder and a stack call by the same name; NCCL records a barrier as an all_reduce.
+_NAMED_ALIKE = frozenset({"broadcast", "all_gather", "all_to_all", "reduce", "gather", "scatter", "barrier"})
 _UNRECORDED = "monitored_barrier"  # made of sends and receives that no recorder keeps
 
 
@@ -94,10 +96,16 @@ def _with_a_peer(
         call
         for call in pending
         if rank in incident.groups[call.gid].ranks
-        and _is_from(incident.kinds.without_sizes(call.kind).stack, where.stack)
+        and _may_be(incident.kinds.without_sizes(call.kind), where)
     ]
     found = [call for call in found if call.sure] or found
     return found[0] if len({(call.gid, call.seq) for call in found}) == 1 else None
+
+
+def _may_be(kind: CallKind, where: Whereabouts) -> bool:
+    """Return whether a rank may be in a recorded collective: from its line, and not of another operation that the recorder names as well."""
+    other = {kind.op, where.op} <= _NAMED_ALIKE and kind.op != where.op
+    return not other and _is_from(kind.stack, where.stack)
 
 
 def _alone(

@@ -23,7 +23,7 @@ from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import is_user, user_frames
 from hangscope.model.frames import Frame, Stack
-from hangscope.model.incident import ROOTED_OPS, Incident
+from hangscope.model.incident import ROOTED_OPS, Absence, Incident, State
 
 _Lines = tuple[tuple[str, int], ...]  # files and lines, innermost first
 
@@ -88,14 +88,26 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
         return replace(apart, culprits=(), tie=True, guess=True, events=events)
     # Ranks in a send or recv of their own may be waiting for one of the others.
     alone = bool(paired) and not apart.tie and (sides[0] == paired or ops & {"send", "recv"})
+    # A bare `work.wait()` may be that of a send or recv, too; it is where the recorder has no pending collective of the rank.
+    nameless = not apart.tie and bool(apart.culprits) and all(kinds[r].op == "" for r in apart.culprits)
+    alone = alone or nameless
     telling = {line.ranks for line in statements.outlier_lines if line.telling}
     if alone and len(telling) == 1 and apart.culprits and apart.culprits not in telling:
         # It waits for the one that counted or read something else.
         waits = last_call(apart.culprits[0], statements)
         return Unpaired(telling.pop(), waits, guess=True, events=events)
+    if nameless and all(_records_no_wait(incident, rank) for rank in apart.culprits):
+        return Unpaired((), last_call(apart.culprits[0], statements), tie=True, guess=True, events=events)
     # Of two equal sides the one off the step is the outlier, unless ranks that nobody saw are on it.
     even = 2 * len(sides[0]) <= len(inside) < len(incident.ranks)
     return replace(apart, events=events, guess=bool(alone) or of_a_moment or even)
+
+
+def _records_no_wait(incident: Incident, rank: int) -> bool:
+    """Return whether a rank left a dump, and no collective of it is pending there."""
+    record = incident.ranks[rank]
+    done = all(state == State.DONE for queue in record.queues.values() for state in queue.state)
+    return record.dump_file is not None and (record.absence is Absence.EMPTY_DUMP or (record.seen and done))
 
 
 def helper_of(stacks: Sequence[Stack]) -> Frame | None:

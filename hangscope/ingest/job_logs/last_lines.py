@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from hangscope.ingest.excerpts.prose import has_fences, written_by_people
@@ -102,6 +102,9 @@ def template_of(line: Line) -> str:
 
 
 _MOST = 1024  # wordings whose lines are compared between ranks
+_LEAST_SPEAKERS = 3  # ranks
+_SPEAKER = regex(r"(?i)\brank\W{0,3}#")
+_SPEAKER_OF = regex(r"(?i)\brank\W{0,3}(\d{1,5})\b")
 _LEAST = 4  # lines of the one rank that prints in a file, which are then compared with those of other files
 
 
@@ -109,7 +112,7 @@ def last_lines(kept: KeptText) -> list[Event]:
     """Return what the last lines of a log say."""
     progress: dict[tuple[str, str], Event] = {}
     ends: dict[str, Event] = {}
-    printed = _Writers(kept.own)
+    printed = _Writers(kept)
     groups = kept.by_writer()
     short = not kept.own and len(kept.raw) <= _SHORT
     people = written_by_people(kept.texts) if short else {}
@@ -138,7 +141,7 @@ def last_lines(kept: KeptText) -> list[Event]:
     if WorkersEnded.kind in ends and any(map(is_complaint, last)):
         del ends[WorkersEnded.kind]
     in_order = sorted(progress.values(), key=lambda event: (event.line, event.text))
-    compared = [] if is_of_the_watcher(kept.file) else printed.events(kept, len(groups) <= _MOST)
+    compared = [] if is_of_the_watcher(kept.file) else printed.events(len(groups) <= _MOST)
     return [*in_order, *(ends[kind] for kind in sorted(ends)), *compared]
 
 
@@ -148,8 +151,8 @@ class _Writers:
     A log in which nobody has either may be that of one process: its name says so, or those of its siblings.
     """
 
-    def __init__(self, own: bool) -> None:
-        self._own = own
+    def __init__(self, kept: KeptText) -> None:
+        self._kept, self._own = kept, kept.own
         self._heard: set[object] = set()  # who has any line here
         self._places: dict[object, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         self._said: dict[str, set[int | None]] = defaultdict(set)  # ranks by the prefix before them
@@ -161,9 +164,25 @@ class _Writers:
             self._said[prefix].add(line.rank)
         self._heard.add(who)
         if template := template_of(line):
-            self._places[who][template] += places
+            for whose, their in self._spoken(who, template, places):
+                self._places[whose][template] += their
+                self._heard.add(whose)
 
-    def events(self, kept: KeptText, complete: bool) -> list[Printed]:
+    def _spoken(
+        self, who: object, template: str, places: Sequence[int]
+    ) -> Iterable[tuple[object, Sequence[int]]]:
+        """Split lines of one wording by the rank that each names in its middle, where these are 0 to N-1: each speaks of itself."""
+        if who != "" or len(places) < _LEAST_SPEAKERS or not _SPEAKER.search(template):
+            return [(who, places)]
+        by_rank: dict[object, list[int]] = defaultdict(list)
+        for place in places:
+            if (named := _SPEAKER_OF.search(self._kept.line(place).text)) is None:
+                return [(who, places)]
+            by_rank[int(named[1])].append(place)
+        complete = by_rank.keys() == set(range(len(by_rank))) and len(by_rank) >= _LEAST_SPEAKERS
+        return by_rank.items() if complete else [(who, places)]
+
+    def events(self, complete: bool) -> list[Printed]:
         """Return what each writer printed; nothing where there is no other to compare it with."""
         for prefix, ranks in self._said.items():  # a process that said once which rank it is
             if len(ranks) == 1 and prefix in self._places:
@@ -173,16 +192,16 @@ class _Writers:
         lines = sum(map(len, (places for of in self._places.values() for places in of.values())))
         of_one_rank = not own and lines >= _LEAST and any(isinstance(who, int) for who in named)
         if len(named) < 2 and not self._own and not of_one_rank:
-            if not may_count(kept.file):
+            if not may_count(self._kept.file):
                 return []
             for places in self._places.values():  # of the one rank that prints here
                 for template, found in places.items():
                     own.setdefault(template, []).extend(found)
             self._places = {"": own} if own else {}
-        line_at = kept.line if self._own else kept.own_line
+        line_at = self._kept.line if self._own else self._kept.own_line
         every = []
         for who, of in self._places.items():
-            printed = printed_by(of, line_at, complete and kept.complete)
+            printed = printed_by(of, line_at, complete and self._kept.complete)
             every.append(
                 replace(printed, rank=who) if isinstance(who, int) and printed.rank is None else printed
             )
