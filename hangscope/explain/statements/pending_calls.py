@@ -20,8 +20,11 @@ from hangscope.model.frames import Stack
 from hangscope.model.incident import Absence, CallKind, Frontier, Incident, State
 
 _Lines = tuple[tuple[str, str, int], ...]
-#: Operations that a recorder and a stack call by the same name; NCCL records a barrier as an all_reduce.
-_NAMED_ALIKE = frozenset({"broadcast", "all_gather", "all_to_all", "reduce", "gather", "scatter", "barrier"})
+#: Operations that a recorder and a stack call by the same name.
+_NAMED_ALIKE = frozenset(
+    {"all_reduce", "broadcast", "all_gather", "all_to_all", "reduce", "gather", "scatter", "barrier"}
+)
+_OF_A_BARRIER = {"barrier", "all_reduce"}  # as NCCL records it
 _UNRECORDED = "monitored_barrier"  # made of sends and receives that no recorder keeps
 
 
@@ -104,7 +107,8 @@ def _with_a_peer(
 
 def _may_be(kind: CallKind, where: Whereabouts) -> bool:
     """Return whether a rank may be in a recorded collective: from its line, and not of another operation that the recorder names as well."""
-    other = {kind.op, where.op} <= _NAMED_ALIKE and kind.op != where.op
+    both = {kind.op, where.op}
+    other = len(both) == 2 and both <= _NAMED_ALIKE and (kind.backend == "gloo" or both != _OF_A_BARRIER)
     return not other and _is_from(kind.stack, where.stack)
 
 
