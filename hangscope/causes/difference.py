@@ -133,6 +133,12 @@ class Difference:
         return self.skipped_part_of_a_step or self.steps.mid_epoch or bool(self.steps.skips)
 
     @property
+    def past_backward(self) -> bool:
+        """Return whether the peers are in a backward pass, and the culprit somewhere else."""
+        outside = bool(self.own_stack) and not callsite.within_backward(self.own_stack)
+        return outside and callsite.within_backward(self.peer_stack)
+
+    @property
     def skipped(self) -> tuple[CallKind, ...]:
         """Return the collectives that the culprit skipped, as far as the repeated pattern or what follows shows it."""
         return self.finding.change.skipped if not self.too_soon else ()

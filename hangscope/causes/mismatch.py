@@ -53,7 +53,8 @@ def meeting(d: Difference) -> str:
     if not d.peer.op and in_backward(d.peer.stack):
         return f"called {own}{here} while the others are in backward{there}"
     if d.own.op != d.peer.op:
-        return f"called {own}{here} while the others called {peer}"
+        during = " in backward" if d.past_backward else ""
+        return f"called {own}{here} while the others called {peer}{during}"
     if d.differs in ("shape", "dtype") and not d.another_call:
         mine, theirs = (_argument(kind, d.differs) for kind in (d.own, d.peer))
         return f"called {d.own.op} with {d.differs} {mine}, the others with {theirs}"

@@ -106,9 +106,17 @@ def in_constructor(kind: CallKind) -> bool:
     return any(words("constructing").search(frame.name) for frame in kind.stack)
 
 
+_AUTOGRAD = ("torch/autograd/__init__.py", "torch/autograd/graph.py")
+
+
 def in_backward(stack: Stack) -> bool:
     """Return whether a thread waits for autograd's threads, whose work shows no frame here: the gradients' reduction among others."""
-    return bool(stack) and stack[0].file.endswith(("torch/autograd/__init__.py", "torch/autograd/graph.py"))
+    return bool(stack) and stack[0].file.endswith(_AUTOGRAD)
+
+
+def within_backward(stack: Stack) -> bool:
+    """Return whether a stack is anywhere within a backward pass, in a function of the user's as well."""
+    return any(frame.file.endswith(_AUTOGRAD) for frame in stack)
 
 
 def first_difference(own: Stack, peer: Stack) -> tuple[Frame, Frame] | None:

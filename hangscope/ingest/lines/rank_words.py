@@ -32,6 +32,7 @@ _TAIL = regex(r"(?:(?<=[\d%]) {1,4}|[,|;] {0,4})(?i:rank)[ :=]{0,2}(\d{1,5})$")
 _SENTENCE = 160  # characters of a line that may be a title
 _TITLE_LIMIT = 80
 _SHORT = 48  # of a title that ends in no colon
+_ASIDE = regex(r" ?\([A-Za-z][^()]{0,40}\)(?=, \d|:?$)")  # `ranks 0-3 (node A), 4-6 (node B):`
 _AT_END = regex(r"(?i)\branks?[ :#]{0,2}\d{1,7}\)?$")
 _MOST_RANKS = 4096  # of one title
 _MENTION = regex(r"\branks?\W{0,3}\d", re.IGNORECASE)
@@ -152,6 +153,8 @@ def ranks_titled(text: str, above_a_stack: bool = False) -> tuple[int, ...]:
         return () if rank is None else (rank,)
     if remark := _REMARK.match(text.rstrip()):
         return _numbers(remark[1])
+    if above_a_stack and (bare := _ASIDE.sub("", text)) != text and (ranks := ranks_titled(bare, True)):
+        return ranks
     alone = len(_MENTION.findall(text)) == 1
     if alone and (ruled := words("ruled_title").match(text)):
         return _numbers(ruled[1])

@@ -35,7 +35,7 @@ def stacks(case: Case) -> Observation | None:
     for rank, where in sorted(case.stacks.items()):
         if not where.stack:
             continue
-        frame, inner = user_frame(where.stack), where.stack[0]
+        frame, inner = user_frame(where.stack), _named(where.stack)
         shown = frame or next((f for f in where.stack if f.line > 0), inner)
         call = _call(where, shown)
         place = f"at {shown.file.rsplit('/', 1)[-1]}:{shown.line} ({shown.name})" if shown.line > 0 else ""
@@ -66,9 +66,14 @@ def stacks(case: Case) -> Observation | None:
     return replace(found, next=found.next if alike else None, proves=False)
 
 
+def _named(stack: Stack) -> Frame:
+    """Return the innermost frame that has a name; gdb prints `??` without symbols."""
+    return next((frame for frame in stack if frame.name != "??"), stack[0])
+
+
 def _call(where: Whereabouts, frame: Frame) -> str:
     """Return what a rank's stack is in, as a phrase before the place of `frame`; empty where it ends there."""
-    inner = where.stack[0]
+    inner = _named(where.stack)
     if where.inside:
         return f"in {where.op or ('backward' if in_backward(where.stack) else 'a collective')}"
     if inner.file == frame.file:
