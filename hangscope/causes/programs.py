@@ -13,10 +13,12 @@ from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import checked, describe
 from hangscope.explain.finding import Absent, Different, Unseen
+from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.stop import stopped
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.activity import Held
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
+from hangscope.ingest.job_logs.progress import LoopLength, Progress
 from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.knowledge.callsite import in_constructor, shared_line, user_frame
@@ -172,6 +174,26 @@ def _by_its_call(d: Difference) -> Match | None:
     return _left(
         culprits, int(sure), f"exited the training loop early{at(d.beyond)}; the others are still in it"
     )
+
+
+def unequal_loops(case: Case) -> Match | None:
+    """Ranks print how many steps their loops have, and one has the fewest: the others wait for it once it is through."""
+    lengths = {e.rank: e for e in case.statements.all(LoopLength) if e.rank is not None}
+    least = min((e.total for e in lengths.values()), default=0)
+    short = [rank for rank, e in lengths.items() if e.total == least]
+    dumped = any(record.dump_file for record in case.incident.ranks.values())
+    if dumped or len(short) != 1 or len(lengths) < 2:
+        return None
+    others = {rank: e.total for rank, e in lengths.items() if rank not in short}
+    there = [e for e in case.statements.all(Progress) if e.step is not None and least - 1 <= e.step <= least]
+    waited = case.statements.ranks(*WAITED)
+    if not there and (not waited or waited.intersection(short)):
+        return None
+    fewest, most = min(others.values()), max(others.values())
+    rest = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    why = f"{who(short)} has {least} steps in its loop, the others {rest}"
+    why += f"; the output stops at step {there[-1].step}, where {who(short)} is through" if there else ""
+    return answer("uneven_loader", short, why, evidence=[*lengths.values(), *there[-1:]][:6])
 
 
 def unused_parameters(case: Case) -> Match | None:
