@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.align.waitgraph import Instance, Node
-from hangscope.causes.case import Case, Match, answer, of_outlier, who
+from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe, meeting
 from hangscope.explain.finding import Extra, Unseen
 from hangscope.ingest.job_logs.activity import Computing, Held
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
-from hangscope.knowledge.callsite import user_frame
+from hangscope.knowledge.callsite import shared_line, user_frame
 from hangscope.knowledge.doing import doing
 from hangscope.model.conclusion import Evidence
+from hangscope.model.frames import Frame
 from hangscope.model.incident import ROOTED_OPS, CallKind, Event, State
 from hangscope.model.rankset import agree, counted
 
@@ -23,6 +24,7 @@ _MOVE = "If it is slow and not stuck, move that work out of the step, or let all
 _QUOTED = 120  # characters of a line in a reason
 _SLOW = ("slow_rank", "it may have gone on afterwards")
 _OTHERWISE = ("stuck_rank", "no call of it is known, so it may as well be at work or blocked outside of them")
+_STAYED = ("stuck_rank", "it may still come to their collective")
 _LATE = ("slow_rank", "a rank that computes may still arrive: capture it again")
 
 
@@ -178,16 +180,52 @@ def busy(case: Case, culprits: Sequence[int]) -> Match:
     if len(acts) == 1 and len(outside) == len(culprits) and not computing:
         what = f"{'is' if one else 'are'} {acts.pop()}, and never"
     recorded = len(seen) == len(culprits) and calls_stay_open(case) is not False
+    passed = [] if computing else _may_have_passed(case, culprits)
+    if passed and (branch := _another_branch(case, culprits, frame)) is not None:
+        return branch
     return answer(
         "stuck_rank",
         culprits,
         f"{whose} {what} {_awaited(case)}",
         *look,
-        strength=2 if (frame is not None or recorded) and not computing else 1,
+        strength=2 if (frame is not None or recorded) and not (computing or passed) else 1,
         evidence=evidence,
         frame=frame,
-        rivals=[_LATE] if computing else (),
+        rivals=[_LATE] if computing else passed,
     )
+
+
+def _another_branch(case: Case, culprits: Sequence[int], frame: Frame | None) -> Match | None:
+    """Return the answer for a rank that alone printed a line where all others printed another one, and that may be past their collective."""
+    own, theirs = (
+        [o for o in case.statements.outlier_lines if o.ranks == tuple(culprits) and o.how == how]
+        for how in ("only", "missing")
+    )
+    if not own or not theirs:
+        return None
+    op = case.finding.stuck.kind.op if case.finding.stuck.kind is not None else "collective"
+    whose = who(culprits)
+    why = f"{whose} took another branch than the others{at(frame)}; it printed '{own[0].text[:_QUOTED]}', they '{theirs[0].text[:_QUOTED]}'; it is past their {op or 'collective'}"
+    advice = "Let one rank decide and broadcast the decision, so that all ranks take the same branch."
+    facts, rivals = map(of_outlier, (own[0], theirs[0])), [_STAYED]
+    return answer(
+        "rank_conditional_collective", culprits, why, advice, evidence=facts, frame=frame, rivals=rivals
+    )
+
+
+def _may_have_passed(case: Case, culprits: Sequence[int]) -> list[tuple[str, str]]:
+    """Return the other reading of a rank that alone printed something and is below the line at which the others wait, in one function.
+
+    Only dumps would show whether that function loops, so that the rank is still to come there.
+    """
+    odd = any(o.telling and o.ranks == tuple(culprits) for o in case.statements.outlier_lines)
+    own = case.stacks.get(culprits[0]) if odd and case.from_text else None
+    peer = next((w for r, w in case.statements.whereabouts.items() if w.inside and r not in culprits), None)
+    shared = shared_line(own.stack, peer.stack) if own is not None and peer is not None else None
+    if shared is None or shared[0].line <= shared[1].line:
+        return []
+    why = f"it is at line {shared[0].line} of {shared[0].name}, the others at line {shared[1].line}: it may have passed their collective and skipped it"
+    return [("rank_conditional_collective", why)]
 
 
 def each_alone(case: Case) -> Match | None:

@@ -9,8 +9,9 @@ from math import inf
 from hangscope.causes.case import Case, Match, answer, quote
 from hangscope.causes.faults import CALM_XIDS, FAULTS, device_error, remedy
 from hangscope.explain.finding import Absent, Nothing, Stalled, Unseen
-from hangscope.explain.statements.statements import INTERRUPTS
+from hangscope.explain.statements.statements import INTERRUPTS, WAITED
 from hangscope.explain.text.blocked import idle_alone
+from hangscope.explain.text.group_size import others_of, stated_size
 from hangscope.explain.text.known_messages import blanks_of, filled
 from hangscope.explain.text.stop import find_stop, stopped
 from hangscope.ingest.excerpts.excerpt import Excerpt
@@ -78,7 +79,20 @@ def _of_entry(case: Case, messages: Sequence[tuple[Message | Notice, Known]]) ->
     culprits = ranks if entry.culprit and len(ranks) == 1 else ()
     why = filled(entry.says, blanks) + (f" (known: {entry.upstream})" if entry.upstream else "")
     steps, category = f"Collect {filled(entry.collect, blanks)}.", entry.category or None
-    return answer(entry.cause, culprits, why, steps, category=category, evidence=events[:4])
+    match = answer(entry.cause, culprits, why, steps, category=category, evidence=events[:4])
+    return _by_silence(case, match)
+
+
+def _by_silence(case: Case, match: Match) -> Match:
+    """Return the fault of a GPU of no known rank as that of the one rank which did not wait for the others, where all others did."""
+    if match.culprits or match.cause != "gpu_stall":
+        return match
+    waited = case.statements.ranks(*WAITED)
+    silent = others_of(stated_size(case.incident, case.statements), waited)
+    if len(silent) != 1 or len(waited) < 2:
+        return match
+    why = f"{match.why}; it is probably that of rank {silent[0]}, the only rank that did not time out waiting for the others"
+    return replace(match, culprits=silent, why=why)
 
 
 def fault_without_rank(case: Case) -> Match | None:
@@ -93,7 +107,8 @@ def fault_without_rank(case: Case) -> Match | None:
             match = _match(case, fault.cause, events, what, *steps, strength=fault.strength)
             whose = {e.rank for e in events}
             alone = any(o.telling and {*o.ranks} == whose for o in case.statements.outlier_lines)
-            return replace(match, culprits=tuple(r for r in whose if r is not None)) if alone else match
+            named = tuple(r for r in whose if r is not None)
+            return replace(match, culprits=named) if alone else _by_silence(case, match)
     return None
 
 

@@ -98,8 +98,7 @@ def _with_a_peer(
     found = [
         call
         for call in pending
-        if rank in incident.groups[call.gid].ranks
-        and _may_be(incident.kinds.without_sizes(call.kind), where)
+        if rank in incident.groups[call.gid].ranks and _may_be(incident.kinds.without_sizes(call.kind), where)
     ]
     found = [call for call in found if call.sure] or found
     return found[0] if len({(call.gid, call.seq) for call in found}) == 1 else None
