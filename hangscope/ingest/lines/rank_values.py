@@ -1,4 +1,4 @@
-"""What a text lists by rank, one line for each, and the one rank whose number is far off or whose word is another one.
+"""What a text lists by rank, one line for each, and the one rank whose number is far off, whose word is another one or that differs in a column.
 
 forward_backward:
 Rank 0: 1104.93ms
@@ -7,6 +7,10 @@ Rank 1: 2348.20ms
 kernels:
 rank0   ncclDevKernel_AllReduce(...)
 rank1   sm90_gemm_f16
+
+rank  host   dp     in
+ 0    gx-11  48209  tp all_reduce
+ 1    gx-11  48208  tp all_gather
 """
 
 from __future__ import annotations
@@ -29,6 +33,10 @@ _WORD = regex(
     r"(?i)^\W{0,20}(?:(?:global[_ ])?rank|gpu|worker)[ _:=#\[]{0,2}(\d{1,5})(?![\d.])[\])]?[\s:=|-]{1,12}([A-Za-z_][^\s(<,;:]{2,120})(.{0,160})$"
 )
 _DIGITS = regex(r"\d+")
+
+_HEADER = regex(r"(?i)^\W{0,3}(?:global[ _])?rank\b.{1,200}$")
+_CELLS = regex(r" {2,}|\t+| *\| *")
+_COLUMNS = 16
 
 _Row = tuple[int, str, str]  # a rank, and the two parts of what is listed for it
 _Rows = dict[int, tuple[str, str]]
@@ -61,6 +69,29 @@ def uneven(lines: Iterable[tuple[int, str]]) -> tuple[int, str] | None:
             shows = f"{head}rank {rank} has {numbers[rank]:g} {rows[rank][1]}".rstrip()
             return rank, f"{shows}, the others {min(others):g} to {max(others):g}"
     return None
+
+
+def odd_cells(lines: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
+    """Return who has another value than most others in a column of a table by rank, and what: (rank, `'48208' in column dp (most others '48209')`)."""
+    header: list[str] = []
+    rows: dict[int, list[str]] = {}
+    for _, text in lines:
+        cells = [cell for cell in _CELLS.split(text.strip(" |\t")) if cell]
+        if _HEADER.match(text.strip()) and len(cells) > 1:
+            header, rows = cells, {}
+        elif header and len(cells) > 1 and cells[0].isdigit() and int(cells[0]) not in rows:
+            last = len(header) - 1
+            rows[int(cells[0])] = [*cells[1:last], " ".join(cells[last:])][:_COLUMNS]
+        elif rows and text.strip():
+            break
+    found = []
+    for place in range(max(map(len, rows.values()), default=0) if len(rows) >= _LEAST else 0):
+        column = {rank: " ".join(cells[place : place + 1]) for rank, cells in rows.items()}
+        usual, times = Counter(column.values()).most_common(1)[0]
+        odd = [rank for rank, value in column.items() if value != usual]
+        if 0 < len(odd) <= len(rows) // _LEAST and len(odd) < times:
+            found += [(rank, f"'{column[rank]}' in column {header[place + 1]} (most others '{usual}')") for rank in odd]
+    return tuple(found)
 
 
 def _lists(

@@ -184,6 +184,22 @@ def listed_words(case: Case) -> Observation | None:
     return Observation(shows, Collect((rank,), "stack", wanted), (rank,), blamed=True, events=(text,))
 
 
+def tabled(case: Case) -> Observation | None:
+    """Read a table by rank: which ranks have another value in a column than most others."""
+    text = next((e for e in case.statements.all(Excerpt) if e.odd_cells), None)
+    if text is None:
+        return None
+    cells: dict[int, list[str]] = defaultdict(list)
+    for rank, cell in text.odd_cells:
+        cells[rank].append(cell)
+    parts = [f"rank {rank} has {' and '.join(own[:_SHOWN])}" for rank, own in cells.items()]
+    ranks = tuple(sorted(cells))
+    wanted = f"what {ranks_phrase(ranks)} did right before (a branch, an empty batch): the one with the smaller count skipped a call, and the others wait for it"
+    return Observation(
+        f"{'; '.join(parts[:_SHOWN])}, by the table of ranks", Collect(ranks, "other", wanted), ranks, events=(text,)
+    )
+
+
 def announced(case: Case) -> Observation | None:
     """Read which ranks reported that they came, of how many."""
     events = [e for e in case.statements.all(Announced) if e.rank is not None]

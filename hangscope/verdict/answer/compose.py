@@ -70,7 +70,7 @@ def observations(case: Case, ended: Observation | None) -> list[Observation]:
         *_read(case, (places.guarded,)),
         *_read(case, READERS),
         *comparisons.reported(case),
-        *_read(case, (comparisons.listed_words,)),
+        *_read(case, (comparisons.listed_words, comparisons.tabled)),
         *filter(None, [text.of_others(case, [r for w in waits.waits(case) for r in w.ranks])]),
         *_read(case, (waits.awaited, waits.timeouts)),
         *(s for s in printed if not s.blamed),
