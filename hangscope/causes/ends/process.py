@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
@@ -28,6 +29,7 @@ from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.events import Event
 from hangscope.model.rankset import agree
+from hangscope.model.regex import regex
 
 REASONS = {
     "preemption": "was preempted",
@@ -36,6 +38,8 @@ REASONS = {
     "sigterm": "was terminated from outside (SIGTERM)",
     "evicted": "was evicted by the cluster",
 }
+_FAILED = regex(r"dict_keys\(\[(\d{1,6}(?:, ?\d{1,6}){0,16384})\]\)")
+_DIGITS = regex(r"\d+")
 _OF_A_HOST = frozenset({"node_failure", "evicted"})  # ends for which the other hosts' ranks wait
 #: What to do, by whether the job had stalled before: yes, no, or not known.
 _ADVICE = {
@@ -157,8 +161,15 @@ def died(case: Case) -> Match | None:
     if isinstance(first.event, RankException | Exit) and first.event.message and first.exception:
         why += f": {first.event.message[:160]}"
     everybody = len(culprits) > 1 and len(culprits) >= (stated_size(case.incident, case.statements) or 0) > 1
+    failed = _failed_to_save_or_load(case)
     if everybody:
         why += "; all ranks of the job did, so none of them stands out"
+    elif len(culprits) > 1 and _alike(case, deaths):
+        everybody = True
+        why += "; all ranks that the text shows did, so none of them stands out"
+    elif len(failed) > 1 and failed.issuperset(culprits):
+        everybody = True
+        why += f"; {who(sorted(failed))} failed in the same save or load of a checkpoint, so none of them stands out"
     elif len(culprits) > 1:
         why += "; which of them ended first is not known"
     own, stuck = case.finding.own, case.finding.stuck
@@ -173,11 +184,29 @@ def died(case: Case) -> Match | None:
         why,
         fix,
         "A longer timeout would not help: the process that the others need is gone.",
-        strength=0 if doubtful else 2 if len(culprits) == 1 else 1,
+        strength=0 if doubtful else 2 if len(culprits) == 1 and not everybody else 1,
         evidence=[death.event for death in deaths],
         frame=first.frame,
         frame_rank=first.rank,
     )
+
+
+def _alike(case: Case, deaths: Sequence[Death]) -> bool:
+    """Return whether all ranks of which anything is known raised the same exception."""
+    heard, named = {r for r in case.statements.of_rank if r is not None}, {d.rank for d in deaths}
+    raised = {
+        (d.event.type, _DIGITS.sub("#", d.event.message))
+        for d in deaths
+        if isinstance(d.event, RankException)
+    }
+    return case.from_text and heard <= named and len(raised) == 1 and all(d.exception for d in deaths)
+
+
+def _failed_to_save_or_load(case: Case) -> set[int]:
+    """Return the ranks that torch.distributed.checkpoint lists as those that failed (torch/distributed/checkpoint/api.py)."""
+    raised = [e for e in case.statements.all(RankException) if e.type.endswith("CheckpointException")]
+    lists = (match[1] for e in raised if (match := _FAILED.search(e.message)))
+    return {int(rank) for listed in lists for rank in listed.split(",")}
 
 
 def _refused_at_start(case: Case, event: Event) -> bool:

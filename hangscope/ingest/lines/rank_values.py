@@ -90,7 +90,10 @@ def odd_cells(lines: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
         usual, times = Counter(column.values()).most_common(1)[0]
         odd = [rank for rank, value in column.items() if value != usual]
         if 0 < len(odd) <= len(rows) // _LEAST and len(odd) < times:
-            found += [(rank, f"'{column[rank]}' in column {header[place + 1]} (most others '{usual}')") for rank in odd]
+            found += [
+                (rank, f"'{column[rank]}' in column {header[place + 1]} (most others '{usual}')")
+                for rank in odd
+            ]
     return tuple(found)
 
 

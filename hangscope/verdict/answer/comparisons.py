@@ -196,7 +196,10 @@ def tabled(case: Case) -> Observation | None:
     ranks = tuple(sorted(cells))
     wanted = f"what {ranks_phrase(ranks)} did right before (a branch, an empty batch): the one with the smaller count skipped a call, and the others wait for it"
     return Observation(
-        f"{'; '.join(parts[:_SHOWN])}, by the table of ranks", Collect(ranks, "other", wanted), ranks, events=(text,)
+        f"{'; '.join(parts[:_SHOWN])}, by the table of ranks",
+        Collect(ranks, "other", wanted),
+        ranks,
+        events=(text,),
     )
 
 
