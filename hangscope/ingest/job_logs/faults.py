@@ -50,12 +50,21 @@ def _bytes(match: re.Match[str]) -> int:
     return int(float(match[1]) * 1024 ** _UNITS.index(match[2].upper()))
 
 
+_SIZE = regex(r"(\d{1,9}(?:\.\d{1,3})?) ([bKMGT])\w{2,4}(?= (?:total|free|reserved))")
+#: before torch 2.1, which counts what other processes hold: c10/cuda/CUDACachingAllocator.cpp
+_SIZES = regex(r"\(GPU \d{1,4}; .{1,20} total capacity; .{1,24} already allocated; .{1,24} free; .{1,24} reserved in total")
+
+
 def _oom_cuda(line: Line, match: re.Match[str]) -> dict[str, Any]:
     amount, own = _AMOUNT.search(line.text), _OWN.search(line.text)
     requested = _bytes(amount) if amount else None
     others = [_bytes(found) for found in _OTHERS.finditer(line.text)]
-    held = f"{sum(others) / 2**30:.1f} GiB by {counted(len(others), 'other process')}"
+    held = f"{sum(others) / 2**30:.1f} GiB are held by {counted(len(others), 'other process')}"
     shared = own is not None and sum(others) > _bytes(own)
+    if (sizes := _SIZES.search(line.text)) is not None:
+        total, free, reserved = (_bytes(found) for found in _SIZE.finditer(sizes[0]))
+        elsewhere = total - free - reserved
+        shared, held = elsewhere > max(reserved, total // 2), f"{elsewhere / 2**30:.1f} GiB are held by other processes"
     return {
         "requested": requested,
         "implausible": bool(requested and requested >= IMPLAUSIBLE),
@@ -67,7 +76,7 @@ def _oom_cuda(line: Line, match: re.Match[str]) -> dict[str, Any]:
 class OomCuda(Event, same_by=("requested",)):
     """CUDA out of memory; `requested` is in bytes. `implausible`: 1 PiB or more, the consequence of a collective that never filled its buffer.
 
-    `held` is what processes other than this one hold of the device, by torch's message: `16.2 GiB by 2 other processes`; empty where
+    `held` is what processes other than this one hold of the device, by torch's message: `16.2 GiB are held by 2 other processes`; empty where
     this process holds more itself.
     """
 
