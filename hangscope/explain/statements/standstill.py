@@ -67,12 +67,16 @@ def by_steps(statements: Statements, end: Event, least: float = DEFAULT) -> bool
 
 
 def _calls(incident: Incident) -> tuple[int, float]:
-    """Return when the last collective of any dump was enqueued (ns, 0: unknown) and the longest pause between two of a rank (s)."""
+    """Return when the last collective of any dump was enqueued (ns, 0: unknown) and the longest pause between two of a rank (s).
+
+    Of the pauses the later half counts: before the first steps a job pauses once, to build and load.
+    """
     last, usual = 0, 0.0
     for number, record in enumerate(incident.ranks.values()):
         created = [q.created for q in (*record.queues.values(), *record.p2p.values()) if len(q)]
         last = max(last, *(int(times.max()) for times in created), 0)
         if created and number < EXAMINED:
             times = np.sort(np.concatenate([times[-RECENT:] for times in created]))
-            usual = max(usual, float(np.diff(times[times > 0]).max(initial=0)) / 1e9)
+            pauses = np.diff(times[times > 0])
+            usual = max(usual, float(pauses[len(pauses) // 2 :].max(initial=0)) / 1e9)
     return last, usual
