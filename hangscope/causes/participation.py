@@ -71,8 +71,10 @@ def by_its_words(case: Case) -> Match | None:
     whose, said = who(finding.culprits), own[0]
     what = said.note if said.how == "value" else f"{whose} printed what no other rank did"
     evidence = map(of_outlier, own[:2])
-    if all(_with_the_others(case, rank) for rank in finding.culprits):
-        why = f"{what}, and {agree(finding.culprits, 'its', 'their')} last collectives are those of the others: '{said.text[:_QUOTED]}'"
+    complete = not case.graph.waiting and any(r.seen and r.dump_file for r in case.incident.ranks.values())
+    if complete or all(_with_the_others(case, rank) for rank in finding.culprits):
+        last = f"{agree(finding.culprits, 'its', 'their')} last collectives are those of the others"
+        why = f"{what}, and {'every recorded collective is complete' if complete else last}: '{said.text[:_QUOTED]}'"
         advice = (
             f"Find out how long {whose} took for what that line is about: its next line, or a stack of it."
         )

@@ -9,6 +9,7 @@ from math import inf
 from hangscope.causes.case import Case, Match, answer, at, quote, who
 from hangscope.causes.faults import remedy
 from hangscope.causes.init import never_formed
+from hangscope.causes.participation import each_alone
 from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
 from hangscope.explain.statements.standstill import HOUR, by_steps, stood_still
 from hangscope.explain.statements.statements import Death
@@ -88,8 +89,11 @@ def _ended_from_outside(case: Case) -> Match | None:
     waits = waits or (bool(finding.waiting) and not isinstance(finding, Nothing))
     if isinstance(finding, Absent) and len(finding.culprits) > len(case.graph.waiting) and not case.from_text:
         waits = False  # of a job that makes progress, some ranks are in their next collective already
-    if stalled and (waits or by_steps(statements, event, HOUR)):
+    telling = {o.ranks for o in statements.outlier_lines if o.telling}
+    if stalled and (waits or len(telling) == 1 or by_steps(statements, event, HOUR)):
         return None  # it was hung, whoever terminated it
+    if each_alone(case) is not None:
+        return None  # all ranks are in waits of their own hosts, which do not end by themselves
     by_people = event.reason in ("cancelled", "time_limit")
     start = never_formed(case) if stalled or (by_people and stalled is None) else None
     if start is not None and start.culprits:

@@ -62,6 +62,11 @@ def _shared(line: str, original: str) -> tuple[int, int]:
     return head, min(tail, min(len(line), len(original)) - head)
 
 
+def _at_an_end(piece: str, line: str) -> bool:
+    """Return whether a piece is the beginning or the end of another line, as where two were written into each other."""
+    return line.startswith(piece) or line.endswith(piece)
+
+
 def _is_copy(line: str, original: str, near: Iterable[str]) -> bool:
     head, tail = _shared(line, original)
     rest, lost = line[head : len(line) - tail], original[head : len(original) - tail]
@@ -72,8 +77,9 @@ def _is_copy(line: str, original: str, near: Iterable[str]) -> bool:
     if not rest.strip() or not lost:
         return True  # a piece is missing, or something stands in the middle
     piece = rest.replace(original, "")
-    if len(rest) > _FRAGMENT and any(piece in other for other in near):
-        return True  # glued
+    glued = len(rest) > _FRAGMENT and any(_at_an_end(piece, other) for other in near)
+    if glued or (len(piece) >= _LEAST and any(piece in other for other in near)):
+        return True
     in_a_word = (head and line[head - 1].isalpha()) or (tail and line[len(line) - tail].isalpha())
     strange = (rest, lost) if head and tail else (rest,)  # what is left of one end belongs to another line
     return bool(in_a_word) and all(sum(map(str.isalpha, part)) <= _FRAGMENT for part in strange)
