@@ -26,6 +26,7 @@ _OTHER_SIZE = (
     "rank_conditional_collective",
     "a different collective on one rank gives a message of another size as well",
 )
+_OTHER_ROWS = ("shape_mismatch", "the same collective with very different sizes looks the same")
 _UNKNOWN_CALL = ("rank_conditional_collective", "no line shows which collective it was")
 OWN_GROUP = "Give the second thread a process group of its own (new_group), or wait for it before the next collective: on one group, the order of two threads' collectives differs from rank to rank."
 _SKIPPED_BACKWARD = ("gradient_sync_mismatch", "a skipped backward pass leaves the same sizes")
@@ -159,6 +160,9 @@ def received_sizes(case: Case) -> Match | None:
     elif outliers:
         cause, rivals = "collective_mismatch", [_UNKNOWN_CALL]
         why = f"{who(outliers)} {agree(outliers, 'was', 'were')} in a different collective than the others; {met}"
+    elif not (culprits or fewer or sender) and all(map(_of_two_calls, events)):
+        cause, rivals = "rank_conditional_collective", [_OTHER_ROWS]
+        why = f"ranks were in two different collectives, by their sizes: {_met(pairs[0]).text if pairs else met}"
     elif fewer:
         why = f"{who(fewer)} passed fewer rows than the others, by the sizes that the ranks printed; {met}"
     elif sender:
@@ -174,6 +178,12 @@ def received_sizes(case: Case) -> Match | None:
         rivals=rivals,
         suspects=() if named else sorted({rank for pair in pairs for rank in pair.ranks}),
     )
+
+
+def _of_two_calls(event: GlooSizeMismatch) -> bool:
+    """Return whether one of two sizes is that of a flag, a loss or some counts, and the other that of a tensor: no two batches differ so much."""
+    few, many = sorted((event.expected, event.received))
+    return few <= _FEW_BYTES and many > 8 * _FEW_BYTES
 
 
 def _met(pair: AbortedPair) -> Evidence:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from hangscope.errors import Note
 from hangscope.ingest.evidence import snapshots, text_evidence
-from hangscope.ingest.evidence.attempts import drop_copies
+from hangscope.ingest.evidence.attempts import attempt_to_read, drop_copies
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.snapshots import last_pages
 from hangscope.ingest.evidence.text_evidence import TextEvidence
@@ -163,10 +163,13 @@ def _of_attempt(
     known = {a for a in attempts.values() if a is not None}
     if not known or wanted == "all":
         return list(readings), known
-    last = int(wanted) if wanted is not None else max(known)
+    by_path = {a: [e for r in readings if attempts[r.file] == a for e in r.all_events] for a in known}
+    with_calls = {a for r in readings if r.recordings and (a := attempts[r.file]) is not None}
+    last = int(wanted) if wanted is not None else attempt_to_read(by_path, with_calls)
     dropped = [r.file for r in readings if attempts[r.file] not in (None, last)]
     if dropped:
-        text = f"{len(dropped)} files of other restart attempts were set aside; attempt {last} is analysed"
+        failed = "" if last in (max(known), wanted) else ": a later one never came to a step"
+        text = f"{len(dropped)} files of other restart attempts were set aside; attempt {last} is analysed{failed}"
         notes.append(Note("earlier_attempt", text, dropped[0], hint="--attempt N picks another"))
     drop_copies(
         [r for r in readings if attempts[r.file] is None],

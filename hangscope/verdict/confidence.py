@@ -264,7 +264,8 @@ def no_history(case: Case, match: Match, proof: Proof) -> Doubts:
 def left_or_died(case: Case, match: Match, proof: Proof) -> Doubts:
     """Doubt that a silent rank crashed if the last that it printed is a line of its own: it may say why the rank left."""
     own = [odd for odd in case.statements.outlier_lines if odd.telling and odd.ranks == match.culprits]
-    if match.cause == "crashed_rank" and isinstance(case.finding, Unseen) and own:
+    known = {death.rank for death in case.statements.deaths}.issuperset(match.culprits)
+    if match.cause == "crashed_rank" and isinstance(case.finding, Unseen) and own and not known:
         yield LOW, "no line shows how it ended, and what it alone printed may say why it left"
 
 

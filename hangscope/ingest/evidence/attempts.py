@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
+from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.layers import seconds_of_day
 from hangscope.ingest.torch_logs.c10d import GroupEvent, ProcessDown
+from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.workers.reading import Reading
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
@@ -22,6 +24,22 @@ from hangscope.model.regex import regex
 _CLOCK, _HEAD = regex(r"\b(\d\d):(\d\d):(\d\d)\b"), 120  # characters of a line that may hold its time
 _DAY, _JOINED = 86_400, 600  # s; the ends of two nodes' logs are no further apart
 AFTERMATH = 30.0  # seconds that a process may print lines after its watchdog has ended it
+
+
+def attempt_to_read(of: Mapping[int, Sequence[Event]], recorded: Collection[int] = ()) -> int:
+    """Return the last attempt, or the one before it where that failed by a fault of its own and the last one never came to a step.
+
+    `recorded`: attempts whose collectives are known, so that they did. What a restart fails on may be left over from the first failure.
+    """
+    last, *before = sorted(of, reverse=True)
+    for earlier in before:
+        raised = any(isinstance(e, RankException) and not e.symptom for e in of[earlier])
+        if last in recorded or any(isinstance(e, Progress) for e in of[last]) or not raised:
+            break
+        if not any(isinstance(e, Progress) for e in of[earlier]):
+            break
+        last = earlier
+    return last
 
 
 def with_attempts(events: list[Event], attempt: int | None) -> list[Event]:

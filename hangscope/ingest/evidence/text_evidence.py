@@ -14,7 +14,7 @@ from dataclasses import field, fields, replace
 from typing import Any
 
 from hangscope.errors import Note
-from hangscope.ingest.evidence.attempts import without_earlier
+from hangscope.ingest.evidence.attempts import attempt_to_read, without_earlier
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.misplaced_lines import misplaced
 from hangscope.ingest.evidence.processes import Processes
@@ -280,9 +280,12 @@ def _of_attempt(
     text.attempts = attempts = {attempt for attempt in stated if attempt is not None}
     if not attempts or wanted == "all":
         return events
-    chosen = int(wanted) if wanted is not None else max(attempts)
+    of = {attempt: [e for e in events if e.attempt == attempt] for attempt in attempts}
+    recorded = {c.recording.attempt for c in text.recorded if c.recording.attempt is not None}
+    chosen = int(wanted) if wanted is not None else attempt_to_read(of, recorded)
     if len(attempts) > 1:
-        what = f"the logs hold {len(attempts)} restart attempts; attempt {chosen} is analysed"
+        failed = "" if chosen in (max(attempts), wanted) else ": a later one never came to a step"
+        what = f"the logs hold {len(attempts)} restart attempts; attempt {chosen} is analysed{failed}"
         notes.append(Note("several_attempts", what, hint="--attempt N picks another"))
     text.recorded = [c for c in text.recorded if c.recording.attempt in (None, chosen)]
     ended = [e.in_the_year for e in events if e.attempt is not None and e.attempt < chosen]
