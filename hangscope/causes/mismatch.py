@@ -161,7 +161,7 @@ def received_sizes(case: Case) -> Match | None:
         cause, rivals = "collective_mismatch", [_UNKNOWN_CALL]
         why = f"{who(outliers)} {agree(outliers, 'was', 'were')} in a different collective than the others; {met}"
     elif not (culprits or fewer or sender) and all(map(_of_two_calls, events)):
-        cause, rivals = "rank_conditional_collective", [_OTHER_ROWS]
+        cause, rivals = "collective_mismatch", [_OTHER_SIZE, _OTHER_ROWS]
         why = f"ranks were in two different collectives, by their sizes: {_met(pairs[0]).text if pairs else met}"
     elif fewer:
         why = f"{who(fewer)} passed fewer rows than the others, by the sizes that the ranks printed; {met}"
