@@ -101,6 +101,14 @@ def test_a_damaged_copy_counts_as_the_line_that_the_others_printed(line: str, to
     assert any(odd.telling for odd in _told({**whole, 2: [line]})) is not torn
 
 
+def test_a_line_with_a_word_of_another_one_is_no_copy() -> None:
+    logs = {rank: [f"rank {rank}: vocabulary of 300 words"] for rank in range(3)}
+    logs[0].append("fetch - downloading vocab.txt")
+    logs[2].append("fetch - downloading merges.txt")
+    odd = [o for o in _told(logs) if "merges" in o.text]
+    assert [(o.ranks, o.how) for o in odd] == [((2,), "only")]
+
+
 def test_a_glued_copy_tells_nothing_however_often_the_rank_printed_the_line_itself() -> None:
     steps = {rank: [f"rank {rank} step {n} loss 1.5" for n in range(5)] for rank in range(3)}
     assert not any(

@@ -55,6 +55,13 @@ def test_a_rank_at_a_line_of_its_own_is_at_the_seq_of_the_others(tmp_path: Path)
     assert blame(report)[2] == (0,) and report.verdict is not None and report.verdict.seq == 13
 
 
+def test_a_rank_in_another_operation_of_the_same_line_is_not_in_the_recorded_one(tmp_path: Path) -> None:
+    """A library's call at one line of the user's may gather on one rank and wait in a barrier on another."""
+    report = judged(tmp_path, _pair(55)[1:], rank_0=_traceback("barrier", 55))
+    assert report.verdict is not None
+    assert "the same" not in report.verdict.title and report.verdict.seq == 13
+
+
 def test_a_rank_at_work_is_not_in_the_call_that_gloo_retired(tmp_path: Path) -> None:
     """Whether gloo's last retired call is over, no recorder tells; the stack of rank 1 does."""
     recorders = job(4, backend="gloo")

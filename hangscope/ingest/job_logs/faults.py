@@ -52,7 +52,9 @@ def _bytes(match: re.Match[str]) -> int:
 
 _SIZE = regex(r"(\d{1,9}(?:\.\d{1,3})?) ([bKMGT])\w{2,4}(?= (?:total|free|reserved))")
 #: before torch 2.1, which counts what other processes hold: c10/cuda/CUDACachingAllocator.cpp
-_SIZES = regex(r"\(GPU \d{1,4}; .{1,20} total capacity; .{1,24} already allocated; .{1,24} free; .{1,24} reserved in total")
+_SIZES = regex(
+    r"\(GPU \d{1,4}; .{1,20} total capacity; .{1,24} already allocated; .{1,24} free; .{1,24} reserved in total"
+)
 
 
 def _oom_cuda(line: Line, match: re.Match[str]) -> dict[str, Any]:
@@ -64,7 +66,10 @@ def _oom_cuda(line: Line, match: re.Match[str]) -> dict[str, Any]:
     if (sizes := _SIZES.search(line.text)) is not None:
         total, free, reserved = (_bytes(found) for found in _SIZE.finditer(sizes[0]))
         elsewhere = total - free - reserved
-        shared, held = elsewhere > max(reserved, total // 2), f"{elsewhere / 2**30:.1f} GiB are held by other processes"
+        shared, held = (
+            elsewhere > max(reserved, total // 2),
+            f"{elsewhere / 2**30:.1f} GiB are held by other processes",
+        )
     return {
         "requested": requested,
         "implausible": bool(requested and requested >= IMPLAUSIBLE),

@@ -130,6 +130,11 @@ def test_a_line_above_a_stack_names_its_ranks(line: str, ranks: tuple[int, ...])
     assert ranks_titled(line) == ranks
 
 
+def test_hosts_in_parentheses_may_be_between_the_ranks_of_a_title() -> None:
+    title = "ranks 0,1,2 (node A), 4,5 (node B):"
+    assert ranks_titled(title, above_a_stack=True) == (0, 1, 2, 4, 5)
+
+
 @pytest.mark.parametrize(
     "line",
     [
