@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
@@ -20,6 +19,7 @@ from hangscope.explain.text.stop import says_it_hangs
 from hangscope.ingest.job_logs.activity import EngineTimeout
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.faults import NoProgress, OomCuda
+from hangscope.ingest.job_logs.messages import Message, table
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
@@ -39,8 +39,8 @@ REASONS = {
     "sigterm": "was terminated from outside (SIGTERM)",
     "evicted": "was evicted by the cluster",
 }
+_NEAR = 4  # lines of an error below its first one
 _FAILED = regex(r"dict_keys\(\[(\d{1,6}(?:, ?\d{1,6}){0,16384})\]\)")
-_DIGITS = regex(r"\d+")
 _OF_A_HOST = frozenset({"node_failure", "evicted"})  # ends for which the other hosts' ranks wait
 #: What to do, by whether the job had stalled before: yes, no, or not known.
 _ADVICE = {
@@ -168,9 +168,6 @@ def died(case: Case) -> Match | None:
     failed = _failed_to_save_or_load(case)
     if everybody:
         why += "; all ranks of the job did, so none of them stands out"
-    elif len(culprits) > 1 and _alike(case, deaths):
-        everybody = True
-        why += "; all ranks that the text shows did, so none of them stands out"
     elif len(failed) > 1 and failed.issuperset(culprits):
         everybody = True
         why += f"; {who(sorted(failed))} failed in the same save or load of a checkpoint, so none of them stands out"
@@ -195,17 +192,6 @@ def died(case: Case) -> Match | None:
     )
 
 
-def _alike(case: Case, deaths: Sequence[Death]) -> bool:
-    """Return whether all ranks of which anything is known raised the same exception."""
-    heard, named = {r for r in case.statements.of_rank if r is not None}, {d.rank for d in deaths}
-    raised = {
-        (d.event.type, _DIGITS.sub("#", d.event.message))
-        for d in deaths
-        if isinstance(d.event, RankException)
-    }
-    return case.from_text and heard <= named and len(raised) == 1 and all(d.exception for d in deaths)
-
-
 def _failed_to_save_or_load(case: Case) -> set[int]:
     """Return the ranks that torch.distributed.checkpoint lists as those that failed (torch/distributed/checkpoint/api.py)."""
     raised = [e for e in case.statements.all(RankException) if e.type.endswith("CheckpointException")]
@@ -214,9 +200,13 @@ def _failed_to_save_or_load(case: Case) -> set[int]:
 
 
 def _refused_at_start(case: Case, event: Event) -> bool:
-    """Return whether an error says that the job cannot start as it was started: NCCL refuses, or the store's port is taken."""
+    """Return whether an error says that the job cannot start as it was started: NCCL refuses, the store's port is taken, or the host is not ready."""
     if not isinstance(event, RankException):
         return False
+    near = (m for m in case.statements.all(Message) if (m.file, m.rank) == (event.file, event.rank))
+    here = (table()[m.id] for m in near if 0 <= m.line - event.line <= _NEAR)
+    if any(m.cause == "init_hang" and m.category == "environment" and not m.culprit for m in here):
+        return True
     if event.type.endswith("DistBackendError"):
         return any(e.refuses for e in case.statements.all(NcclWarn))
     # A server of the program's own raises an OSError.

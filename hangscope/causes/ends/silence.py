@@ -112,7 +112,9 @@ def _by_elimination(case: Case, culprits: tuple[int, ...]) -> Match | None:
 def _left_by_the_text(case: Case, culprits: tuple[int, ...]) -> Match | None:
     """Return the answer where a line of a process that nothing names says that it leaves or is done, and of all but one rank it is known that they stayed."""
     of_nobody = [e for e in case.statements.all(Progress) if e.rank is None]
-    said = [e for e in of_nobody if e.leaving] or [e for e in of_nobody if e.done or e.over]
+    said = [e for e in of_nobody if e.leaving] or [
+        e for e in of_nobody if e.over or (e.done and e.epoch is None)
+    ]
     dumped = any(record.dump_file for record in case.incident.ranks.values())
     if dumped or len(culprits) != 1 or not said or not case.statements.all(WatchdogTimeout, GlooTimeout):
         return None
