@@ -58,6 +58,9 @@ def test_ids_are_unique_and_literals_are_long_enough_to_be_searched_for() -> Non
         ("RuntimeError: Engine core process EngineCore_DP1 died unexpectedly.", "vllm_core_proc_died"),
         ("[2026-01-11 10:00:01] SIGQUIT received. signum=3, frame=None. It usually means one child failed.", "sglang_child_failed"),
         ("[2026-01-11 10:00:01] DataParallelController hit an exception: Traceback (most recent call last):", "sglang_exception"),
+        ("(Worker_TP1 pid=11) ERROR 03-02 10:11:12 [x.py:671] RuntimeError: NCCL error: unhandled cuda error (run with NCCL_DEBUG=INFO for details)", "nccl_cuda_error"),
+        ("[TensorRT-LLM][ERROR] Assertion failed: Failed, NCCL error a/ncclCommunicator.cpp:90 'unhandled system error (run with NCCL_DEBUG=WARN for details)'", "nccl_system_error"),
+        ("ERROR 03-02 10:11:12 [dump_input.py:69] Dumping input data for V1 LLM engine (v0.10.1) with config: model='m'", "vllm_core_exception"),
         ("Transport init error! createLink para:rank[7]-localUserrank[7]-localIpAddr[192.0.2.39/7], remoteRank[15]-remoteUserrank[15]-remoteIpAddr[192.0.2.67/7]", "hccl_link"),
         ("Barrier timed out. Id: [Init]Wait_for_all_tasks_to_register. # of tasks that reached the barrier: 3/4.", "jax_barrier"),
     ],
@@ -170,6 +173,9 @@ def test_a_known_line_is_read(line: str, id: str) -> None:
         "Only 18 NvLinks are up, all of them",
         "Worker 5 failed to initialize: retrying",
         "DP Coordinator process started",
+        "Stub process started for model tensorrt_llm",
+        "Some workers of the worker process(4411) have registered within the timeout",
+        "NCCL error: none so far; unhandled cuda errors would be shown here",
     ],
 )
 def test_a_line_that_resembles_one_is_not_read(line: str) -> None:
