@@ -128,7 +128,7 @@ def test_several_silent_logs_and_few_that_failed_accuse_nobody(
 
 def test_a_message_that_does_not_fit_tells_neither_who_is_odd_nor_in_which_way(tmp_path: Path) -> None:
     report = told(tmp_path, {"job.log": ABORTED + "\n"}, world_size=4)
-    assert short(report) == ("shape_mismatch", (), "low")
+    assert short(report) == ("collective_mismatch", (), "low")
     assert judged(report).alternatives[0].cause == "rank_conditional_collective"
 
 

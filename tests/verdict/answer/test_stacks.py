@@ -96,5 +96,5 @@ def test_the_call_that_another_thread_is_in_is_said(tmp_path: Path) -> None:
     lines += ["Thread 1 (LWP 704):", "#0  0x03 in ?? () from /lib64/libcuda.so.1"]
     lines += ["#1  0x04 in cudaDeviceSynchronize () from /opt/libcudart.so.11.0", ""]
     explanation = judged(told(tmp_path, lines)).explanation
-    assert "rocess 704 is at ?? inside cudaDeviceSynchronize" in explanation
+    assert "rocess 704 is waiting on the CPU for what is queued on the GPU" in explanation
     assert "another thread is in ncclCommAbort (ending or aborting its communicators" in explanation
