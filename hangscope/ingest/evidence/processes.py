@@ -10,7 +10,7 @@ Each source adds that a name (a local rank, a process id, a bus) belongs to a ra
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from hangscope.ingest.evidence.attempts import with_attempts
@@ -63,6 +63,9 @@ class Processes:
         self._count_logs({r.file for r in readings if len(r.stacks) == 1})
         for file, log in self._logs.items():
             self._learn_local_ranks(file, log)
+            for host, ranks in log.excerpt.ranks_of_hosts if isinstance(log.excerpt, Excerpt) else ():
+                for local, rank in enumerate(ranks):
+                    self._add("local", host, local, rank)
         self._identity = self._counts_as_one_host(len(readings))
         self._host_of_ip = joined.host_of_ip if joined is not None else {}
         for (_, host, pid), of_nccl in joined.rank_of_process.items() if joined is not None else ():
@@ -72,7 +75,8 @@ class Processes:
         for reading in readings:
             self._settle(reading)
         for log in self._logs.values():
-            self._learn_named(log.excerpt.named if isinstance(log.excerpt, Excerpt) else ())
+            if isinstance(log.excerpt, Excerpt):
+                self._learn_named(log.excerpt.named, dict(log.excerpt.ranks_of_hosts))
         self._learn_ids([event for reading in readings for event in reading.all_events])
         for reading in readings:
             reading.events = [self._of_its_process(event) for event in reading.events]
@@ -243,13 +247,18 @@ class Processes:
                 for host in {event.host, None if one_host else event.host}:
                     self._add("bus", host, bus, rank)
 
-    def _learn_named(self, named: Sequence[Named]) -> None:
-        """Learn process ids and buses from lines of a short text that name one process by its id or its GPU's bus, and its rank."""
+    def _learn_named(self, named: Sequence[Named], of_hosts: Mapping[str, Sequence[int]]) -> None:
+        """Learn process ids and buses from lines of a short text that name one process by its id or its GPU's bus, and its rank.
+
+        `of_hosts` are the ranks of each host in the order of their local ranks.
+        """
         for one in named:
             for kind, numbers in (("bus", one.buses), ("pid", one.pids)):
                 if len(numbers) == len(one.ranks) == 1:
                     self._add(kind, None, numbers[0], one.ranks[0])
-            if len(one.pids) == len(one.locals) == 1:
+            if len(one.pids) == len(one.locals) == 1 and one.locals[0] < len(of_hosts.get(one.host, ())):
+                self._add("pid", None, one.pids[0], of_hosts[one.host][one.locals[0]])
+            elif len(one.pids) == len(one.locals) == 1:
                 self._locals.setdefault(one.pids[0], set()).add(one.locals[0])
 
     def _by_nccl(self, event: Event) -> int | None:

@@ -21,7 +21,7 @@ from hangscope.ingest.excerpts.settings import helpful_setting
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.lines.rank_values import odd_cells, odd_word, uneven
-from hangscope.ingest.lines.rank_words import Named, named_processes
+from hangscope.ingest.lines.rank_words import Named, named_processes, ranks_of_hosts
 from hangscope.ingest.lines.vocabulary import Stage, complains, stage_of_line, words
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.model.dataclass import dataclass
@@ -81,6 +81,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     groups: tuple[LineGroup, ...] = ()
     sides: tuple[Side, ...] = ()
     named: tuple[Named, ...] = ()
+    ranks_of_hosts: tuple[tuple[str, tuple[int, ...]], ...] = ()
     steady: str = ""
     steady_to: int = 0
     lasted: float = 0.0
@@ -150,6 +151,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         groups=line_groups(printed),
         sides=sides(texts),
         named=named,
+        ranks_of_hosts=ranks_of_hosts(texts),
         steady=even[0],
         steady_to=even[1],
         lasted=lasted,

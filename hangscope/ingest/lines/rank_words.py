@@ -50,6 +50,10 @@ _PID = regex(r"(?i)\bpid['\"]?[ =:#(]{1,3}(\d{2,9})\b|\bprocess (\d{3,9})\b")
 _BUS = regex(
     r"(?i)\bbus[ _-]?(?:id)?['\"]?[ =:]{1,3}(?:0000:|0x)?([\da-f]{2})(?::[\da-f]{2}(?:\.\d)?)?\b(?!:)"
 )
+_BY_PDSH = regex(r"([\w.-]{1,80}): \S")
+#: deepspeed/launcher/launch.py: `global_rank_mapping=defaultdict(<class 'list'>, {'n1': [0, 1], 'n2': [2, 3]})`
+_RANK_MAP = regex(r"global_rank_mapping=defaultdict\(<class 'list'>, \{(.{1,60000}?)\}\)")
+_HOST_RANKS = regex(r"'([^']{1,200})': \[(\d[\d, ]{0,2000})\]")
 _LOCAL = regex(r"(?i)\blocal[_ -]?rank['\"]?[ =:]{1,3}(\d{1,4})\b|\[rank: (\d{1,4})\] Child process")
 
 
@@ -183,7 +187,10 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What one line names: ranks (global, as far as it shows), local ranks, process ids and PCI buses. `titled`: it is above lines of theirs."""
+    """What one line names: ranks (global, as far as it shows), local ranks, process ids, PCI buses, and the host before it (pdsh's prefix).
+
+    `titled`: it is above lines of theirs.
+    """
 
     line: int
     ranks: tuple[int, ...]
@@ -191,6 +198,7 @@ class Named:
     pids: tuple[int, ...] = ()
     titled: bool = False
     buses: tuple[int, ...] = ()
+    host: str = ""
 
 
 def ranks_in(text: str) -> tuple[int, ...]:
@@ -207,11 +215,25 @@ def named_processes(lines: Iterable[tuple[int, str]]) -> tuple[Named, ...]:
             continue
         own = sorted({int(a or b) for a, b in _LOCAL.findall(text)})
         ranks = ranks_in(text) if "] Child process" not in text else ()
+        if not ranks and (of_world := _OF_A_WORLD.search(text)) is not None:
+            ranks = (int(of_world[1]),)
         pids = sorted({int(a or b) for a, b in _PID.findall(text)})
         titled = ranks_titled(text)
         if len(pairs := _PAIR.findall(text)) > 1:
             found += [Named(number, (int(rank),), pids=(int(pid),)) for rank, pid in pairs]
         elif own or ranks or pids or titled:
             buses = tuple(int(bus, 16) for bus in _BUS.findall(text))
-            found.append(Named(number, titled or ranks, tuple(own), tuple(pids), bool(titled), buses))
+            host = _BY_PDSH.match(text)
+            named = Named(number, titled or ranks, tuple(own), tuple(pids), bool(titled), buses)
+            found.append(replace(named, host=host[1]) if host is not None else named)
     return tuple(found[:_MOST_LINES])
+
+
+def ranks_of_hosts(texts: Iterable[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return the global ranks of each host in the order of their local ranks, as DeepSpeed's launcher prints them."""
+    mapped = (
+        match[1] for text in texts if "global_rank_mapping=" in text and (match := _RANK_MAP.search(text))
+    )
+    return tuple(
+        (host, tuple(map(int, ranks.split(",")))) for host, ranks in _HOST_RANKS.findall(next(mapped, ""))
+    )
