@@ -131,6 +131,7 @@ def network_fault(case: Case) -> Match | None:
     if not warnings and timed and all(e.is_late for e in timed):
         return None  # all processes stood still far beyond their limits: they were suspended, and no path is in question
     joined = isinstance(finding, Stalled | Lagging)
+    joined |= isinstance(finding, Nothing) and len({(e.op, e.seq) for e in timed}) == 1
     # Watchdog lines show that all came only where the size of the group is stated; one rank alone never shows it.
     by_lines = case.from_text and bool(timed)
     complete = joined and (not by_lines or all_timed_out(case.statements))
@@ -144,7 +145,7 @@ def network_fault(case: Case) -> Match | None:
     local = tuple(sorted({e.rank for e in first if tier == 1 and e.rank is not None}))
     culprits = local or (_both_ends(first) if tier == 2 else ())
     minor = all(e.retrying or e.fault == "size_mismatch" for e in first)  # sizes are the program's own
-    if isinstance(finding, Nothing) and (tier > 2 or (minor and not culprits)):
+    if isinstance(finding, Nothing) and not complete and (tier > 2 or (minor and not culprits)):
         return None
     where, look = _hosts(first if tier == 1 else warnings), _NCCL_PATH
     hosts = [_GLOO_HOSTS if case.on_gloo else _NCCL_HOSTS]

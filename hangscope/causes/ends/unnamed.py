@@ -35,6 +35,7 @@ _ENDED_BY_LAUNCHER = frozenset({0, -15, 143})
 _WHOSE = "Find the process that printed it: its prefix, its file, or the process id in the kernel's log names the rank."
 _KILLED = frozenset({-9, -11, -7, -4, -8})
 _NEAR = 4  # lines
+_RETURNED = ("early_exit", "a process that returned without an error is gone as well")
 _ABORT = regex(r"Aborted|SIGABRT")
 
 
@@ -133,6 +134,18 @@ def _by_its_gpu(case: Case, end: Match | None) -> Match | None:
         return end
     why = f"{end.why.replace('a process', f'rank {use.gpu}', 1)}; GPU {use.gpu} alone is idle, while the others' spin"
     return replace(end, culprits=(use.gpu,), why=why, strength=1, evidence=[*end.evidence, quote(use)])
+
+
+def gone_by_a_list(case: Case) -> Match | None:
+    """A list of processes has none of one local rank, and the others still run: it ended, and they wait for it."""
+    text = next((e for e in case.statements.all(Excerpt) if len(e.gone) == 1), None)
+    if text is None:
+        return None
+    (gone,) = text.gone
+    why = f"the list of processes has no process of local rank {gone}, while the others of its launcher still run"
+    look = "Find out how it ended: the launcher's output, the kernel log of the host (oom-kill), and what it did last: space, quota and permissions where it wrote."
+    named = [gone] if text.one_node or not case.incident.ranks else []
+    return answer("crashed_rank", named, why, look, strength=1, evidence=[text], rivals=[_RETURNED])
 
 
 def _nothing_else(case: Case) -> bool:

@@ -15,6 +15,7 @@ from hangscope.ingest.excerpts import pace
 from hangscope.ingest.excerpts.code import guarded_call
 from hangscope.ingest.excerpts.commands import Unlike, commands
 from hangscope.ingest.excerpts.line_groups import LineGroup, line_groups, tells_of_trouble
+from hangscope.ingest.excerpts.process_list import local_ranks_gone
 from hangscope.ingest.excerpts.prose import devices, has_fences, prose, written_by_people
 from hangscope.ingest.excerpts.sections import Side, sides
 from hangscope.ingest.excerpts.settings import helpful_setting
@@ -50,7 +51,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `stage` is the last one that it shows, `stage_line` the line that shows it, unless it is an error. `sizes` are the numbers of ranks that it states for
     the whole job, or else that a reporter counts. `complaint`: what a reporter writes of the hang, `prose`: all that people write. `logged`: some lines are a program's, or report a failure.
     `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count
-    of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace; `went_on`: from where to where they count, wherever in the text; `silence`: the longest pause between lines, `gave_up`: its seconds, where it has the length of a usual timeout and the first errors follow it; `uneven`: a rank whose number is far from those of the others in a list by rank, and a sentence about it, `odd_word`: one whose word is unlike those of all others, `odd_cells`: ranks that alone differ in a column of a table by rank, and how. `exhibits`: what else was pasted, such as a
+    of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace; `went_on`: from where to where they count, wherever in the text; `silence`: the longest pause between lines, `gave_up`: its seconds, where it has the length of a usual timeout and the first errors follow it; `uneven`: a rank whose number is far from those of the others in a list by rank, and a sentence about it, `odd_word`: one whose word is unlike those of all others, `odd_cells`: ranks that alone differ in a column of a table by rank, and how. `gone`: local ranks that a list of processes lacks. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`.
@@ -82,6 +83,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     sides: tuple[Side, ...] = ()
     named: tuple[Named, ...] = ()
     ranks_of_hosts: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    gone: tuple[int, ...] = ()
     steady: str = ""
     steady_to: int = 0
     lasted: float = 0.0
@@ -152,6 +154,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         sides=sides(texts),
         named=named,
         ranks_of_hosts=ranks_of_hosts(texts),
+        gone=local_ranks_gone(texts),
         steady=even[0],
         steady_to=even[1],
         lasted=lasted,

@@ -62,6 +62,7 @@ _PAIR = regex(r"(?i)\brank[ _]?(\d{1,5})[\"']? ?[=:] ?(?:pid[ =:]?)?(\d{3,9})\b(
 _WORD = regex(r"[A-Za-z]{1,30}|\d{1,10}")
 _RANGE = regex(r"(?<!\d)\d{1,6}(?: {0,2}[-–] {0,2}\d{1,6})?(?!\d)")
 _OF_RANKS = frozenset({"rank", "ranks", "tp", "gpu", "gpus"})
+_ALL_OF = regex(r"(?i)\ball (?:of )?(?:the )?(\d{1,5}) (?:ranks|gpus|workers|processes)\b")
 _AS = regex(r"(?i)\b(?:as|to|like) (?:on |for |of )?(?:ranks? ?|TP)?(\d{1,5})\b")
 
 
@@ -73,6 +74,8 @@ def likewise(text: str) -> tuple[tuple[int, ...], int | None] | None:
     before = [word.lower() for word in _WORD.findall(text[: match.start()])]
     if not _OF_RANKS & {*before} or not all(map(words("before_same").match, before)):
         return None
+    if (whole := _ALL_OF.search(text, 0, match.start())) is not None:
+        return tuple(range(min(int(whole[1]), _MOST_RANKS))), None
     numbers = [re.sub(r"\s", "", part) for part in _RANGE.findall(text[: match.start()])]
     ranks = _numbers(", ".join(numbers)) if numbers else ()
     like = _AS.search(text, match.end())
