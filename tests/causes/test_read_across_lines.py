@@ -138,3 +138,55 @@ def test_a_stack_with_any_indentation_is_read_below_its_title(tmp_path: Path) ->
     verdict = judged(told(tmp_path, lines))
     assert verdict.culprit_ranks == (2,)
     assert "in backward" in verdict.title and "cuts the graph" in verdict.explanation
+
+
+_PS = """UID  PID   PPID  %CPU STAT CMD
+ml   50048     1  0.0 S    python -m torch.distributed.launch --nproc_per_node 4 finetune.py
+ml   50051 50048 99.1 Rl   python -u finetune.py --local_rank=1 --do_train
+ml   50052 50048  100 Rl   python -u finetune.py --local_rank=2 --do_train
+ml   50053 50048 99.9 Rl   python -u finetune.py --local_rank=3 --do_train
+ml   50731 50051  0.6 Sl   python -u finetune.py --local_rank=0 --do_train"""
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_who_is_not_in_a_list_of_processes_has_ended(tmp_path: Path, present: bool) -> None:
+    """A worker of a loader, whose parent is a rank, is no rank."""
+    own = "ml   50050 50048 99.0 Rl   python -u finetune.py --local_rank=0 --do_train"
+    lines = ["since then nothing, it hangs:", *_PS.splitlines(), *([own] if present else [])]
+    verdict = told(tmp_path, lines).verdict
+    named = () if verdict is None else verdict.culprit_ranks
+    assert named == (() if present else (0,))
+
+
+@pytest.mark.parametrize(("odd", "named"), [(81920, (2,)), (76800, (5,))])
+def test_the_one_member_with_another_batch_outranks_one_that_is_not_shown(
+    tmp_path: Path, odd: int, named: tuple[int, ...]
+) -> None:
+    seen = (0, 1, 2, 3, 4, 6, 7)
+    lines = [timed_out(rank, op="COALESCED", n=odd if rank == 2 else 76800) for rank in seen]
+    assert judged(told(tmp_path, lines)).culprit_ranks == named
+
+
+def test_what_all_ranks_print_alike_counts_for_each_of_them(tmp_path: Path) -> None:
+    line = timed_out(3, op="ALLGATHER").replace("NumelOut=1024", "NumelOut=4096")
+    verdict = judged(told(tmp_path, [line, "(all 4 ranks print the same line)"]))
+    assert verdict.cause == "network_stall" and "ranks 0-3 timed out" in verdict.explanation.lower()
+
+
+def test_a_local_rank_is_a_global_one_by_the_map_of_deepspeeds_launcher(tmp_path: Path) -> None:
+    lines = [
+        "n2: [INFO] [launch.py:163:main] global_rank_mapping=defaultdict(<class 'list'>, {'n1': [0, 1], 'n2': [2, 3]})",
+        "n2: [INFO] [launch.py:256:main] process 4812 spawned with command: ['python', 'train.py', '--local_rank=1']",
+        "Out of memory: Killed process 4812 (python) total-vm:4018kB, anon-rss:1210kB",
+    ]
+    assert judged(told(tmp_path, lines)).culprit_ranks == (3,)
+
+
+def test_a_process_that_rays_raylet_lost_is_the_rank_that_it_said_it_is(tmp_path: Path) -> None:
+    lines = [
+        "(Actor pid=6104, ip=10.0.0.8) init done, rank 26/40 local_rank 2",
+        "(Actor pid=6107, ip=10.0.0.8) init done, rank 29/40 local_rank 5",
+        "(raylet, ip=10.0.0.8) A worker died. Worker IP address: 10.0.0.8 Worker PID: 6107 Worker exit type: SYSTEM_ERROR Worker exit detail: End of file.",
+    ]
+    verdict = judged(told(tmp_path, lines))
+    assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", (29,))
