@@ -116,7 +116,10 @@ _ASYNC_ERRORS = (
 
 def _numel(line: Line, match: re.Match[str]) -> dict[str, Any]:
     shape = _SHAPE.search(match[0])
-    return {"numel_in": prod(map(int, re.findall(r"\d{1,18}", shape[1])))} if shape else {}
+    if shape is None:
+        # One of the two alone is what is left of a damaged line.
+        return {} if ("NumelIn=" in match[0]) == ("NumelOut=" in match[0]) else {"numel_in": None, "numel_out": None}
+    return {"numel_in": prod(map(int, re.findall(r"\d{1,18}", shape[1])))}
 
 
 def _async_error(line: Line, match: re.Match[str]) -> dict[str, Any]:
