@@ -118,7 +118,11 @@ def _numel(line: Line, match: re.Match[str]) -> dict[str, Any]:
     shape = _SHAPE.search(match[0])
     if shape is None:
         # One of the two alone is what is left of a damaged line.
-        return {} if ("NumelIn=" in match[0]) == ("NumelOut=" in match[0]) else {"numel_in": None, "numel_out": None}
+        return (
+            {}
+            if ("NumelIn=" in match[0]) == ("NumelOut=" in match[0])
+            else {"numel_in": None, "numel_out": None}
+        )
     return {"numel_in": prod(map(int, re.findall(r"\d{1,18}", shape[1])))}
 
 

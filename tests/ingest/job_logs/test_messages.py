@@ -138,7 +138,7 @@ def test_a_known_line_is_read(line: str, id: str) -> None:
         "/dev/nvme1n1      1.8T   1.2T   600G  67% /scratch",
         "scratch-OST0011_UUID   100.0T      60.0T      40.0T  60% /lustre[OST:17]",
         "no space left on device plans for this quarter",
-        "the config map \"nccl-env\" was found",
+        'the config map "nccl-env" was found',
         "job step may run on any node",
         "An error occurred (404) when calling the HeadObject operation: Not Found",
         "the certificate is valid until 2027",
