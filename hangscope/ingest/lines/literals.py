@@ -1,14 +1,14 @@
 """Where any of many byte strings occur in a block, at a speed that does not depend on how many they are.
 
 Every literal of seven bytes or more holds, whatever its offset, one complete group of four bytes that starts
-at a multiple of four. So only every fourth position is hashed and searched for (three vector operations, about 1
-GB/s on one core), and the few positions that remain are compared byte by byte. Shorter literals cost one
-`bytes.find` pass each.
+at a multiple of four, and one of eleven bytes two such groups. So only every fourth position is hashed and searched for (three vector
+operations, about 1 GB/s on one core), and the few positions that remain are compared byte by byte. Shorter literals cost one
+`bytes.find` pass each, unless their rarest byte is nowhere in the block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 _GRAM = 4
 _WINDOW = 2 * _GRAM - 1
+_LONG = _WINDOW + _GRAM  # bytes that hold two groups
 _FEW = 256
 _SHIFT = np.uint32(12)
 #: Knuth's multiplicative hash; the top 20 bits index a table that fits the cache
@@ -30,18 +31,25 @@ class LiteralFinder:
         merged: dict[bytes, int] = {}
         for literal, mask in literals:
             merged[literal] = merged.get(literal, 0) | mask
-        self._short = [(literal, mask) for literal, mask in merged.items() if len(literal) < _WINDOW]
+        self._short: list[tuple[bytes, bytes, int]] = []
         self._grams: dict[int, list[tuple[int, bytes, int]]] = {}
+        keys: dict[str, set[int]] = {"alone": set(), "first": set(), "second": set()}
         for literal, mask in merged.items():
             if len(literal) < _WINDOW:
+                at = _rarest_window(literal, 1)
+                self._short.append((literal[at : at + 1], literal, mask))
                 continue
-            at = _rarest_window(literal)
+            at = _rarest_window(literal, _LONG if len(literal) >= _LONG else _WINDOW)
             for offset in range(at, at + _GRAM):
-                gram = int.from_bytes(literal[offset : offset + _GRAM], "little")
+                gram, second = (
+                    int.from_bytes(literal[n : n + _GRAM], "little") for n in (offset, offset + _GRAM)
+                )
                 self._grams.setdefault(gram, []).append((offset, literal, mask))
-        self._table = np.zeros(1 << (32 - int(_SHIFT)), np.uint8)
-        keys = np.array(sorted(self._grams), dtype=np.uint32)
-        self._table[(keys * _FACTOR) >> _SHIFT] = 1
+                keys["alone" if len(literal) < _LONG else "first"].add(gram)
+                keys["second"] |= {second} if len(literal) >= _LONG else set()
+        #: by hash: 1 for the first of two groups, 2 for a group that is enough
+        self._table = _marked(keys["first"], 1) | _marked(keys["alone"], 2)
+        self._second = _marked(keys["second"], 1)
 
     def find(self, block: bytes) -> list[tuple[int, int]]:
         """Return (position, mask) of every occurrence by ascending position. `block` must end in three filler bytes."""
@@ -49,11 +57,14 @@ class LiteralFinder:
         hashed = words * _FACTOR
         np.right_shift(hashed, _SHIFT, out=hashed)
         # numpy looks up by its own index type twice as fast as by another
-        candidates = np.flatnonzero(self._table[hashed.astype(np.intp)])
+        found_in = self._table[hashed.astype(np.intp)]
+        candidates = np.flatnonzero(found_in)
+        after = self._second[hashed.take(candidates + 1, mode="clip")]
+        candidates = candidates[found_in[candidates] + after > 1]
         compare = self._few if len(candidates) < _FEW else self._many
         found = compare(block, candidates, words)
-        for literal, mask in self._short:
-            at = block.find(literal)
+        for rarest, literal, mask in self._short:
+            at = block.find(literal) if rarest in block else -1
             while at >= 0:
                 found.append((at, mask))
                 at = block.find(literal, at + 1)
@@ -94,7 +105,14 @@ def finder_of(literals: tuple[tuple[bytes, int], ...]) -> LiteralFinder:
     return LiteralFinder(literals)
 
 
-def _rarest_window(literal: bytes) -> int:
-    """Return where the seven bytes start that ordinary log text holds least often."""
+def _marked(keys: Iterable[int], mark: int) -> Any:
+    """Return a table with a mark at the hash of each key."""
+    table = np.zeros(1 << (32 - int(_SHIFT)), np.uint8)
+    table[(np.array(sorted(keys), dtype=np.uint32) * _FACTOR) >> _SHIFT] = mark
+    return table
+
+
+def _rarest_window(literal: bytes, length: int) -> int:
+    """Return where so many bytes start that ordinary log text holds least often."""
     weight = [len(_COMMON) - _COMMON.find(byte) if byte in _COMMON else 0 for byte in literal]
-    return min(range(len(literal) - _WINDOW + 1), key=lambda at: sum(weight[at : at + _WINDOW]))
+    return min(range(len(literal) - length + 1), key=lambda at: sum(weight[at : at + length]))

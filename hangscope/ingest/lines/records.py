@@ -45,7 +45,7 @@ def unwrapped(block: bytes) -> bytes:
 
     So what follows them keeps its number. A line that is no record stays as it is.
     """
-    if not block.startswith(b"{") and b'\n{"' not in block:
+    if not block.startswith(b"{") and (b"{" not in block or b'\n{"' not in block):
         return block
     return b"\n".join(_line(line) for line in block.split(b"\n"))
 
