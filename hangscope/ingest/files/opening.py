@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import os
 import zlib
-from typing import Any, BinaryIO, cast
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import BinaryIO, cast
 
 from hangscope.ingest.files import text_forms
 
 _UNPACKS_TO = 8  # times its size, for a compressed log or dump
-_CHUNK = 1 << 16
+_CHUNK = 1 << 18
+_EMPTY_MEMBERS = 10_000  # of a gzip file, in a row
 UNPACKED_FLOOR, UNPACKED_TIMES = 2**30, 250  # bytes of one compressed file, by its own size
 
 
@@ -28,11 +31,13 @@ def open_plain(path: str) -> BinaryIO:
             return cast(BinaryIO, _Patient(unpacked(raw), 1 << 18))
     if magic.startswith(b"\0") or text_forms.has_holes(os.stat(path)):
         raw.close()
-        raw = cast(BinaryIO, _Patient(text_forms.Unpadded(open(path, "rb")), 1 << 18))  # noqa: SIM115 - the caller closes it
+        unpadded = text_forms.Remade(open(path, "rb"), text_forms.unpadded)  # noqa: SIM115 - the caller closes it
+        raw = cast(BinaryIO, _Patient(unpadded, 1 << 18))
         magic = raw.read(4)
         raw.seek(0)
     if encoding := text_forms.encoding_of(magic):
-        return cast(BinaryIO, _Patient(text_forms.AsUtf8(raw, encoding), 1 << 18))
+        as_utf8 = text_forms.Remade(raw, partial(text_forms.as_utf8, encoding=encoding))
+        return cast(BinaryIO, _Patient(as_utf8, 1 << 18))
     return raw
 
 
@@ -79,94 +84,73 @@ class _Patient(io.BufferedReader):
         return b"".join(parts)
 
 
-class _Unpacked(text_forms.FromTheStart):
-    """The plain bytes of a compressed file; no more of them than its size justifies."""
-
-    def __init__(self, raw: BinaryIO) -> None:
-        self._limit = max(UNPACKED_FLOOR, UNPACKED_TIMES * _size(raw))
-        raw.seek(0)
-        super().__init__(raw)
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._more(len(buffer))
-        self._position += len(data)
-        if self._position > self._limit:
-            raise OSError(f"it unpacks to more than {self._limit:,} bytes, which its size does not justify")
-        buffer[: len(data)] = data
-        return len(data)
-
-    def _more(self, wanted: int) -> bytes:
-        raise NotImplementedError
-
-
-class GzipStream(_Unpacked):
-    """The plain bytes of a gzip file of one or many members.
+def _gunzipped(raw: BinaryIO) -> Iterator[bytes]:
+    """Yield the plain bytes of a gzip file of one or many members.
 
     Unlike the gzip module it reads headers in zlib, and gives up where many members in a row are empty: either can cost
     minutes there.
     """
-
-    _EMPTY_MEMBERS = 10_000
-
-    def _restart(self) -> None:
-        super()._restart()
-        self._member: Any = None
-        self._rest, self._empty = b"", 0
-
-    def _more(self, wanted: int) -> bytes:
-        while True:
-            if not self._rest:
-                self._rest = self._raw.read(_CHUNK)
-            if self._member is None:
-                self._rest = self._rest.lstrip(b"\0")  # padding between members, as of tapes
-                if not self._rest:
-                    if not (more := self._raw.read(_CHUNK)):
-                        return b""
-                    self._rest = more
-                    continue
-                self._member, self._got = zlib.decompressobj(31), False
-            if not self._rest:
+    empty, rest = 0, _next_member(raw, b"")
+    while rest:
+        member, content = zlib.decompressobj(31), False
+        while not member.eof:
+            rest = rest or raw.read(_CHUNK)
+            if not rest:
                 raise EOFError("the compressed file ends before its end")
             try:
-                data: bytes = self._member.decompress(self._rest, wanted)
+                data = member.decompress(rest, _CHUNK)
             except zlib.error as error:
                 raise OSError(f"not whole as gzip: {error}") from None
-            self._rest = self._member.unconsumed_tail
-            self._got = self._got or bool(data)
-            if self._member.eof:
-                self._rest = self._member.unused_data
-                self._empty = 0 if self._got else self._empty + 1
-                self._member = None
-                if self._empty > self._EMPTY_MEMBERS:
-                    raise OSError("it consists of empty members")
-            if data:
-                return data
+            rest, content = member.unconsumed_tail, content or bool(data)
+            yield data
+        empty = 0 if content else empty + 1
+        if empty > _EMPTY_MEMBERS:
+            raise OSError("it consists of empty members")
+        rest = _next_member(raw, member.unused_data)
 
 
-class _ZstdStream(_Unpacked):
-    """The plain bytes of a zstd file."""
+def _next_member(raw: BinaryIO, rest: bytes) -> bytes:
+    """Return what follows the padding between members, as of tapes; nothing at the end."""
+    while not (rest := rest.lstrip(b"\0")) and (more := raw.read(_CHUNK)):
+        rest = more
+    return rest
 
-    def _restart(self) -> None:
-        super()._restart()
-        try:
-            import zstandard
-        except ImportError:
-            self._raw.close()
-            why = "it is zstd-compressed; pip install 'hangscope[zstd]' to read it"
-            raise CompressionUnavailable(why) from None
-        decompressor = zstandard.ZstdDecompressor()
-        self._reader = decompressor.stream_reader(self._raw, read_across_frames=True, closefd=False)
 
-    def _more(self, wanted: int) -> bytes:
-        try:
-            data: bytes = self._reader.read(wanted)
-        except Exception as error:  # zstandard raises its own
-            raise OSError(f"not whole as zstd: {error}") from None
-        return data
+def _unzstd(raw: BinaryIO) -> Iterator[bytes]:
+    """Yield the plain bytes of a zstd file."""
+    try:
+        import zstandard
+    except ImportError:
+        why = "it is zstd-compressed; pip install 'hangscope[zstd]' to read it"
+        raise CompressionUnavailable(why) from None
+    decompressor = zstandard.ZstdDecompressor()
+    reader = decompressor.stream_reader(raw, read_across_frames=True, closefd=False)
+    try:
+        while data := reader.read(_CHUNK):
+            yield data
+    except Exception as error:  # zstandard raises its own
+        raise OSError(f"not whole as zstd: {error}") from None
+
+
+def _limited(parts: Callable[[BinaryIO], Iterator[bytes]], raw: BinaryIO) -> Iterator[bytes]:
+    """Yield the plain bytes of a compressed file; no more of them than its size justifies."""
+    limit = left = max(UNPACKED_FLOOR, UNPACKED_TIMES * _size(raw))
+    for part in parts(raw):
+        left -= len(part)
+        if left < 0:
+            raise OSError(f"it unpacks to more than {limit:,} bytes, which its size does not justify")
+        yield part
+
+
+def _unpacked(parts: Callable[[BinaryIO], Iterator[bytes]], raw: BinaryIO) -> text_forms.Remade:
+    return text_forms.Remade(raw, partial(_limited, parts))
 
 
 #: what gives the plain bytes of a compressed file, by what the file begins with
-UNPACKED: dict[bytes, type[_Unpacked]] = {b"\x1f\x8b": GzipStream, b"\x28\xb5\x2f\xfd": _ZstdStream}
+UNPACKED: dict[bytes, Callable[[BinaryIO], text_forms.Remade]] = {
+    b"\x1f\x8b": partial(_unpacked, _gunzipped),
+    b"\x28\xb5\x2f\xfd": partial(_unpacked, _unzstd),
+}
 
 
 def _size(raw: BinaryIO) -> int:

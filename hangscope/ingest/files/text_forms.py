@@ -10,9 +10,11 @@ import codecs
 import errno
 import io
 import os
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 LEAST_HOLE = 1 << 20  # bytes; a dump may hold shorter runs of zeros
+_CHUNK = 1 << 18
 _BLOCK = 512  # bytes of one block in `st_blocks`, whatever the file system's own size
 
 
@@ -32,12 +34,12 @@ def encoding_of(head: bytes) -> str | None:
     return None
 
 
-class FromTheStart(io.RawIOBase):
-    """A stream made of another one, which can be read again from its start and sought nowhere else."""
+class Remade(io.RawIOBase):
+    """A stream of the bytes that `parts` makes of another one, which can be read again from its start and sought nowhere else."""
 
-    def __init__(self, raw: BinaryIO) -> None:
-        self._raw = raw
-        self._restart()
+    def __init__(self, raw: BinaryIO, parts: Callable[[BinaryIO], Iterator[bytes]]) -> None:
+        self._raw, self._make = raw, parts
+        self.seek(0)
 
     def readable(self) -> bool:
         """Return True."""
@@ -52,7 +54,9 @@ class FromTheStart(io.RawIOBase):
         if (offset, whence) != (0, io.SEEK_SET):
             raise io.UnsupportedOperation("this file is read from its start")
         self._raw.seek(0)
-        self._restart()
+        self._parts, self._ready = self._make(self._raw), memoryview(b"")
+        self._error: Exception | None = None
+        self._position = 0
         return 0
 
     def tell(self) -> int:
@@ -64,53 +68,51 @@ class FromTheStart(io.RawIOBase):
         self._raw.close()
         super().close()
 
-    def _restart(self) -> None:
-        self._position = 0
-
-
-class Unpadded(FromTheStart):
-    """The bytes of an unbuffered local file without its leading NULs and without holes of `LEAST_HOLE` bytes or more."""
-
-    def _restart(self) -> None:
-        super()._restart()
-        self._here = self._until = 0
-        self._padded = True  # what comes next may be preceded by NULs
-
     def readinto(self, buffer: Any) -> int:
-        """Read the next bytes that are content; return their number."""
-        while True:
-            if self._here >= self._until and not self._next_stretch():
+        """Read the next bytes; return their number. What is wrong with them is raised again each time."""
+        while not self._ready:
+            if self._error is not None:
+                raise self._error
+            try:
+                part = next(self._parts, None)
+            except Exception as error:
+                self._error = error
+                raise
+            if part is None:
                 return 0
-            most = max(len(buffer), LEAST_HOLE) if self._padded else len(buffer)
-            data = os.pread(self._raw.fileno(), min(most, self._until - self._here), self._here)
-            if not data:
-                return 0
-            if self._padded:
-                content = data.lstrip(b"\0")
-                self._here += len(data) - len(content)
-                data, self._padded = content[: len(buffer)], not content
-            self._here += len(data)
-            if self._here >= self._until and self._hole_follows:
-                data = data.rstrip(b"\0")
-            if data:
-                buffer[: len(data)] = data
-                self._position += len(data)
-                return len(data)
+            self._ready = memoryview(part)
+        count = min(len(buffer), len(self._ready))
+        buffer[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        self._position += count
+        return count
 
-    def _next_stretch(self) -> bool:
-        """Find the next bytes up to a hole of `LEAST_HOLE` bytes; False at the end of the file."""
-        file, end = self._raw.fileno(), os.fstat(self._raw.fileno()).st_size
-        self._until = self._here
-        self._hole_follows = False
-        while self._until < end:
-            data = _place(file, self._until, os.SEEK_DATA, end)
-            if data - self._until >= LEAST_HOLE:
-                if self._here < self._until:
-                    self._hole_follows = True
-                    break
-                self._here, self._padded = data, True
-            self._until = _place(file, data, os.SEEK_HOLE, end)
-        return self._here < self._until
+
+def unpadded(raw: BinaryIO) -> Iterator[bytes]:
+    """Yield the bytes of a local file without its leading NULs, holes of `LEAST_HOLE` bytes or more and the NULs around these."""
+    file = raw.fileno()
+    for here, end, hole_follows in _stretches(file):
+        padded = True
+        while here < end and (data := os.pread(file, min(LEAST_HOLE, end - here), here)):
+            here += len(data)
+            data = data.lstrip(b"\0") if padded else data
+            padded = padded and not data
+            yield data.rstrip(b"\0") if here >= end and hole_follows else data
+
+
+def _stretches(file: int) -> Iterator[tuple[int, int, bool]]:
+    """Yield (start, end, whether a hole follows) of what lies between the holes of a file."""
+    start = until = 0
+    size = os.fstat(file).st_size
+    while until < size:
+        data = _place(file, until, os.SEEK_DATA, size)
+        if data - until >= LEAST_HOLE:
+            if start < until:
+                yield start, until, True
+            start = data
+        until = _place(file, data, os.SEEK_HOLE, size)
+    if start < until:
+        yield start, until, False
 
 
 def _place(file: int, start: int, what: int, end: int) -> int:
@@ -121,26 +123,9 @@ def _place(file: int, start: int, what: int, end: int) -> int:
         return end if error.errno == errno.ENXIO or what == os.SEEK_HOLE else start
 
 
-class AsUtf8(FromTheStart):
-    """The text of a UTF-16 file as UTF-8; what cannot be decoded becomes U+FFFD."""
-
-    def __init__(self, raw: BinaryIO, encoding: str) -> None:
-        self._encoding = encoding
-        super().__init__(raw)
-
-    def _restart(self) -> None:
-        super()._restart()
-        self._decoder = codecs.getincrementaldecoder(self._encoding)("replace")
-        self._ready = b""
-        self._ended = False
-
-    def readinto(self, buffer: Any) -> int:
-        """Read the next bytes of UTF-8; return their number."""
-        while not self._ready and not self._ended:
-            chunk = self._raw.read(len(buffer))
-            self._ended = not chunk
-            self._ready = self._decoder.decode(chunk, final=self._ended).encode("utf-8", "replace")
-        data, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)
+def as_utf8(raw: BinaryIO, encoding: str) -> Iterator[bytes]:
+    """Yield the text of a UTF-16 file as UTF-8; what cannot be decoded becomes U+FFFD."""
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    while chunk := raw.read(_CHUNK):
+        yield decoder.decode(chunk).encode("utf-8", "replace")
+    yield decoder.decode(b"", final=True).encode("utf-8", "replace")

@@ -16,7 +16,7 @@ import pytest
 
 from hangscope.errors import Note
 from hangscope.ingest.files import unpacking
-from hangscope.ingest.files.opening import GzipStream, open_plain
+from hangscope.ingest.files.opening import UNPACKED, open_plain
 from hangscope.ingest.files.scratch import PREFIX, scratch_folder
 from hangscope.ingest.files.sources import find_files
 from hangscope.ingest.workers.reader import read_file
@@ -222,7 +222,7 @@ def test_a_packed_log_that_unpacks_without_end_is_read_to_a_limit(
     path.write_bytes(gzip.compress(b"step 1 loss 2.0\n" * 500_000))
     told = read_file(str(path), "rank0.log.gz")
     assert told["kind"] == "log" and "does not justify" in str(told["log"]["notes"])
-    assert GzipStream(path.open("rb")).read(16) == b"step 1 loss 2.0\n"
+    assert UNPACKED[b"\x1f\x8b"](path.open("rb")).read(16) == b"step 1 loss 2.0\n"
 
 
 def test_what_a_killed_process_left_is_removed_by_the_next(own_temporary_folder: Path) -> None:
