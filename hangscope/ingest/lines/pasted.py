@@ -3,11 +3,10 @@
 What precedes every line of a text that was quoted or indented as a whole is taken off before the file is recognised:
 
     > Process 700: python train.py          a mail's or Markdown's quotation, of a quotation too (`> > `)
-        NCCL version 2.26.2 compiled ...    the blanks of a block of code, alone or below words that have none
+        NCCL version 2.26.2 compiled ...    the blanks of a block of code
     | Thread 700 (idle): "MainThread"       a bar, a comment's mark, a point of a list
 
-A stack's own frames are indented too: blanks are a margin where all lines have them, and in a block after an empty line only
-where nothing is recognised with them. A table's rows end in a bar as well.
+A stack's own frames are indented too: blanks are a margin where all lines have them. A table's rows end in a bar as well.
 
 A paste of a terminal of 116 columns holds `NumelIn=112` and on the next line `4, NumelOut=1124`. A line that does not begin
 like one is joined with the one before it only where the join completes a known form (knowledge/lines/broken.toml), or where the lines
@@ -19,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import cache
 from io import BytesIO
 from itertools import pairwise
@@ -34,7 +33,6 @@ _LAYERS = 4  # of quotations and blocks in each other
 _LEAST = 2  # lines that have a margin
 #: of the lines of a mail or post at least, where the rest are its head, words around and a signature
 _QUOTED = 0.6
-_CODE = b"    "
 _MAIL_QUOTE = regex(rb"[ \t]{0,8}>")
 _MARK = regex(rb"[ \t]{0,80}(?:[|#%*]|\xe2\x94[\x82\x83])(?=[ \t\r]|$)")
 _MAY_BE = regex(rb"^(?:[ \t]|[|#%*>]|\xe2\x94)", re.MULTILINE)
@@ -54,13 +52,7 @@ def without_margin(stream: BinaryIO, head: bytes) -> BinaryIO:
         if inner is None:
             break
         lines = inner
-    if _kind(lines) == "log" and _kind(blocks := list(_without_blocks(lines))) != "log":
-        lines = blocks
     return BytesIO(b"\n".join(lines))
-
-
-def _kind(lines: list[bytes]) -> str:
-    return sniff.sniff(b"\n".join(lines)[: sniff.HEAD_BYTES])
 
 
 def _cut(lines: Iterable[tuple[bytes, int]]) -> list[bytes]:
@@ -98,15 +90,6 @@ def _without_margin(lines: list[bytes]) -> list[bytes] | None:
         while not line.startswith(margin):
             margin = margin[:-1]
     return [line[len(margin) :] if line.strip() else b"" for line in lines] if margin else None
-
-
-def _without_blocks(lines: list[bytes]) -> Iterator[bytes]:
-    """Yield the lines, those of Markdown's blocks of code without its four blanks: a block follows an empty line."""
-    inside, before = False, b""
-    for line in lines:
-        inside = (line.startswith(_CODE) and (inside or not before.strip())) or (inside and not line.strip())
-        yield line[len(_CODE) :] if inside else line
-        before = line
 
 
 LIMIT = 1 << 18  # bytes; no paste is longer, and what is longer is read as it is

@@ -52,13 +52,11 @@ def test_a_margin_of_all_lines_hides_nothing(tmp_path: Path, margin: str, text: 
 
 
 @pytest.mark.parametrize("text", [SPY, RAS])
-def test_words_around_a_quotation_or_a_block_stay(text: str) -> None:
+def test_words_around_a_quotation_stay(text: str) -> None:
     quoted = "On Monday Kim wrote:\n" + shifted(text, "> ") + "No idea.\n"
     assert stripped(quoted) == "On Monday Kim wrote:\n" + text + "No idea.\n"
     barred = shifted(text, "| ") + "No idea.\n"
     assert stripped(barred) == text + "No idea.\n"
-    block = "It stands here:\n\n" + shifted(text, "    ") + "\nWhat now?\n"
-    assert stripped(block) == "It stands here:\n\n" + text + "\nWhat now?\n"
 
 
 @pytest.mark.parametrize(
