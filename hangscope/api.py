@@ -224,9 +224,8 @@ def _is_evidence(reading: Reading) -> bool:
     if reading.status != "used":
         return False
     log = reading.log
-    found = (reading.recordings, reading.events, reading.stacks, reading.nccl_recordings)
-    if log is None or any(found) or reading.communicators:
-        return any(found) or bool(reading.communicators)
+    if any((reading.recordings, reading.events, reading.stacks, log.nccl, log.communicators)):
+        return True
     of_a_rank = log.rank is not None or log.local_rank is not None
     # What the lines of any file are compared by shows no job, unless its name does.
     shows = any(of_a_rank or event.kind != "printed" for event in log.events)

@@ -109,7 +109,7 @@ def _dumps(readings: Sequence[Reading], notes: list[Note]) -> list[Claim]:
 def _libraries(readings: Sequence[Reading]) -> tuple[str, ...]:
     """Return the versions of NCCL that dumps and NCCL's own lines state."""
     stated = {recording.library for reading in readings for recording in reading.recordings}
-    stated |= {recording.version for reading in readings for recording in reading.nccl_recordings}
+    stated |= {recording.version for reading in readings for recording in reading.log.nccl}
     return tuple(f"NCCL {version}" for version in sorted(stated) if version and version[0].isdigit())
 
 

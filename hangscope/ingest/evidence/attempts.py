@@ -143,7 +143,7 @@ def drop_copies(launchers: Sequence[Reading], others: Sequence[Reading], own: Se
     copied = {(e.kind, e.text) for r in others for e in r.all_events}
     copied -= {(e.kind, e.text) for r in own for e in r.all_events}
     for reading in launchers:
-        for events in (reading.events, *([reading.log.events] if reading.log is not None else [])):
+        for events in (reading.events, reading.log.events):
             events[:] = [e for e in events if (e.kind, e.text) not in copied]
 
 

@@ -35,7 +35,7 @@ def misplaced(readings: Sequence[Reading], rank_of: Callable[[Reading], int | No
 
     `rank_of` returns whose process a log is, None of one that several print into.
     """
-    logs = [(reading.log, rank_of(reading)) for reading in readings if reading.log is not None]
+    logs = [(reading.log, rank_of(reading)) for reading in readings]
     writers = [{event.rank for event in log.events if _is_prefixed(event)} for log, _ in logs]
     named = {rank for _, rank in logs} - {None}
     own = {rank for (_, rank), ranks in zip(logs, writers, strict=True) if rank in ranks} - {None}

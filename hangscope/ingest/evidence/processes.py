@@ -54,7 +54,7 @@ class Processes:
         self._ranks: dict[Name, set[int]] = {}
         self._locals: dict[int, set[int]] = {}  # local ranks by process id
         self._bases: dict[str | None, set[int]] = {}  # of the numbers in a folder: rank less local rank
-        self._logs = {r.file: r.log for r in readings if r.log is not None}
+        self._logs = {r.file: r.log for r in readings if r.log.lines}
         _take_stated_ranks(self._logs.values())
         self._heard = {file: _heard(log) for file, log in self._logs.items()}
         for file, log in self._logs.items():
@@ -80,8 +80,7 @@ class Processes:
         self._learn_ids([event for reading in readings for event in reading.all_events])
         for reading in readings:
             reading.events = [self._of_its_process(event) for event in reading.events]
-            if reading.log is not None:
-                reading.log.events = [self._of_its_process(event) for event in reading.log.events]
+            reading.log.events = [self._of_its_process(event) for event in reading.log.events]
 
     def _count_logs(self, single: Collection[str]) -> None:
         """Give logs the numbers in their names as ranks, where these count the processes of the job; `single` hold the stack of one each.
@@ -193,16 +192,14 @@ class Processes:
     def of_file(self, reading: Reading) -> int | None:
         """Return the rank of whose process a log is, by its path."""
         log = reading.log
-        if log is None or log.rank is not None or log.local_rank is None:
-            return log.rank if log is not None else None
+        if log.rank is not None or log.local_rank is None:
+            return log.rank
         return self.local(None, log.local_rank, reading.file)
 
     def _settle(self, reading: Reading) -> None:
         """Give the events and recordings of a reading the ranks that prefixes, tasks and paths state, and each its attempt."""
         log = reading.log
         reading.events = [self._by_local(event) for event in reading.events]
-        if log is None:
-            return
         tasks = tasks_are_ranks(log.events)
         log.events = with_attempts([self._by_log(event, log, tasks) for event in log.events], log.attempt)
         restarted = any(event.attempt for event in log.events)

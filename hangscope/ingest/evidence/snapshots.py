@@ -52,7 +52,7 @@ def last_pages(readings: Sequence[Reading], notes: list[Note]) -> list[Reading]:
 def _without(reading: Reading) -> Reading:
     return replace(
         reading, status="set aside", reason="an older page", stacks=[], events=[],
-        log=replace(reading.log, events=[]) if reading.log is not None else None,
+        log=replace(reading.log, events=[]),
     )  # fmt: skip
 
 

@@ -57,7 +57,7 @@ def owners(
             placed[named] = process.threads
         else:
             missed.append(process)
-    events = reading.log.events if reading.log is not None else []
+    events = reading.log.events
     if rank is None and not any(event.by_launcher for event in events):
         rank = only({event.rank for event in events if event.rank is not None})
     if rank is not None and rank not in placed and missed and missed[0] is next(iter(by_pid.values())):
@@ -67,13 +67,13 @@ def owners(
 
 def _in_their_order(reading: Reading) -> bool:
     """Return whether somebody writes that the stacks of a text are in the order of their ranks."""
-    text = reading.log.excerpt if reading.log is not None else None
+    text = reading.log.excerpt
     return isinstance(text, Excerpt) and words("in_rank_order").search(text.prose) is not None
 
 
 def _are_a_whole_node(known: Processes, by_pid: Collection[int | None], reading: Reading) -> bool:
     """Return whether the process ids follow each other and are as many as the job has ranks: a launcher starts them in the order of ranks."""
-    text = reading.log.excerpt if reading.log is not None else None
+    text = reading.log.excerpt
     sizes = text.sizes if isinstance(text, Excerpt) else ()
     pids = [pid for pid in by_pid if pid is not None]
     in_a_row = pids == [*range(pids[0], pids[0] + len(pids))] if pids else False
@@ -87,7 +87,7 @@ def _stated_ranks(known: Processes, reading: Reading) -> Iterator[int | None]:
     A task's number is its rank where several tasks dumped and none of them is a launcher of several ranks; a local rank is mapped by
     lines that carry both, or is the rank where command lines state all of one host.
     """
-    events = reading.log.events if reading.log is not None else []
+    events = reading.log.events
     unknown = [process for process in reading.stacks if process.rank is None]
     tasks = len({process.task for process in unknown} - {None}) > 1 and tasks_are_ranks(events)
     listed = sorted(p.local_rank for p in unknown if p.local_rank is not None and p.pid)

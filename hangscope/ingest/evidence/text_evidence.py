@@ -210,17 +210,17 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
             rank = next(iter(placed)) if rank is None and len(placed) == 1 and not missed else rank
             for member, threads in sorted(placed.items()):
                 text.of_rank[member].capture(reading.file, threads)
-            if len(placed) == 1 and reading.log is not None:
+            if len(placed) == 1:
                 (only,) = placed
                 whose = (replace(e, rank=only) if isinstance(e, Variables) else e for e in reading.log.events)
                 reading.log.events = list(whose)
             notes += unplaced(reading.file, len(placed), missed)
             text.unplaced += main_stacks(missed)
-        if rank is not None and reading.log is not None:
+        if rank is not None and reading.log.lines:
             text.of_rank[rank].files.append(reading.file)
             if reading.log.tail:
                 text.of_rank[rank].tails.append((reading.log.attempt or 0, reading.file, reading.log.tail))
-        for recording in reading.log.recordings if reading.log else ():
+        for recording in reading.log.recordings:
             if recording.rank is not None:
                 text.recorded.append(Claim(reading.file, recording, recording.rank))
     events = merge_repeats(event for reading in readings for event in reading.all_events)
@@ -228,7 +228,7 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
     text.leave_out(MAX_RANKS)
     if joined is not None:
         _take_nccl(readings, joined, text, notes)
-    text.events += [r.log.excerpt for r in readings if r.log is not None and r.log.excerpt is not None]
+    text.events += [r.log.excerpt for r in readings if r.log.excerpt is not None]
     for event in text.events:
         if event.rank is not None and event.host and text.of_rank[event.rank].host is None:
             text.of_rank[event.rank].host = event.host
@@ -239,14 +239,14 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
 
 
 def _joined(readings: Sequence[Reading]) -> Joined | None:
-    communicators = [c for r in readings for c in r.communicators]
-    recordings = [rec for r in readings for rec in r.nccl_recordings]
-    hints = {r.file: r.log.rank for r in readings if r.log is not None and r.log.rank is not None}
+    communicators = [c for r in readings for c in r.log.communicators]
+    recordings = [rec for r in readings for rec in r.log.nccl]
+    hints = {r.file: r.log.rank for r in readings if r.log.rank is not None}
     return join_processes(recordings, communicators, hints) if communicators else None
 
 
 def _take_nccl(readings: Sequence[Reading], joined: Joined, text: TextEvidence, notes: list[Note]) -> None:
-    communicators = [c for r in readings for c in r.communicators]
+    communicators = [c for r in readings for c in r.log.communicators]
     notes.extend(joined.notes)
     for recording in joined.recordings:
         if recording.rank is not None:

@@ -61,7 +61,7 @@ def without_job_numbers(readings: Sequence[Reading]) -> tuple[list[Reading], set
     kept = []
     for reading in readings:
         log = reading.log
-        if log is not None and reading.file in refused and log.rank == numbers[reading.file]:
+        if reading.file in refused and log.rank == numbers[reading.file]:
             reading = replace(reading, log=replace(log, rank=None))
         kept.append(reading)
     return kept, refused

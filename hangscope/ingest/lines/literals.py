@@ -17,7 +17,6 @@ import numpy as np
 _GRAM = 4
 _WINDOW = 2 * _GRAM - 1
 _LONG = _WINDOW + _GRAM  # bytes that hold two groups
-_FEW = 256
 _SHIFT = np.uint32(12)
 #: Knuth's multiplicative hash; the top 20 bits index a table that fits the cache
 _FACTOR = np.uint32(2654435761)
@@ -61,8 +60,7 @@ class LiteralFinder:
         candidates = np.flatnonzero(found_in)
         after = self._second[hashed.take(candidates + 1, mode="clip")]
         candidates = candidates[found_in[candidates] + after > 1]
-        compare = self._few if len(candidates) < _FEW else self._many
-        found = compare(block, candidates, words)
+        found = self._compared(block, candidates, words)
         for rarest, literal, mask in self._short:
             at = block.find(literal) if rarest in block else -1
             while at >= 0:
@@ -71,23 +69,14 @@ class LiteralFinder:
         found.sort()
         return found
 
-    def _few(self, block: bytes, candidates: Any, words: Any) -> list[tuple[int, int]]:
-        found: list[tuple[int, int]] = []
-        for index, word in zip(candidates.tolist(), words[candidates].tolist(), strict=True):
-            for offset, literal, mask in self._grams.get(word, ()):
-                start = index * _GRAM - offset
-                if start >= 0 and block.startswith(literal, start):
-                    found.append((start, mask))
-        return found
-
-    def _many(self, block: bytes, candidates: Any, words: Any) -> list[tuple[int, int]]:
+    def _compared(self, block: bytes, candidates: Any, words: Any) -> list[tuple[int, int]]:
         """Compare all places of one group of bytes at once: ordinary text may hold a group on every line."""
         data: Any = np.frombuffer(block, dtype=np.uint8)
         at = words[candidates]
         order = np.argsort(at, kind="stable")
         groups, first = np.unique(at[order], return_index=True)
         found: list[tuple[int, int]] = []
-        for word, places in zip(groups.tolist(), np.split(candidates[order], first[1:]), strict=True):
+        for word, places in zip(groups.tolist(), np.split(candidates[order], first[1:]), strict=False):
             for offset, literal, mask in self._grams.get(word, ()):
                 starts = places * _GRAM - offset
                 starts = starts[(starts >= 0) & (starts <= len(block) - len(literal))]

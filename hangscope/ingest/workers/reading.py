@@ -253,28 +253,20 @@ class Reading:
     events: list[Event] = field(default_factory=list)
     stacks: list[ProcessStacks] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    log: LogReading | None = None
+    log: LogReading = field(
+        default_factory=lambda: LogReading("")
+    )  # of one that is read as no log: without lines
     written: float | None = None  # when the file was (s since the epoch), as far as that is known
 
     @property
     def all_events(self) -> list[Event]:
         """Return all that its lines say."""
-        return [*self.events, *(self.log.events if self.log is not None else ())]
-
-    @property
-    def communicators(self) -> list[Communicator]:
-        """Return NCCL's communicators, as its log states them."""
-        return self.log.communicators if self.log is not None else []
-
-    @property
-    def nccl_recordings(self) -> list[Recording]:
-        """Return the calls of each of NCCL's processes."""
-        return self.log.nccl if self.log is not None else []
+        return [*self.events, *self.log.events]
 
     @classmethod
     def from_wire(cls, file: str, wire: Wire, interner: Interner | None = None) -> Reading:
         """Return the reading of `file` from what `reader.read_file` answered."""
-        log = from_row(LogReading, wire["log"]) if wire["log"] else None
+        log = from_row(LogReading, wire["log"]) if wire["log"] else LogReading(file)
         notes = [replace(note, file=file) for note in from_row(list[Note], wire["notes"])]
         return cls(
             file=file,
@@ -284,7 +276,7 @@ class Reading:
             recordings=[Recording.from_wire(r, interner) for r in wire["recordings"]],
             events=from_row(list[Event], wire["events"]),
             stacks=from_row(list[ProcessStacks], wire["stacks"]),
-            notes=notes + (log.notes if log else []),
+            notes=notes + log.notes,
             log=log,
         )
 

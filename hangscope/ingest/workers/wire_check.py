@@ -39,16 +39,15 @@ def check_wire(file: str, wire: Any, interner: Interner) -> None:
         raise
     except Exception as error:  # whatever is missing or of another type
         raise BadAnswer(f"{type(error).__name__}: {error}"[:200]) from None
-    in_log = reading.log.recordings if reading.log is not None else []
-    for recording in (*reading.recordings, *reading.nccl_recordings, *in_log):
+    log = reading.log
+    for recording in (*reading.recordings, *log.nccl, *log.recordings):
         _check_recording(recording)
     _require(all(is_rank(e.rank) and is_rank(e.group_rank) for e in reading.all_events), "an event's rank")
-    for communicator in reading.communicators:
+    for communicator in log.communicators:
         few = communicator.nranks is None or 0 <= communicator.nranks <= MAX_RANKS
         _require(few and is_rank(communicator.comm_rank), "a communicator's ranks")
     _require(all(is_rank(process.rank) for process in reading.stacks), "a process's rank")
-    log = reading.log
-    _require(log is None or (is_rank(log.rank) and is_rank(log.local_rank)), "whose a log is")
+    _require(is_rank(log.rank) and is_rank(log.local_rank), "whose a log is")
 
 
 def _require(holds: bool, what: str) -> None:
