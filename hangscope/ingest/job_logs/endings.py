@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hangscope.ingest.job_logs.faults import OomHost
-from hangscope.ingest.lines.forms import any_of, each, says
+from hangscope.ingest.lines.forms import any_of, each, says, spans
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.values import short_number
 from hangscope.model.dataclass import dataclass
@@ -99,13 +99,8 @@ def _srun(line: Line, match: re.Match[str]) -> Sequence[Event]:
     if not match["exit"] and match["word"] not in WORDS:
         return []
     code = int(match["exit"]) if match["exit"] else WORDS[match["word"]]
-    tasks = list[int]()
-    for part in match["tasks"].split(",")[:_TASKS_SHOWN]:
-        first, _, last = part.partition("-")
-        tasks += range(int(first), min(int(last or first), int(first) + _TASKS_SHOWN) + 1)
-    ends = [
-        Exit.of(line, code=code, task=task, host=match["host"], via="srun") for task in tasks[:_TASKS_SHOWN]
-    ]
+    tasks = spans(match["tasks"], _TASKS_SHOWN)
+    ends = [Exit.of(line, code=code, task=task, host=match["host"], via="srun") for task in tasks]
     killed = ends if match["word"] == "Out Of Memory" else []
     return [*ends, *(line.event(OomHost, host=match["host"], task=end.task) for end in killed)]
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import chain, islice
 from types import ModuleType
 from typing import Any
 
@@ -184,6 +185,12 @@ def integer(text: str | None) -> int | None:
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d{1,15}", text[:_ITEMS_SHOWN]))
+
+
+def spans(text: str, most: int) -> list[int]:
+    """Return the numbers of a list such as `3,5-7`, so many at most."""
+    found = re.findall(r"(\d{1,9})(?: ?- ?(\d{1,9}))?", text)
+    return [*islice(chain.from_iterable(range(int(low), int(high or low) + 1) for low, high in found), most)]
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -13,11 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import field, replace
-from itertools import chain, islice
 from typing import Any
 
 from hangscope.errors import Note
-from hangscope.ingest.lines.forms import typed
+from hangscope.ingest.lines.forms import spans, typed
 from hangscope.ingest.nccl.line import user_op
 from hangscope.ingest.nccl.ras_json import MAX_LISTED, NcclRas, comm_hash
 from hangscope.model.dataclass import dataclass
@@ -110,7 +109,7 @@ class _Block:
             if "INCOMPLETE" in self.problem:
                 yield self._event(line, number, member, what="missing")
         elif (missing := _MISSING.match(line)) is not None:
-            for rank in _rank_list(missing[1]):
+            for rank in spans(missing[1], MAX_LISTED):
                 yield self._event(line, number, None, what="missing", comm_rank=rank)
         else:
             for what, pattern in _FORMS.items():
@@ -144,10 +143,3 @@ class _Block:
                 text = f"{ranks} ranks have launched up to operation {count}"
                 line = self.listed[0].line if self.listed else 1
                 yield self._event(text, line, None, what="behind", count=count, ranks=ranks)
-
-
-def _rank_list(text: str) -> Iterator[int]:
-    """Yield the ranks of `3,5-7`, at most 256 of them."""
-    spans = re.findall(r"(\d{1,9})(?: ?- ?(\d{1,9}))?", text)
-    ranks = chain.from_iterable(range(int(low), int(high or low) + 1) for low, high in spans)
-    return islice(ranks, MAX_LISTED)
