@@ -178,14 +178,12 @@ def main() -> int:
         numbers = sorted(random.Random(options.seed).sample(numbers, min(options.sample, len(numbers))))
     listed = set(LIST.read_text().splitlines()) if options.sample is not None else set()
     found = [trial.of(number) for number in numbers]
-    if (
-        options.sample is not None
-    ):  # what was drawn of their incidents may not have held the one that needs them
-        doubtful = [one.kind in UNPROVEN and one.key not in listed for one in found]
-        found = [
-            trial.of(number, len(trial.cases)) if doubt else one
-            for number, one, doubt in zip(numbers, found, doubtful, strict=True)
-        ]
+    # What was drawn of their incidents may not have held the one that needs them.
+    doubtful = [one.kind in UNPROVEN and one.key not in listed for one in found]
+    found = [
+        trial.of(number, len(trial.cases)) if doubt else one
+        for number, one, doubt in zip(numbers, found, doubtful, strict=True)
+    ]
     table = Table(found)
     for one in table.found:
         print(

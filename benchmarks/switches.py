@@ -180,7 +180,8 @@ class _Instrument(ast.NodeTransformer):
         return found
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        empty = _empty(node)
+        # What is cached keeps the value of its first call, so that it cannot be turned off later.
+        empty = None if any(ast.unparse(d) == "cache" for d in node.decorator_list) else _empty(node)
         number = self._new(node, "function", f"def {node.name}") if empty is not None else None
         self.functions.append((number, ast.unparse(node.returns) == "bool" if node.returns else False))
         node.body = self._block(node.body)
