@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
 
 import numpy as np
 
-from hangscope.align.matching import match_keys, numbers, numel
+from hangscope.align.matching import match_keys, numbers
 from hangscope.align.roles import group_kinds
 from hangscope.knowledge.callsite import user_frame
-from hangscope.model.incident import CallKind, Incident
+from hangscope.model.incident import Incident
 
 #: The levels: exact sizes and line; exact sizes; sizes as powers of two; operation and group alone.
 LEVELS = EXACT, SIZES, ROUNDED, BARE = range(4)
@@ -23,20 +23,21 @@ class Tokens:
         kinds = incident.kinds
         # Each group of a kind has its own root.
         keys = match_keys([replace(kind, root=None) for kind in kinds.alone])
+        # What torch pickles (`all_gather_object`) is of another length each time.
+        keys = [
+            () if {*kind.input_dtypes} == {"Byte"} else key
+            for kind, key in zip(kinds.alone, keys, strict=True)
+        ]
         self.group_kinds = group_kinds(incident.groups)
         self._of_group = numbers(self.group_kinds)
         self._kinds = len(set(self.group_kinds))
         self.of_a_thread = np.array([kind.of_a_thread for kind in kinds.alone], bool)[kinds.plain]
-        # What torch pickles (`all_gather_object`) is of another length each time.
-        exact = [
-            (_named(kind), None if _of_bytes(kind) else key)
-            for kind, key in zip(kinds.alone, keys, strict=True)
-        ]
-        levels: list[list[Hashable]] = [
-            [(token, user_frame(kind.stack)) for token, kind in zip(exact, kinds.alone, strict=True)],
-            [*exact],
-            [(_named(kind), _rounded(kind)) for kind in kinds.alone],
-            [_named(kind) for kind in kinds.alone],
+        named = [(kind.op, kind.src, kind.dst) for kind in kinds.alone]
+        levels: list[Iterable[Hashable]] = [
+            zip(named, keys, (user_frame(kind.stack) for kind in kinds.alone), strict=True),
+            zip(named, keys, strict=True),
+            zip(named, map(_rounded, keys), strict=True),
+            named,
         ]
         self._by_level = [numbers(level)[kinds.plain] for level in levels]
 
@@ -45,20 +46,8 @@ class Tokens:
         return np.asarray(self._by_level[level][kinds] * self._kinds + self._of_group[gids])
 
 
-def _named(kind: CallKind) -> tuple[object, ...]:
-    return (kind.op, kind.src, kind.dst)
-
-
-def _of_bytes(kind: CallKind) -> bool:
-    return {*kind.input_dtypes, *kind.output_dtypes} == {"Byte"}
-
-
-def _rounded(kind: CallKind) -> Hashable:
-    """Return the sizes that members must agree on as powers of two, with their types."""
-    if _of_bytes(kind) or kind.op == "barrier" or kind.op.startswith("all_to_all"):
-        return None
-    scatter = kind.op == "scatter"
-    sizes, types = (
-        (kind.output_sizes, kind.output_dtypes) if scatter else (kind.input_sizes, kind.input_dtypes)
-    )
-    return (tuple(n.bit_length() for n in numel(sizes)), types)
+def _rounded(key: object) -> object:
+    """Return a match key with its sizes as powers of two."""
+    if isinstance(key, tuple):
+        return tuple(map(_rounded, key))
+    return key.bit_length() if isinstance(key, int) else key
