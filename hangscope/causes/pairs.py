@@ -12,7 +12,7 @@ from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
-from hangscope.model.incident import Absence, CallKind, Group, Incident
+from hangscope.model.incident import Absence, CallKind, Group
 from hangscope.model.rankset import agree
 
 _SLOW = ("stuck_rank", "a rank that was slow before its send or recv looks the same once all timed out")
@@ -128,7 +128,7 @@ def unrecorded(case: Case) -> Match | None:
     placed, records = case.statements.whereabouts, case.incident.ranks
     recorded = len(records) > 1 and all(r.seen and r.dump_file for r in records.values())
     timed_out = case.statements.ranks(GlooTimeout) >= records.keys()
-    if case.graph.waiting or not (recorded and timed_out) or not keeps_no_sends(case.incident):
+    if case.graph.waiting or not (recorded and timed_out) or not case.on_gloo:
         return None
     if not placed.keys() >= records.keys() or not all(
         w.inside and (w.op is None or w.op in _PAIRED) for w in placed.values()
@@ -159,7 +159,7 @@ def left_by_one(case: Case) -> Match | None:
     finding, stacks = case.finding, case.stacks
     named = set(finding.culprits)
     lines = {stacks[r].stack[0] for r in named if r in stacks and stacks[r].stack and not stacks[r].inside}
-    if len(named) < 2 or len(lines) != 1 or not named <= stacks.keys() or not keeps_no_sends(case.incident):
+    if len(named) < 2 or len(lines) != 1 or not named <= stacks.keys() or not case.on_gloo:
         return None
     frame, odd = user_frame(tuple(lines)), [o for o in case.statements.outlier_lines if o.telling]
     if frame is None:
@@ -196,11 +196,6 @@ def _blocks(groups: Sequence[Group]) -> list[set[int]]:
     several = [alike for alike in of_kind.values() if len(alike) > 1]
     blocks = [{*ranks} for alike in several for ranks in zip(*(g.ranks for g in alike), strict=True)]
     return sorted(blocks, key=len)
-
-
-def keeps_no_sends(incident: Incident) -> bool:
-    """Return whether the recorders keep no send and no receive, as gloo's."""
-    return {kind.backend for kind in incident.kinds} - {""} == {"gloo"}
 
 
 def _skipped(case: Case) -> Match:
@@ -264,8 +259,6 @@ def _peered(case: Case, rank: int, kind: CallKind | None) -> str:
 def both_send(case: Case) -> Match | None:
     """Two ranks whose last P2P ops are sends to each other, each beyond the receives that the other one posted, by NCCL's lines."""
     records = case.incident.ranks
-    if any(record.dump_file for record in records.values()):
-        return None
     timeouts = case.statements.all(WatchdogTimeout)
     if len(records) > 1 and {e.op for e in timeouts} == {"send"} and {e.rank for e in timeouts} >= {*records}:
         why = f"{who(records)} {agree(records, 'is', 'are')} all in a send, and none has posted the matching recv: each waits for the other"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hangscope.causes.case import Case, Match
-from hangscope.causes.pairs import keeps_no_sends
 from hangscope.knowledge.callsite import user_frame
 from hangscope.verdict.proof import Proof
 
@@ -16,7 +15,7 @@ Doubts = Iterator[tuple[int, str]]
 def in_an_unrecorded_call(case: Case, match: Match, proof: Proof) -> Doubts:
     """Doubt that a rank without a stack is busy if it alone counted something else: gloo's recorder keeps no send or receive."""
     odd = {o.ranks for o in case.statements.outlier_lines if o.telling and o.how == "value"}
-    stuck = match.cause == "stuck_rank" and keeps_no_sends(case.incident)
+    stuck = match.cause == "stuck_rank" and case.on_gloo
     if stuck and match.culprits in odd and not set(match.culprits) & set(case.stacks):
         yield (
             MEDIUM,
@@ -38,7 +37,7 @@ def at_one_line(case: Case, match: Match, proof: Proof) -> Doubts:
     """Doubt that several ranks are busy whose innermost frame is one line of the user's: `work.wait()` has no frame of its own."""
     stacks = [case.stacks[rank].stack for rank in match.culprits if rank in case.stacks]
     places = {stack[0] for stack in stacks if stack and stack[0] == user_frame(stack)}
-    if match.cause == "stuck_rank" and len(stacks) > 1 == len(places) and keeps_no_sends(case.incident):
+    if match.cause == "stuck_rank" and len(stacks) > 1 == len(places) and case.on_gloo:
         yield (
             LOW,
             "they are at one line and may wait in sends or receives for another rank, which gloo's recorder does not keep",
