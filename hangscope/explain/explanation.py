@@ -71,7 +71,10 @@ def explain(aligned: Aligned) -> Explanation:
             fewer = finding.explained < best.explained
             why += f"the verdict for {best.explained}" if fewer else "but on weaker evidence than the verdict"
             set_aside.append(Candidate(finding.culprits, finding.name, why))
-    rivals = tuple(f for f in found if f is not best and _has_a_fault_of_its_own(aligned, f))
+    died = {death.rank for death in aligned.stated.deaths}
+    # Ranks that stopped, ended or lag by what was seen of themselves, and not by what others wait for.
+    own = (f for f in found if died.issuperset(f.culprits) or not isinstance(f, Unseen))
+    rivals = tuple(f for f in own if f is not best and isinstance(f, Absent | Lagging | Unseen))
     if isinstance(best, Miscounted):
         rivals = ()  # who has not come waits in a send or receive that no recorder keeps
     recorded = any(
@@ -169,8 +172,6 @@ def _by_calls(aligned: Aligned, found: Sequence[Finding], lagging: frozenset[int
     if aligned.stated.deaths and any(isinstance(f, Unseen) for f in found):
         # The peers of a rank that died abort their communicators, which completes collectives of some and not of others.
         found = [f for f in found if not isinstance(f, Lagging)]
-    if not any(isinstance(f, Lagging) for f in found):
-        lagging = frozenset()
 
     def share(f: Finding) -> float:
         # A dump that is older than its peers' shows a lag of its own making: a rank that merely lags is no victim.
@@ -210,10 +211,3 @@ def _in_its_own_call(aligned: Aligned, finding: Absent) -> Finding:
         finding.culprits, finding.stuck, own, waiting=finding.waiting, reached=finding.reached, assumed=finding.assumed,
         events=finding.events,
     )  # fmt: skip
-
-
-def _has_a_fault_of_its_own(aligned: Aligned, finding: Finding) -> bool:
-    """Return whether ranks stopped, ended or lag by what was seen of themselves, and not by what others wait for."""
-    if isinstance(finding, Unseen):
-        return set(finding.culprits) <= {death.rank for death in aligned.stated.deaths}
-    return isinstance(finding, Absent | Lagging)
