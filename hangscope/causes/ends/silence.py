@@ -5,6 +5,7 @@ from __future__ import annotations
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, quote, who
 from hangscope.causes.faults import remedy
 from hangscope.causes.participation import busy, calls_stay_open
+from hangscope.explain.statements.exits import CLEANUPS
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.explain.text.steps import is_last, last_output
@@ -35,7 +36,6 @@ from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.incident import Absence, Event, RankRecord
 from hangscope.model.rankset import agree
 
-_SWEPT = frozenset({-15, 143})  # how a rank ends that lives when torchrun's agent ends all
 _ENDED = ("crashed_rank", "a process that ended leaves no further output either")
 _NO_POWER = ("crashed_rank", "a host that lost power closes no connection either")
 
@@ -165,7 +165,7 @@ def _alive(case: Case, culprits: tuple[int, ...]) -> Match | None:
 
 def _swept(statements: Statements) -> frozenset[int]:
     """Return the ranks that lived until torchrun's agent ended all."""
-    return frozenset(r for r, e in statements.exits.items() if e.via == "table" and e.code in _SWEPT)
+    return frozenset(r for r, e in statements.exits.items() if e.via == "table" and e.code in CLEANUPS)
 
 
 def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:

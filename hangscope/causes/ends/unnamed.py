@@ -9,6 +9,7 @@ from math import inf
 from hangscope.causes.case import Case, Match, answer, quote
 from hangscope.causes.faults import CALM_XIDS, FAULTS, device_error, remedy
 from hangscope.explain.finding import Absent, Nothing, Stalled, Unseen
+from hangscope.explain.statements.exits import CLEANUPS
 from hangscope.explain.statements.statements import INTERRUPTS, WAITED
 from hangscope.explain.text.blocked import idle_alone
 from hangscope.explain.text.group_size import others_of, stated_size
@@ -31,7 +32,6 @@ from hangscope.model.events import Event
 from hangscope.model.rankset import ranks_phrase
 from hangscope.model.regex import regex
 
-_ENDED_BY_LAUNCHER = frozenset({0, -15, 143})
 _WHOSE = "Find the process that printed it: its prefix, its file, or the process id in the kernel's log names the rank."
 _KILLED = frozenset({-9, -11, -7, -4, -8})
 _NEAR = 4  # lines
@@ -186,7 +186,7 @@ def _mismatched(case: Case) -> Match | None:
 
 def _ended(case: Case) -> Match | None:
     # Whoever waited until a timeout ends with an error, too: then only a signal that nobody sends for that is a cause.
-    exits = [e for e in case.statements.all(Exit) if e.code not in _ENDED_BY_LAUNCHER]
+    exits = [e for e in case.statements.all(Exit) if e.code not in {0, *CLEANUPS}]
     if find_stop(case.statements) is not None:
         exits = [e for e in exits if e.rank is None and e.code in _KILLED]
     exits.sort(key=lambda e: not e.first)

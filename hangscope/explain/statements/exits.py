@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from functools import cached_property
-from math import inf
 
 from hangscope.explain.statements.statements import CLOCK_SKEW, WAITED, Statements
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd, signal_name
@@ -17,7 +16,7 @@ from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import Progress
 
 ABORTS = frozenset({-6, 134})  # by SIGABRT, as a launcher or a shell reports it
-CLEANUPS = frozenset({-15, 143})
+CLEANUPS = frozenset({-15, 143})  # how a process ends that lives when a launcher ends all
 _LISTED = ("table", "docker")  # exits that stand in one list of all processes
 #: Launchers that report the first failure alone: they end all others with SIGTERM, torch's own tests list those that failed.
 _OF_THE_FIRST = ("script", "test", "mpirun")
@@ -80,32 +79,21 @@ class Exits:
         return any(e.file == end.file and e.line < end.line for e in self.statements.all(ExternalEnd))
 
     def _not_alone(self, end: Exit) -> bool:
-        """Return whether one signal ended all processes of a table at once, or an abort was not the first one.
+        """Return whether one signal ended all processes at once, or an abort was not the first one.
 
-        Whoever sent it meant all of them; watchdogs abort one process after another. Lists of containers and tasks have no times.
+        Whoever sent it meant all of them; watchdogs abort one process after another. Lists of containers have no times.
         """
-        untimed, times, listed = self._ends
-        own = int(end.via in _LISTED)
-        if end.code in ABORTS and end.time is None and untimed > 1:
-            return True
-        if end.via == "docker" and listed > own:
-            return len(times.get(end.code, ())) == listed
-        at_once = bisect_right(times.get(end.code, ()), (end.time or -inf) + CLOCK_SKEW)
-        others = at_once - (own if end.time else 0)
-        return others > 0 and (end.code in ABORTS or others == listed - own)
+        at_once = bisect_right(self._times[end.code], (end.time or 0.0) + CLOCK_SKEW) - 1
+        of_all = end.via in _LISTED and at_once == len(self.statements.exits) - 1
+        return at_once > 0 and (end.code in ABORTS or of_all)
 
     @cached_property
-    def _ends(self) -> tuple[int, dict[int | None, list[float]], int]:
-        """Return the number of aborts without a time, the times of the exits in lists by code, ascending, and how many these are."""
-        ends = self.statements.exits.values()
-        times: dict[int | None, list[float]] = {}
-        for end in ends:
-            if end.via in _LISTED:
-                times.setdefault(end.code, []).append(end.time or inf)
-        for of_code in times.values():
-            of_code.sort()
-        untimed = sum(end.code in ABORTS and end.time is None for end in ends)
-        return untimed, times, sum(map(len, times.values()))
+    def _times(self) -> dict[int | None, list[float]]:
+        """Return when processes ended, by exit code, ascending."""
+        times: dict[int | None, list[float]] = defaultdict(list)
+        for end in sorted(self.statements.exits.values(), key=lambda end: end.time or 0.0):
+            times[end.code].append(end.time or 0.0)
+        return times
 
     def _unheard_abort(self, rank: int) -> bool:
         """Return whether only the launcher reports the abort of a rank, in a job whose communication layer aborts processes.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.explain.finding import Absent, Different, Finding, Unseen
+from hangscope.explain.statements.exits import CLEANUPS
 from hangscope.explain.statements.outlier_lines import TELLING
 from hangscope.explain.statements.standstill import by_steps
 from hangscope.explain.statements.statements import WAITED, Statements
@@ -37,7 +38,6 @@ _INVOLVED: tuple[type[Event], ...] = (
     GlooSizeMismatch, Terminate, MonitoredBarrier, MonitoredBarrierWitness, CallFingerprint, HcclTimeout,
 )  # fmt: skip
 _BEGINNINGS: tuple[type[Event], ...] = (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout)
-_ENDED_BY_LAUNCHER = frozenset({-15, 143})
 _PEERS = 2
 
 
@@ -67,7 +67,7 @@ def silent(incident: Incident, statements: Statements) -> Finding | None:
     aborted = statements.all(GlooSizeMismatch)
     if statements.ranks(GlooSizeMismatch) and any(r not in statements.exits for r in quiet):
         return None  # another rank was aborted: these may have been terminated before they could print
-    swept = any(r in statements.exits and statements.exits[r].code in _ENDED_BY_LAUNCHER for r in quiet)
+    swept = any(r in statements.exits and statements.exits[r].code in CLEANUPS for r in quiet)
     if swept and (len(quiet) > 1 or aborted):
         return None  # the launcher terminated them before they could print, victims and culprit alike
     # A rank without any file may have timed out like the others.

@@ -104,7 +104,7 @@ class Stop:
         seq = f" seq {self.seq}" if self.seq is not None else ""
         group = f" on group {group_label(*self.group)}" if self.group[0] else ""
         stamp = self.timed.stamp if self.timed is not None else None
-        span = f" from {_clock(begun(stamp, self._ran))} to {_clock(stamp)}" if stamp is not None else ""
+        span = f" from {clock(begun(stamp, self._ran))} to {clock(stamp)}" if stamp is not None else ""
         calls = f", {counted(self.in_flight, 'collective')} in flight" if self.in_flight > 0 else ""
         return f"{who} {what}{seq}{group}{span}{calls}"
 
@@ -114,8 +114,9 @@ def begun(ended: float, seconds: float) -> float:
     return ended - (seconds if ended % 1 else round(seconds))
 
 
-def _clock(moment: float) -> str:
-    return strftime("%H:%M:%S", gmtime(moment))
+def clock(stamp: float | None) -> str:
+    """Return the time of day of a stamp, empty where there is none."""
+    return strftime("%H:%M:%S", gmtime(stamp)) if stamp is not None else ""
 
 
 def find_stop(statements: Statements) -> Stop | None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from hangscope.causes.case import Case
+from hangscope.causes.case import Case, who
 from hangscope.explain.finding import Stalled
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text import reports
@@ -24,7 +24,7 @@ from hangscope.model.events import Event
 from hangscope.model.incident import Incident
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.model.regex import regex
-from hangscope.verdict.answer.observation import Observation, who
+from hangscope.verdict.answer.observation import Observation
 from hangscope.verdict.phrasing import short
 
 _SHOWN = 4  # sides

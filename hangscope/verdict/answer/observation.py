@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from time import gmtime, strftime
 
 from hangscope.causes.case import Case
+from hangscope.explain.text.stop import clock
 from hangscope.ingest.excerpts.line_groups import plain
 from hangscope.ingest.lines.prefixes import strip_prefix
 from hangscope.model.conclusion import Collect, Evidence
@@ -53,17 +53,6 @@ class Observation:
         """Return whether it was read from a line that is one of these facts."""
         places = {(fact.source.file, fact.source.line) for fact in facts if fact.source is not None}
         return any((e.file, e.line) in places for e in self.events)
-
-
-def who(ranks: Iterable[int], unnamed: str = "a process") -> str:
-    """Return ranks as the subject of a sentence."""
-    named = tuple(ranks)
-    return ranks_phrase(named) if named else unnamed
-
-
-def clock(stamp: float | None) -> str:
-    """Return the time of day of a stamp, empty where there is none."""
-    return strftime("%H:%M:%S", gmtime(stamp)) if stamp is not None else ""
 
 
 def lasted(milliseconds: int) -> str:

@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.causes.case import Case
+from hangscope.causes.case import Case, who
 from hangscope.explain.text.group_size import others_of, size_by_elements, world_size
-from hangscope.explain.text.stop import begun
+from hangscope.explain.text.stop import begun, clock
 from hangscope.ingest.job_logs.activity import WaitedFor
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout, is_default_group
@@ -18,7 +18,7 @@ from hangscope.model.incident import group_label
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.comparisons import compared
-from hangscope.verdict.answer.observation import Observation, clock, lasted, who
+from hangscope.verdict.answer.observation import Observation, lasted
 from hangscope.verdict.answer.text import groups
 from hangscope.verdict.phrasing import short
 
@@ -164,7 +164,7 @@ def timeouts(case: Case) -> Observation | None:
     wait, size = found[0], found[0].size(world_size(case.statements))
     complete = size is not None and len(wait.ranks) == size
     missing = others_of(size, wait.ranks) if wait.default and not wait.repeats else ()
-    shows = f"{who(wait.ranks)} timed out after {wait.span()} in {wait.sized_call()}"
+    shows = f"{who(wait.ranks, 'a process')} timed out after {wait.span()} in {wait.sized_call()}"
     shows += _HALVES.get(wait.events[0].op, "")
     shows += f"; Ray repeated the line {wait.repeats} times across the cluster" if wait.repeats else ""
     heard = {e.rank for events in case.statements.kinds.values() for e in events if not e.by_launcher}
@@ -198,7 +198,7 @@ def awaited(case: Case) -> Observation | None:
     peer, waiting = peers.most_common(1)[0][0], sorted({e.rank for e in lines if e.rank is not None})
     own = case.statements.of(peer, Printed)[-1:]
     last = f"; the last line of rank {peer} is '{short(own[0].texts[-1])}'" if own else ""
-    shows = f"{who(waiting)} gave up waiting for rank {peer} ('{short(lines[0].text)}'){last}"
+    shows = f"{who(waiting, 'a process')} gave up waiting for rank {peer} ('{short(lines[0].text)}'){last}"
     wanted = Collect(
         (peer,), "stack", f"a stack of rank {peer} (py-spy dump), and its log from that moment on"
     )
