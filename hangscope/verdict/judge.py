@@ -130,10 +130,9 @@ def _names_a_crowd(case: Case, match: Match) -> bool:
 def _by_a_moving_job(case: Case, match: Match) -> bool:
     """Return whether dumps alone show a wait that may have been momentary."""
     finding = case.finding
+    # No later moment undoes that ranks of one role went different ways, or that one came late.
     if finding.change.votes > 1 or match.cause == "slow_rank":
-        return (
-            False  # no later moment undoes that ranks of one role went different ways, or that one came late
-        )
+        return False
     by_events = any(item.kind in ("stack", "log", "exit") for item in match.evidence)
     # Collectives at one seq of their group that cannot match wait for ever.
     at_one = finding.own.gid is None and finding.own.seq == finding.stuck.seq

@@ -13,7 +13,7 @@ from hangscope.causes.case import Case, Match, of_outlier, quote
 from hangscope.causes.mismatch import describe, received
 from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.steps import is_last, last_output
-from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, WatchdogStatus, WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 from hangscope.knowledge.callsite import user_frames
@@ -111,8 +111,6 @@ def _corroboration(case: Case, match: Match) -> list[Evidence]:
 def _of_culprits(case: Case, match: Match) -> Iterator[Evidence]:
     """Yield what the culprits themselves printed."""
     for rank in match.culprits[:4]:
-        for idle in case.statements.of(rank, DumpObserved)[:1]:
-            yield quote(idle, f"rank {rank} had nothing overdue when the others timed out: {idle.text}")
         words = last_output(case.statements, rank)
         if words is not None and (words.done or words.leaving) and is_last(case.statements, words):
             yield quote(words, f"rank {rank} printed last: {words.text}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.causes.case import Case
+from hangscope.causes.case import Case, who
 from hangscope.causes.ends.unnamed import whose
 from hangscope.causes.faults import FAULTS
+from hangscope.explain.statements.exits import CLEANUPS
 from hangscope.explain.statements.statements import CTRL_C
-from hangscope.explain.text.stop import PROOFS, find_stop
+from hangscope.explain.text.stop import PROOFS, clock, find_stop
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.job_logs.messages import Message
@@ -22,11 +23,9 @@ from hangscope.model.conclusion import Collect, Verdict
 from hangscope.model.events import Event
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.model.regex import regex
-from hangscope.verdict.answer.observation import Observation, clock, quoted, who
-from hangscope.verdict.answer.text import cause, main
+from hangscope.verdict.answer.observation import Observation, quoted
 from hangscope.verdict.phrasing import sentence_case, short
 
-_ENDED_BY_LAUNCHER = frozenset({-15, 143})
 _ENDS_OTHERS = frozenset({"crashed_rank", "gpu_stall", "early_exit"})
 #: What to collect after the end of a process, by its signal.
 _LEAVES = {
@@ -47,7 +46,7 @@ def process(case: Case) -> Observation | None:
     named = named or [e for e in crashes if not deaths and _SIGNAL.search(e.text)]
     if len(named) == 1 and len(deaths) < 2:
         return _ended(case, f"{whose(case, named)} crashed: {quoted(named)}", _signal(named[0]), named[0])
-    exits = [e for e in case.statements.all(Exit) if e.code and e.code not in _ENDED_BY_LAUNCHER]
+    exits = [e for e in case.statements.all(Exit) if e.code and e.code not in CLEANUPS]
     firsts = [d.event for d in deaths if isinstance(d.event, Exit)]
     explained = len(firsts) < len(deaths) or bool(case.statements.all(OomHost))
     if not exits or explained or (not firsts and find_stop(case.statements) is not None):
@@ -128,8 +127,6 @@ def exceptions(case: Case) -> Observation | None:
         return Observation(_raised(case, faults), wanted, suspects, True, True, (*faults,))
     text = "the lines of all other ranks before that moment: the first error, or the rank that prints none"
     if waits := [e for e in raised if e.symptom and (e.file, e.line) not in known]:
-        if (reported := main(case)) is not None and reported.next is not None and cause(case, ()) is not None:
-            return replace(reported, proves=True)  # what another line reports may be why
         return Observation(_raised(case, waits), Collect((), "log", text), (), True, False, (*waits,))
     return None
 

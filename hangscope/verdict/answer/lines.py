@@ -117,9 +117,7 @@ def _worded(case: Case, row: LineKind, events: Sequence[Event]) -> str:
     for event in events:
         blanks = _blanks(case, [event])
         if len(names) > 1 and (purpose := getattr(event, "group_desc", None)):
-            blanks["group"] = (
-                purpose  # of each pipeline, say: ranks whose groups are for the same count alike
-            )
+            blanks["group"] = purpose  # ranks whose groups are for the same, of each pipeline, count alike
         alike.setdefault(filled(row.each, blanks), []).append(event)
     return "; ".join(f"{whose(case, same)} {text}" for text, same in [*alike.items()][:_SHOWN])
 

@@ -22,7 +22,6 @@ from hangscope.model.tables import entries
 from hangscope.verdict.answer.observation import HEDGED, Observation, repeated
 from hangscope.verdict.phrasing import adds, short, words
 
-PROGRAM = "program"  # the topic of errors whose tracebacks say more
 _MOST = 2  # lines that are added to another answer
 _GAPS = 3  # ranks that print for each one that does not
 _ASKS = {"kernel log": regex(r"kernel log|dmesg"), "pip list": regex(r"pip list")}
@@ -58,13 +57,6 @@ def topic_of(text: str) -> Topic | None:
     """Return what a line is about by what it states, None where none of its words is known; what it calls possible is no statement."""
     stated = HEDGED.sub("", text)
     return next((topic for topic in topics() if topic.words.search(stated)), None)
-
-
-def cause(case: Case, ranks: Sequence[int]) -> Topic | None:
-    """Return what the errors of these ranks, and of lines that show no rank, are about, causes before what others noticed of them; None of witnesses alone."""
-    own = (g for g in groups(case, ERROR) if not g.ranks or not ranks or {*g.ranks} & {*ranks})
-    known = [topic for g in own if (topic := topic_of(g.text)) is not None]
-    return min((t for t in known if not t.witness and t.name != PROGRAM), key=topics().index, default=None)
 
 
 def groups(case: Case, *kinds: str) -> list[LineGroup]:
@@ -162,10 +154,9 @@ def of_ranks(case: Case, ranks: Sequence[int], read: Set[int]) -> Iterator[str]:
 def of_others(case: Case, waiting: Sequence[int]) -> Observation | None:
     """Read the error that other ranks printed than those that wait: what these waited for is probably there."""
     files = {e.file for e in case.statements.all(Excerpt)}
+    # Files of their own may be of an earlier attempt, and their errors are read by the parsers.
     if len(files) != 1 or not waiting:
-        return (
-            None  # files of their own may be of an earlier attempt, and their errors are read by the parsers
-        )
+        return None
     own = [g for g in groups(case, ERROR) if g.ranks and not set(g.ranks) & set(waiting)]
     causes = [g for g in own if (topic := topic_of(g.text)) is not None and not topic.witness]
     first = min(causes, key=lambda g: g.numbers, default=None)
