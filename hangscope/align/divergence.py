@@ -47,8 +47,7 @@ def first_mismatch(view: GroupFrontier, keys: np.ndarray) -> Mismatch | None:
 def common_window(members: Iterable[Member]) -> tuple[int, dict[int, np.ndarray]]:
     """Return the first seq that the records of all members retain, and by rank the kinds from there up to the first gap.
 
-    Ranks of one role share their columns, so that the cost follows the number of distinct behaviors. A member whose window ends
-    before the others' begin is left out.
+    Ranks of one role share their columns, so that the cost follows the number of distinct behaviors.
     """
     recorded = [m for m in members if m.first_row and not m.queue.told]
     first = max((m.first_row for m in recorded), default=1)
@@ -56,8 +55,6 @@ def common_window(members: Iterable[Member]) -> tuple[int, dict[int, np.ndarray]
     columns = {}
     for member in recorded:
         queue = member.queue
-        if member.last_row < first:
-            continue
         if (key := (id(queue.seq), id(queue.kind))) not in shared:
             row = np.searchsorted(queue.seq, first)
             gaps = np.flatnonzero(np.diff(queue.seq[row:]) != 1)

@@ -62,9 +62,8 @@ class Programs:
         # The threads of a rank have no order among them: the one that issues most calls counts.
         of_a_thread = self.tokens.of_a_thread[columns[2]]
         columns = columns[:, of_a_thread == (2 * int(of_a_thread.sum()) > len(of_a_thread))]
-        if columns[
-            3
-        ].any():  # a collective that only a log line states has no place among those of other groups
+        # A collective that only a log line states has no time, and no place among those of other groups.
+        if columns[3].any():
             columns = columns[:, columns[3] > 0]
         gid, seq, kind, created, order, is_p2p = columns
         tokens = self.tokens.of(gid, kind, EXACT)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
-from hangscope.explain.finding import Nothing, Stalled
+from hangscope.explain.finding import Stalled
 from hangscope.explain.generate.agreement import has_root_buffers
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -130,8 +130,7 @@ def _all_at_one_line(case: Case) -> CallKind | None:
     """Return the collective in which all ranks timed out at one line of the user's, in a job of which only text is left."""
     places = case.statements.whereabouts
     lines = {(w.kind, w.inside, w.op, user_frames(w.stack)): w for w in places.values()}
-    everybody = set(places) == set(case.incident.ranks) and len(places) > 1
-    if not (isinstance(case.finding, Nothing) and case.statements.witnesses and everybody):
+    if len(lines) != 1 or len(places) < 2 or places.keys() != case.incident.ranks.keys():
         return None
-    where = next(iter(lines.values()))
-    return where.call if len(lines) == 1 and where.inside and where.kind == "log" else None
+    (where,) = lines.values()
+    return where.call if where.inside and where.kind == "log" else None

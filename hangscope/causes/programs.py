@@ -90,10 +90,9 @@ def _in_the_users_loop(d: Difference, own: Reading, peer: Reading) -> tuple[str,
     if own.kind == "epoch start":
         why = f"{whose} started the next loop at {here} while the others are still inside the previous one"
         return "uneven_loader", why, 1
+    # Where everybody makes this call, which rank is early or late there does not depend on what it is.
     if own.kind == "step" or d.times_before(d.own):
-        return (
-            None  # everybody makes this call: which rank is early or late there does not depend on what it is
-        )
+        return None
     # Without collectives before, the line after that of the others in the function that both are in. Whoever keeps its
     # best weights does so between steps: a line below theirs may be in the same loop.
     unplaced = not d.history and own.kind != "weights"

@@ -99,7 +99,7 @@ def answered(case: Case, verdict: Verdict) -> Verdict:
         verdict = naming(verdict, only)
     proved = any(s.proves for s in seen)
     unread = find_stop(case.statements) is not None and not (proved or ended is not None)
-    if unread or verdict.cause != "unknown":
+    if unread or not (verdict.cause == "unknown" or (proved and _by_silence(case, verdict, seen))):
         return _with_facts(case, verdict, seen)
     if not any(s.next for s in seen) and not case.stacks:
         errors, last = text.main(case), course.last_line(case)
@@ -108,6 +108,14 @@ def answered(case: Case, verdict: Verdict) -> Verdict:
         seen = [s for s in (errors or last,) if s is not None]
     # Where ranks are adds to an answer, and is none by itself.
     return (_of_lines if any(s.next for s in seen) else _with_facts)(case, verdict, seen)
+
+
+def _by_silence(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> bool:
+    """Return whether a doubtful verdict names ranks only because no line of theirs is here, and no line names them."""
+    culprits = verdict.culprit_ranks
+    heard = any(map(case.statements.of_rank.get, culprits))
+    named = any(s.blamed and s.suspects == culprits for s in seen)
+    return verdict.confidence == "low" and bool(culprits) and not heard and not named
 
 
 def _of_lines(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verdict:
