@@ -22,7 +22,7 @@ from hangscope.ingest.job_logs.faults import OomCuda, Xid
 from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.rank_words import ranks_in
-from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, ProcessDown
+from hangscope.ingest.torch_logs.c10d import ProcessDown
 from hangscope.ingest.torch_logs.reports import Terminate
 from hangscope.ingest.torch_logs.store import FsdpOrder
 from hangscope.ingest.torch_logs.symptoms import is_symptom
@@ -69,13 +69,9 @@ def _of_entry(case: Case, messages: Sequence[tuple[Message | Notice, Known]]) ->
     if not messages or not (isinstance(case.finding, Nothing | Unseen) or of_text):
         return None
     counted = [e for e in case.statements.all(Progress) if e.step is not None or (e.epoch or 0) > 1]
-    gave_up = case.statements.ranks(*WAITED, HeartbeatTimeout)
     for entry in dict.fromkeys(known for _, known in messages):
         events = [e for e, known in messages if known is entry]
         went_on = any(e.file == events[-1].file and e.line > events[-1].line for e in counted)
-        named = {e.rank for e in events} - {None}
-        if entry.culprit and entry.cause == "crashed_rank" and named and named <= gave_up:
-            continue  # who had waited until a timeout was ended by that
         if not went_on and not (entry.cause == "init_hang" and case.statements.all(Progress)):
             break
     else:
