@@ -186,7 +186,7 @@ def test_a_process_that_rays_raylet_lost_is_the_rank_that_it_said_it_is(tmp_path
     lines = [
         "(Actor pid=6104, ip=10.0.0.8) init done, rank 26/40 local_rank 2",
         "(Actor pid=6107, ip=10.0.0.8) init done, rank 29/40 local_rank 5",
-        "(raylet, ip=10.0.0.8) A worker died or was killed while executing a task by an unexpected system error. Worker IP address: 10.0.0.8 Worker PID: 6107 Worker exit type: SYSTEM_ERROR Worker exit detail: End of file.",
+        "(raylet, ip=10.0.0.8) A worker died or was killed while executing a task by an unexpected system error. Worker IP address: 10.0.0.8 Worker port: 10214 Worker PID: 6107 Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits with a connection error code 2. End of file.",
     ]
     verdict = judged(told(tmp_path, lines))
     assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", (29,))
