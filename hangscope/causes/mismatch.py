@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 from math import prod
 
@@ -13,7 +12,6 @@ from hangscope.explain.finding import Nothing, Unseen
 from hangscope.explain.statements.gloo_sizes import AbortedPair, aborted_pairs, has_fewer_rows
 from hangscope.explain.statements.outlier_lines import OutlierLine
 from hangscope.ingest.job_logs.last_lines import Printed
-from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooSizeMismatch
 from hangscope.knowledge.callsite import in_backward, of_equal_sizes, user_frames
 from hangscope.model.conclusion import Evidence
@@ -22,7 +20,6 @@ from hangscope.model.rankset import agree, counted
 
 _FEW_BYTES = 64  # of a flag, a loss or some counts
 _EARLIER = 64  # all_to_all of a group whose sizes are compared
-_ALIKE = 4  # members whose batch of calls has one size
 _PEERS = 2  # members that do as expected, at least
 
 _OTHER_SIZE = (
@@ -115,24 +112,6 @@ def other_number(case: Case) -> Match | None:
     why = f"{who(finding.culprits)} issued {counted(fewer, 'fewer collective')} before this {d.own.op} than the others: sequence number {seq - 1}, not {seq - 1 + fewer}"
     fix = "Call the collective of each step on every rank: look for a branch, a continue or a return before it that only some ranks take."
     return answer("rank_conditional_collective", finding.culprits, why, fix, evidence=checked(case))
-
-
-def other_batch(case: Case) -> Match | None:
-    """The watchdogs of many members name one batch of calls, and one of them with other sizes than all others: unlike a pipeline's stages, they are peers."""
-    batches: dict[tuple[str, int | None], dict[int, WatchdogTimeout]] = defaultdict(dict)
-    for e in case.statements.all(WatchdogTimeout):
-        if e.rank is not None and e.op == "coalesced" and e.numel_in is not None:
-            batches[e.group_name or "", e.seq][e.rank] = e
-    for by_rank in batches.values():
-        sizes = Counter((e.numel_in, e.numel_out) for e in by_rank.values())
-        usual, times = sizes.most_common(1)[0]
-        odd = [rank for rank, e in by_rank.items() if (e.numel_in, e.numel_out) != usual]
-        if len(odd) == 1 and times >= _ALIKE:
-            own, other = by_rank[odd[0]], next(e for r, e in by_rank.items() if r not in odd)
-            why = f"{who(odd)} passed {own.numel_in} elements to the batch of calls seq {own.seq}, all {times} others seen {other.numel_in}"
-            fix = f"Print the shape that each rank passes there, and give {who(odd)} the same one: peers that work on one sample must get the same batch."
-            return answer("shape_mismatch", odd, why, fix, strength=1, evidence=[own, other])
-    return None
 
 
 def different_calls(case: Case) -> Match | None:

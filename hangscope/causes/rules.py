@@ -43,7 +43,6 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Finding, programs.left_the_loop),
     (finding.Different, mismatch.other_arguments),
     (finding.Different, mismatch.other_number),
-    (finding.Absent | finding.Unseen | finding.Stalled, mismatch.other_batch),
     (finding.Finding, programs.called_behind_a_guard),
     (finding.Different | finding.Extra, participation.one_sided_call),
     (finding.Finding, mismatch.received_sizes),

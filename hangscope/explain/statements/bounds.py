@@ -9,7 +9,7 @@ collectives do not ask where a bound came from. Where a dump and a line disagree
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 
 import numpy as np
@@ -31,6 +31,7 @@ from hangscope.model.events import Event
 from hangscope.model.incident import Absence, Frontier, Incident, RankRecord, State
 
 _POINT_TO_POINT = frozenset({"send", "recv", "recv_any_source"})
+_PEERS = 4
 _UNKNOWN_OPS = frozenset({"coalesced", ""})  # a batch, whose ops the line does not list
 
 
@@ -95,8 +96,10 @@ def joined(incident: Incident, statements: Statements) -> Incident:
     kinds = LoggedCalls(incident)
     counts_sends = {groups.gid(key) for key, bounds in table.items() if bounds.sends}
     counts_sends |= {gid for record in incident.ranks.values() for gid in record.p2p}
-    ranks = dict(incident.ranks)
+    ranks, alike = dict(incident.ranks), _alike(table)
     for (rank, name), bounds in sorted(table.items()):
+        for seq in [s for s, e in bounds.calls.items() if e.op in _UNKNOWN_OPS and (name, s) not in alike]:
+            del bounds.calls[seq]
         gid = groups.gid((rank, name))
         if gid is None or rank not in ranks:
             continue
@@ -105,6 +108,16 @@ def joined(incident: Incident, statements: Statements) -> Incident:
             record = ranks[rank] = replace(record, queues=dict(record.queues), p2p=dict(record.p2p))
         _extend(record, gid, bounds, statements, kinds, gid in counts_sends)
     return replace(incident, ranks=ranks, groups=groups.all, kinds=incident.kinds.and_also(kinds.added))
+
+
+def _alike(table: Mapping[Key, Bounds]) -> set[tuple[str, int]]:
+    """Return the batches, by group and seq, that all but one of many members passed with equal sizes: a collective of peers, and no pipeline's stages."""
+    sizes: dict[tuple[str, int], Counter[tuple[int | None, int | None]]] = defaultdict(Counter)
+    for (_, name), bounds in table.items():
+        for seq, e in bounds.calls.items():
+            sizes[name, seq][e.numel_in, e.numel_out] += 1
+    few = ((batch, sorted(times.values())) for batch, times in sizes.items())
+    return {batch for batch, times in few if len(times) == 2 and times[0] == 1 and times[1] >= _PEERS}
 
 
 def behind(statements: Statements, waiting: Iterable[int], culprits: Iterable[int]) -> list[Event]:
@@ -151,7 +164,7 @@ def _extend(
     before = own.frontier if own is not None else Frontier()
     last = max(before.enqueued or 0, int(own.seq.max(initial=0)) if own is not None else 0)
     told = Frontier() if counts_sends else Frontier(bounds.enqueued, None, bounds.completed)
-    calls = {s: e for s, e in sorted(bounds.calls.items()) if s > last and e.op not in _UNKNOWN_OPS}
+    calls = {s: e for s, e in sorted(bounds.calls.items()) if s > last}
     further = (told.enqueued or 0) > last or (told.completed or 0) > (before.completed or 0)
     if not calls and not further and (record.seen or told.enqueued is None):
         return
