@@ -38,6 +38,7 @@ REASONS = {
     "cancelled": "was cancelled",
     "sigterm": "was terminated from outside (SIGTERM)",
     "evicted": "was evicted by the cluster",
+    "node_failure": "lost a node",
 }
 _NEAR = 4  # lines of an error below its first one
 _FAILED = regex(r"dict_keys\(\[(\d{1,6}(?:, ?\d{1,6}){0,16384})\]\)")

@@ -17,7 +17,7 @@ from hangscope.explain.text.known_messages import blanks_of, filled
 from hangscope.explain.text.stop import find_stop, stopped
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.activity import GpuUse
-from hangscope.ingest.job_logs.endings import Exit, WorkerDied
+from hangscope.ingest.job_logs.endings import Exit, WorkerDied, ended_with
 from hangscope.ingest.job_logs.faults import OomCuda, Xid
 from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
 from hangscope.ingest.job_logs.progress import Progress
@@ -191,7 +191,7 @@ def _ended(case: Case) -> Match | None:
     # Whoever loses a peer is aborted: an end of another kind is the one that these answer.
     own = [e for e in exits if e.signal != "SIGABRT"] or exits
     first, others = own[0], [e.time or 0.0 for e in exits if e is not own[0]]
-    how = f"was killed by {first.signal}" if first.signal else f"ended with exit code {first.code}"
+    how = f"was killed by {first.signal}" if first.signal else ended_with(first.code)
     look = "Look for its own last lines, and for its signal in the kernel log of its host."
     match = _match(case, "crashed_rank", own, f"{{who}} {how}", look)
     before_all = len(own) == 1 and bool(others) and min(others) > (first.time or inf)

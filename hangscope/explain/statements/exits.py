@@ -11,7 +11,7 @@ from collections import defaultdict
 from functools import cached_property
 
 from hangscope.explain.statements.statements import CLOCK_SKEW, WAITED, Statements
-from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd, signal_name
+from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd, ended_with, signal_name
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import Progress
 
@@ -60,7 +60,7 @@ class Exits:
         if end is None or rank in self._killed:
             return ""
         if end.code > 0 and rank in self._answered:
-            return f"ended with exit code {end.code}"
+            return ended_with(end.code)
         if end.code < 0 or end.code > 128:
             number = -end.code if end.code < 0 else end.code - 128
             of_others = end.code in ABORTS and (aborting or self._unheard_abort(rank))
@@ -72,7 +72,7 @@ class Exits:
             ):
                 return ""
             return f"was killed by signal {number} ({end.signal or signal_name(-number) or '?'})"
-        return f"ended with exit code {end.code}" if end == self._first and not aborting else ""
+        return ended_with(end.code) if end == self._first and not aborting else ""
 
     def _swept(self, end: Exit) -> bool:
         """Return whether a launcher reported before this exit that the whole job is being ended: SIGKILL follows."""

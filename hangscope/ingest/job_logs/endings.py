@@ -47,6 +47,10 @@ _RAY_PID, _RAY_ADDRESS = regex(r"Worker PID: (\d{1,9})\b"), regex(r"Worker IP ad
 _REASONS = {"PREEMPT": "preemption", "REQUEUE": "preemption", "TIME": "time_limit", "NODE": "node_failure"}
 
 
+#: by POSIX, XCU 2.8.2
+_SHELLS = {126: "the command is not executable", 127: "the command was not found"}
+
+
 def signal_name(code: int | None) -> str | None:
     """Return SIGKILL for -9 (and for a shell's 137), None for what is no signal."""
     number = -code if code is not None and code < 0 else (code or 0) - 128 if is_shells(code or 0) else 0
@@ -54,6 +58,12 @@ def signal_name(code: int | None) -> str | None:
         return signal.Signals(number).name
     except ValueError:
         return None
+
+
+def ended_with(code: int) -> str:
+    """Return `ended with exit code 127: the command was not found`: what a shell's code means is said."""
+    means = _SHELLS.get(code)
+    return f"ended with exit code {code}" + (f": {means}" if means else "")
 
 
 def is_shells(code: int) -> bool:

@@ -11,7 +11,7 @@ from hangscope.causes.faults import FAULTS
 from hangscope.explain.statements.exits import CLEANUPS
 from hangscope.explain.statements.statements import CTRL_C
 from hangscope.explain.text.stop import PROOFS, clock, find_stop
-from hangscope.ingest.job_logs.endings import Exit
+from hangscope.ingest.job_logs.endings import Exit, ended_with
 from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.job_logs.messages import Message
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -55,7 +55,7 @@ def process(case: Case) -> Observation | None:
     if first.message or (not firsts and len(exits) > 1 and not any(e.first for e in exits)):
         return None
     how = f"was killed by signal {-first.code} ({first.signal})" if first.signal else ""
-    how = how or f"ended with exit code {first.code}"
+    how = how or ended_with(first.code)
     at = f" at {moment}" if (moment := clock(first.time if first.time is not None else first.stamp)) else ""
     before = f"; before that the text has {quoted(crashes[:1])}" if crashes and not first.signal else ""
     return _ended(case, f"{whose(case, [first])} {how}{at}{before}", first.signal or "", first)
