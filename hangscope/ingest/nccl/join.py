@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
 from hangscope.errors import Note
-from hangscope.ingest.nccl.comm import Communicator, Member, Place, UnmadeCommunicator, unmade
+from hangscope.ingest.nccl.comm import Communicator, Member, Place, UnmadeCommunicator, one_less, unmade
 from hangscope.ingest.nccl.ranks import rank_members
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.model.dataclass import dataclass
@@ -73,6 +73,8 @@ def join_processes(
         config = {name: ("", _complete(joined.members_of_group.get(name, ()))) for _, name, _ in groups}
         joined.recordings.append(replace(member.recording, rank=member.rank, groups=groups, config=config))
     joined.rank_of_process = {key: next(iter(ranks)) for key, ranks in processes.items() if len(ranks) == 1}
+    joined.unmade = joined.unmade or one_less(members)
+    _note_networks(members, joined.notes)
     return joined
 
 
@@ -185,3 +187,15 @@ def _note_duplicates(name: str, part: list[Place], notes: list[Note]) -> None:
         if len(ranks) > 1:
             text = f"ranks {sorted(ranks)} of {name} share the GPU {bus} of {host}"
             notes.append(Note("duplicate_gpu", text, file))
+
+
+def _note_networks(members: list[Member], notes: list[Note]) -> None:
+    """Note that processes use different networks between nodes."""
+    networks: dict[str, list[str]] = defaultdict(list)
+    for member in members:
+        if network := member.comms[0].network:
+            _, host, pid = member.key
+            networks[network].append(f"{host}:{pid}" if member.rank is None else str(member.rank))
+    if len(networks) > 1:
+        text = "; ".join(f"{n}: {len(who)} processes, first {who[0]}" for n, who in sorted(networks.items()))
+        notes.append(Note("network_differs", f"processes use different networks between nodes ({text})"))

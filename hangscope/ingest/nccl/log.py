@@ -35,9 +35,10 @@ from hangscope.model.regex import regex
 
 MAX_COMMUNICATORS = 262_144  # bounds what a hostile file can make the parser keep
 _NS = 1_000_000_000
-#: What a process states outside of the life of a communicator: its address, a split that it does not join, a dead peer.
+#: What a process states outside of the life of a communicator: its address and network, a split that it does not join, a dead peer.
 _PROGRESS = regex(
     r"Bootstrap ?: Using (?:[\w.@\-]{1,64}:)?(?P<ip>[0-9a-fA-F.:%\w]{2,64}?)<\d{1,5}>"
+    r"|Using network (?P<network>[\w .\-]{1,64})"
     r"|Rank (?P<uncolored>\d{1,7}) has color with NCCL_SPLIT_NOCOLOR"
     r"|RAS declaring peer (?P<dead>[^\s<>]{1,255})(?:<\d{0,5}>)? as DEAD"
 )
@@ -180,6 +181,8 @@ class NcclParser(CallParser):
             if process.ip is None:
                 yield _event(line, process, NcclInit)
             process.ip = found["ip"]
+        elif found["network"]:
+            process.network = found["network"]
         elif found["dead"]:
             yield _event(line, process, NcclRas, what="dead", peer_host=found["dead"])
         else:

@@ -70,6 +70,7 @@ class Process:
     recording: Recording
     version: str = ""
     ip: str | None = None
+    network: str | None = None
     device: int | None = None  # of the thread that issued its last call
     traced: bool = False
     communicators: list[Communicator] = field(default_factory=list)
@@ -183,7 +184,7 @@ class Process:
         for track in self.live.values():
             track.comm.intact = track.comm.intact and not track.suspect
         for comm in self.communicators:
-            comm.ip = self.ip
+            comm.ip, comm.network = self.ip, self.network
         name_communicators(self.communicators)
 
     def recordings(self) -> list[Recording]:

@@ -154,6 +154,11 @@ def test_an_init_that_never_completes(tmp_path: Path, version: tuple[int, int, i
     assert phases == {"": 16, "Init START": 31, "Init COMPLETE": 24}
 
 
+def test_up_to_2_22_all_who_wait_in_bootstrap_look_absent(tmp_path: Path) -> None:
+    joined, _, _ = read(tmp_path, write_incident(tmp_path, "init_never_completes", version=(2, 21, 5)))
+    assert [event.phase for event in joined.unmade] == ["fewer"]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_infiniband_error(tmp_path: Path, version: tuple[int, int, int]) -> None:
     joined, events, _ = read(tmp_path, write_incident(tmp_path, "ib_error", version=version))
@@ -257,6 +262,14 @@ def test_duplicates_are_noted() -> None:
     joined = join_processes(parser.recordings(), parser.communicators())
     codes = Counter(n.code for n in joined.notes)
     assert codes["duplicate_gpu"] == 1 and codes["duplicate_rank"] == 1
+
+
+def test_networks_that_differ_are_noted(tmp_path: Path) -> None:
+    answer = write_incident(tmp_path, "healthy", version=(2, 21, 5))
+    path = tmp_path / answer.files[7]
+    path.write_text(path.read_text().replace("Using network IB", "Using network Socket"))
+    _, _, notes = read(tmp_path, answer)
+    assert [n.code for n in notes] == ["network_differs"]
 
 
 def test_any_bytes_are_survived(tmp_path: Path) -> None:
