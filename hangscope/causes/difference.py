@@ -134,7 +134,9 @@ class Difference:
 
     @property
     def past_backward(self) -> bool:
-        """Return whether the peers are in a backward pass, and the culprit somewhere else."""
+        """Return whether the peers are in a collective of their own of a backward pass, no gradients' reduction, and the culprit somewhere else."""
+        if self.peer_gradient:
+            return False
         outside = bool(self.own_stack) and not callsite.within_backward(self.own_stack)
         return outside and callsite.within_backward(self.peer_stack)
 

@@ -38,10 +38,10 @@ def one_sided_call(case: Case) -> Match | None:
     advice = f"Call {outlier.op or 'it'} on every rank, and guard only the side effect around it (the write, the print), not the collective."
     if not d.added and case.frame_of(outlier) is None:
         advice = f"Find out what {whose} ran right before {describe(outlier)}: a collective of the others was skipped there, or this one was added."
-    if d.skipped or d.steps.skips:
-        advice = f"Let all ranks skip together: all_reduce the flag that made {whose} skip, or run the step with a zero loss."
     if d.past_backward and not d.own_gradient:
         advice = f"Look for what takes {whose} around a collective of the backward pass: a branch of its forward pass that cuts the graph (an empty batch, a new tensor, no_grad), or parameters that get no gradient there."
+    if d.skipped or d.steps.skips:
+        advice = f"Let all ranks skip together: all_reduce the flag that made {whose} skip, or run the step with a zero loss."
     values = [o for o in case.statements.outlier_lines if o.telling and o.how == "value"]
     if differing := next((o for o in values if o.ranks == finding.culprits), None):
         advice = f"Find out why {differing.note.partition(';')[0]} ('{differing.text[:_QUOTED]}'): {whose} may take another path because of it."

@@ -89,7 +89,8 @@ def sites(incident: Incident, statements: Statements) -> Finding | None:
     # Ranks in a send or recv of their own may be waiting for one of the others.
     alone = bool(paired) and not apart.tie and (sides[0] == paired or ops & {"send", "recv"})
     # A bare `work.wait()` may be that of a send or recv, too; it is where the recorder has no pending collective of the rank.
-    nameless = not apart.tie and bool(apart.culprits) and all(kinds[r].op == "" for r in apart.culprits)
+    stacks = [kinds[rank].stack for rank in apart.culprits if not kinds[rank].op]
+    nameless = 0 < len(apart.culprits) == len(stacks) and all(s and is_user(s[0]) for s in stacks)
     alone = alone or nameless
     telling = {line.ranks for line in statements.outlier_lines if line.telling}
     if alone and len(telling) == 1 and apart.culprits and apart.culprits not in telling:
