@@ -134,6 +134,8 @@ class Process:
         if track is None:
             fields = {"pointer": call.pointer, "nranks": call.nranks, "cuda_dev": self.device}
             track, self.late = self._create(fields, line), True
+            if call.to_peer is None:  # the text may begin in the middle of a job
+                track.comm.calls, self._order = call.op_count, self._order or call.op_count
         comm = track.comm
         comm.last_line = line
         if not track.accepts(call.op_count):
