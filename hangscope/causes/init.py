@@ -13,6 +13,7 @@ from hangscope.explain.text.group_size import others_of
 from hangscope.explain.text.stop import find_stop, says_it_hangs
 from hangscope.ingest.files.run_evidence import ELSEWHERE
 from hangscope.ingest.job_logs.activity import StoreAccess
+from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.starts import Announced
 from hangscope.ingest.nccl.comm import UnmadeCommunicator
@@ -22,6 +23,7 @@ from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import forms_a_group, user_frame
 from hangscope.model.rankset import agree
 
+_QUOTED = 120  # characters of a line
 _ADDRESS = "Compare MASTER_ADDR and MASTER_PORT of all ranks: each needs the address of rank 0's host (or of torchrun's store), which must accept connections at that port."
 _AGAIN = "Take the stacks again: a normal start leaves this place within a minute."
 _STACKS = "Take a stack of each of these ranks (py-spy dump): the one outside ncclCommInit is the one that is missing."
@@ -205,4 +207,9 @@ def _announced(case: Case) -> Match | None:
         return None
     why = f"{len(came)} of {world} ranks announced themselves ({who(came)}); {who(absent)} did not"
     look = f"Find out whether {who(absent)} {agree(absent, 'was', 'were')} started at all: the log of {agree(absent, 'its', 'their')} node, and what starts the processes there."
+    said = [e for e in statements.all(Printed) if e.rank in absent]
+    if len(absent) == 1 and said:  # it runs, and is at something else
+        why += f": the last that it printed is '{said[-1].texts[-1][:_QUOTED]}'"
+        look = f"Take a stack of {who(absent)} (py-spy dump --pid PID), twice: whether that work goes on; it belongs before the start of the job, or needs a longer timeout."
+        return answer("init_hang", absent, why, look, strength=1, evidence=[*said[-1:], *events[:3]])
     return answer("init_hang", (), why, look, strength=0, evidence=events[:4], suspects=absent)

@@ -37,6 +37,7 @@ _RIVALS = {
     "gradient_sync_mismatch": "a rank that skipped a backward pass (no_sync, a skipped batch) reaches the end of the loop early",
     "rank_conditional_collective": "a rank that skips a step, stops by itself or issues a collective alone after the loop is early as well",
 }
+_MANY = 8  # parameters that are no single branch's
 _SAVES = frozenset({"checkpoint", "weights"})
 _OVER = "exited the training loop early, according to its own output"
 
@@ -204,10 +205,13 @@ def unused_parameters(case: Case) -> Match | None:
     ranks = sorted({e.rank for e in events if e.rank is not None})
     names = [n for e in named for n in e.names] or [f"index {i}" for e in named for i in e.indices]
     what = f" ({', '.join([*dict.fromkeys(names)][:4])})" if names else ""
+    first, whole = named[0].indices if named else (), ""
+    if len(first) >= _MANY and first == tuple(range(len(first))):
+        whole = " (from index 0 on without a gap: probably all of them, as after a backward pass that was skipped)"
     fix = f"Make every output of the model contribute to the loss on every rank{what}: a branch that depends on the data skips them."
     flag = "Set find_unused_parameters=True only where the branch is intended."
     if 0 < len(ranks) * 2 <= len(case.incident.ranks):
-        why = f"{who(ranks)} had parameters without a gradient{what}"
+        why = f"{who(ranks)} had parameters without a gradient{whole or what}"
         return answer("gradient_sync_mismatch", ranks, why, fix, flag, strength=2, evidence=events[:4])
     printed = ranks or sorted({e.group_rank for e in events if e.group_rank is not None})
     running = {e.pid for e in case.statements.all(CleanupSignal)}

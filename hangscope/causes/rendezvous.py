@@ -91,8 +91,9 @@ def at_the_store(case: Case, world: int) -> Match | None:
     one = len(missing) < 2
     check = f"Check that {who(missing, 'every rank')} {'was' if one else 'were'} started and {'reaches' if one else 'reach'} MASTER_ADDR:MASTER_PORT."
     if local:
-        why = f"{who(waiting)} {agree(waiting, 'waits', 'wait')} for each other where a group is created"
-        check = LISTS
+        numbers = ", ".join(map(str, sorted(waited)))
+        why = f"{who(waiting)} {agree(waiting, 'waits', 'wait')} where a group is created, for its member {numbers} (a number within that group)"
+        check = f"Find out which member did not come there, from the logs of all ranks up to that moment; if none of them had failed: {LISTS[0].lower()}{LISTS[1:]}"
     if joined is not None and joined > of:
         why = f"{joined} workers had joined a barrier of {of} ranks: its store also counts those of a second start or of an earlier attempt"
         check = "Check whether the job was started twice, or a restart uses the store of what came before: end what is left of that, and start with a free port."

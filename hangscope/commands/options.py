@@ -26,7 +26,9 @@ _SHARED: dict[str, Callable[[Any], Any]] = {
         help="Number of ranks of the job. Overrides what the inputs say.",
     ),
     "attempt": click.option(
-        "--attempt", metavar="N|all", help="Which restart attempt to analyze (default: the last that came to a step)."
+        "--attempt",
+        metavar="N|all",
+        help="Which restart attempt to analyze (default: the last that came to a step).",
     ),
     "jobs": click.option(
         "--jobs", type=_NUMBER, metavar="N", help="Number of reader processes (default: one per processor)."

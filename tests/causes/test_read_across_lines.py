@@ -190,3 +190,39 @@ def test_a_process_that_rays_raylet_lost_is_the_rank_that_it_said_it_is(tmp_path
     ]
     verdict = judged(told(tmp_path, lines))
     assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", (29,))
+
+
+def test_who_has_not_announced_itself_is_named_by_what_it_printed_last(tmp_path: Path) -> None:
+    came = [
+        f"{rank}: Initializing distributed: GLOBAL_RANK: {rank}, MEMBER: {rank + 1}/4" for rank in (0, 1, 3)
+    ]
+    lines = [f"{rank}: Seed set to 7" for rank in range(4)]
+    lines += [*came, "2: indexing tiles, scanning 2.4M files, this can take a while"]
+    verdict = judged(told(tmp_path, [*lines, "it hangs there since 25 minutes, nothing more is printed"]))
+    assert verdict.culprit_ranks == (2,) and "indexing tiles" in verdict.explanation
+
+
+def test_a_rank_that_waits_for_its_gpu_is_not_the_one_at_work(tmp_path: Path) -> None:
+    spies = [
+        "Process 901: python (rank 1)", 'Thread 901 (active): "MainThread"',
+        "    synchronize (torch/cuda/streams.py:224)", "    step (engine.py:172)", "",
+        "Process 902: python (rank 2)", 'Thread 902 (active+gil): "MainThread"',
+        "    compile_schema (grammar.py:131)", "    step (engine.py:101)",
+    ]  # fmt: skip
+    verdict = judged(told(tmp_path, [timed_out(0), timed_out(3), "", *spies]))
+    assert verdict.culprit_ranks == (2,)
+
+
+def test_collectives_of_nccl_count_on_from_the_middle_of_a_job(tmp_path: Path) -> None:
+    line = "n1:74{rank}:2210 [{rank}] NCCL INFO AllReduce: opCount {op} sendbuff 0x7c20a600 recvbuff 0x7c20a600 count {n} datatype 7 op 0 root 0 comm 0x7c1f{rank} [nranks=4] stream 0x7c20"
+    calls = [
+        (0, "2e17", 7066),
+        (0, "2e18", 1),
+        (1, "2e18", 1),
+        (2, "2e16", 7382),
+        (2, "2e17", 7066),
+        (3, "2e18", 1),
+    ]
+    lines = [line.format(rank=rank, op=op, n=n) for rank, op, n in calls]
+    verdict = judged(told(tmp_path, ["it hangs, the last lines of each process:", *lines]))
+    assert verdict.culprit_ranks == (2,)

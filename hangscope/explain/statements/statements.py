@@ -21,7 +21,7 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrier,
     MonitoredBarrierWitness,
 )
-from hangscope.knowledge.callsite import user_frame, waits_for_a_lock
+from hangscope.knowledge.callsite import user_frame, waits_for_a_lock, waits_for_its_device
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.frames import Frame, Stack
@@ -150,14 +150,19 @@ class Statements:
 
     @property
     def busy(self) -> frozenset[int]:
-        """Return the ranks whose stack shows them at work outside of every call, in a line of the user's, or waiting for a lock."""
-        return frozenset(
-            rank
+        """Return the ranks whose stack shows them at work outside of every call, in a line of the user's, or waiting for a lock.
+
+        Beside one at work, those that wait for their GPUs are in what is queued there.
+        """
+        found = {
+            rank: waits_for_its_device(where.stack)
             for rank, where in self.whereabouts.items()
             if where.kind == "stack"
             and not where.inside
             and (user_frame(where.stack) is not None or waits_for_a_lock(where.stack))
-        )
+        }
+        at_work = frozenset(rank for rank, waits in found.items() if not waits)
+        return at_work or frozenset(found)
 
     @property
     def first_deaths(self) -> list[Death]:

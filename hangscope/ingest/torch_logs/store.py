@@ -195,7 +195,7 @@ class DdpUnused(Event, same_by=("indices", "names")):
     forms = (
         says(
             r"Parameter(?:s| indices) which did not receive grad for rank (?P<group_rank>\d{1,7}): ?"
-            r"(?:(?P<indices>[\d ,]{1,8000})$|(?P<names>.*))"
+            r"(?:(?P<indices>[\d ,]{1,8000})(?:\.{3}|…)?$|(?P<names>.*))"
         ),
     )
 

@@ -216,6 +216,15 @@ def announced(case: Case) -> Observation | None:
     shows = f"{len(came)} of {world} members announced themselves ({ranks_phrase(came)})"
     if len(came) > 1 and all(sum(e.rank == rank for e in events) > 1 for rank in came):
         shows += ", each of them twice or more with the same number"
+    last = [e for e in case.statements.all(Printed) if e.rank in missing]
+    if len(missing) == 1 and last:
+        shows += (
+            f"; {ranks_phrase(missing)} did not: the last that it printed is '{short(last[-1].texts[-1])}'"
+        )
+        stack = f"a stack of {ranks_phrase(missing)} (py-spy dump --pid PID), twice: whether that work goes on; it belongs before the start of the job, or needs a longer timeout"
+        return Observation(
+            shows, Collect(missing, "stack", stack), missing, blamed=True, events=(*events, *last)
+        )
     shows += f"; {ranks_phrase(missing)} {agree(missing, 'is', 'are')} not in this text" if missing else ""
     text = "NODE_RANK (or SLURM_NODEID), MASTER_ADDR and WORLD_SIZE as each node was started with them"
     return Observation(shows, Collect(missing, "other", text), missing, events=tuple(events))
