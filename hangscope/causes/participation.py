@@ -10,7 +10,7 @@ from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe, meeting
 from hangscope.explain.finding import Extra, Unseen
 from hangscope.ingest.job_logs.activity import Computing, Held
-from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout, WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
 from hangscope.knowledge.callsite import shared_line, user_frame
 from hangscope.knowledge.doing import doing
 from hangscope.model.conclusion import Evidence
@@ -72,10 +72,8 @@ def by_its_words(case: Case) -> Match | None:
     what = said.note if said.how == "value" else f"{whose} printed what no other rank did"
     evidence = map(of_outlier, own[:2])
     complete = not case.graph.waiting and any(r.seen and r.dump_file for r in case.incident.ranks.values())
-    receives = {e.op for e in case.statements.all(WatchdogTimeout)} & {"recv", "irecv"}
-    if complete or receives or all(_with_the_others(case, rank) for rank in finding.culprits):
+    if complete or all(_with_the_others(case, rank) for rank in finding.culprits):
         last = f"{agree(finding.culprits, 'its', 'their')} last collectives are those of the others"
-        last = "others wait to receive from the stage before them" if receives else last
         why = f"{what}, and {'every recorded collective is complete' if complete else last}: '{said.text[:_QUOTED]}'"
         advice = (
             f"Find out how long {whose} took for what that line is about: its next line, or a stack of it."
