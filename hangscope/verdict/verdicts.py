@@ -13,6 +13,7 @@ from hangscope.causes.case import Case, Match, at, of_outlier, quote
 from hangscope.explain.finding import StuckCall
 from hangscope.explain.text.stop import Stop
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
@@ -207,14 +208,14 @@ def _waiting(case: Case, culprits: Sequence[int]) -> tuple[int, ...]:
 
 
 def _explained(case: Case, match: Match, waiting: Sequence[int]) -> int:
-    """Return how many of the waiting ranks would go on if the named ones had done what is expected of them."""
+    """Return how many of the waiting ranks would go on if the named ones, for which those wait that lines alone show, had done as expected."""
     finding, explained = case.finding, case.finding.explained
     if set(match.culprits) != set(finding.culprits):
         named = match.culprits or finding.culprits
-        unrecorded = set(waiting) - set(
-            case.graph.waiting
-        )  # who waits by lines alone waits for the ranks that lines name
-        explained = len((case.replay.accounts_for(named) | unrecorded).intersection(waiting))
+        others = set(waiting) - set(case.graph.waiting)
+        explained = len((case.replay.accounts_for(named) | others).intersection(waiting))
+    if finding.guess and {"send", "recv"} & {e.op for e in case.statements.all(WatchdogTimeout)}:
+        return 0  # lines do not state who waits for whom in sends and receives
     return min(explained, len(set(waiting) - stay_blocked(case, match)))
 
 
