@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from types import UnionType
 
-from hangscope.causes import agreement, device, init, late, mismatch, order, pairs, participation, programs
+from hangscope.causes import (
+    agreement,
+    device,
+    init,
+    late,
+    loops,
+    mismatch,
+    order,
+    pairs,
+    participation,
+    programs,
+)
 from hangscope.causes.case import Case, Match, Rule
 from hangscope.causes.ends import process, silence, unnamed
 from hangscope.errors import Note
@@ -24,7 +35,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Finding, late.arrived_late),
     (finding.Finding, late.takes_longer),
     (finding.Unseen | finding.Nothing, late.made_after_the_end),
-    (finding.Unseen | finding.Nothing, programs.unequal_loops),
+    (finding.Unseen | finding.Nothing, loops.unequal_loops),
     (finding.Finding, programs.stands_behind_a_guard),
     (finding.Finding, process.left_quietly),
     (finding.Absent, process.ends_its_groups),
@@ -40,7 +51,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Different, mismatch.swapped_calls),
     (finding.Different, programs.called_from_a_library),
     (finding.Different, programs.gradient_sets),
-    (finding.Finding, programs.left_the_loop),
+    (finding.Finding, loops.left_the_loop),
     (finding.Different, mismatch.other_arguments),
     (finding.Different, mismatch.other_number),
     (finding.Finding, programs.called_behind_a_guard),

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from hangscope.ingest.evidence.attempts import with_attempts
-from hangscope.ingest.evidence.tasks import tasks_are_ranks
+from hangscope.ingest.evidence.tasks import take_stated_ranks, tasks_are_ranks
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.files.naming import bare_number
 from hangscope.ingest.files.numbering import of_files
@@ -36,17 +36,6 @@ _PCI = regex(r"(?:PCI:)?([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2})(?::|$)")
 _NOBODY: frozenset[int] = frozenset()
 
 
-def _take_stated_ranks(logs: Collection[LogReading]) -> None:
-    """Give logs the ranks that their processes say of themselves, where several do, of one world size and each another rank."""
-    stated = [log.stated for log in logs if log.stated is not None]
-    ranks = {rank for rank, size in stated if rank < size}
-    if len(stated) < 2 or len(ranks) < len(stated) or len({size for _, size in stated}) > 1:
-        return
-    for log in logs:
-        if log.stated is not None and log.rank is None and log.local_rank is None:
-            log.rank = log.stated[0]
-
-
 class Processes:
     """The processes of a job by all their names. After it is made, the logs' events, recordings and attempts are settled."""
 
@@ -55,7 +44,7 @@ class Processes:
         self._locals: dict[int, set[int]] = {}  # local ranks by process id
         self._bases: dict[str | None, set[int]] = {}  # of the numbers in a folder: rank less local rank
         self._logs = {r.file: r.log for r in readings if r.log.lines}
-        _take_stated_ranks(self._logs.values())
+        take_stated_ranks(self._logs.values())
         self._heard = {file: _heard(log) for file, log in self._logs.items()}
         for file, log in self._logs.items():
             if bare_number(file) is not None and self._heard[file] - {log.rank}:

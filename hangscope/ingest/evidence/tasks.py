@@ -1,11 +1,12 @@
-"""Whether the numbers of srun's or mpirun's tasks are ranks."""
+"""Whether the numbers of srun's or mpirun's tasks are ranks, and which ranks logs state of their own processes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.torch_logs.store import RendezvousBegun
+from hangscope.ingest.workers.reading import LogReading
 from hangscope.model.events import Event
 
 
@@ -32,3 +33,14 @@ def _of_an_agent(event: Event) -> bool:
         isinstance(event, Exit) and event.via in {"agent", "table"}
     )
     return by_agent or (isinstance(event, (Exit, CleanupSignal)) and event.agent is not None)
+
+
+def take_stated_ranks(logs: Collection[LogReading]) -> None:
+    """Give logs the ranks that their processes say of themselves, where several do, of one world size and each another rank."""
+    stated = [log.stated for log in logs if log.stated is not None]
+    ranks = {rank for rank, size in stated if rank < size}
+    if len(stated) < 2 or len(ranks) < len(stated) or len({size for _, size in stated}) > 1:
+        return
+    for log in logs:
+        if log.stated is not None and log.rank is None and log.local_rank is None:
+            log.rank = log.stated[0]
