@@ -230,7 +230,8 @@ def whose(case: Case, events: Sequence[Event]) -> str:
     names += [f"task {first.task} of srun or mpirun"] if first.task is not None and not ranks else []
     names = names or ["a process"]
     pid = getattr(first, "victim_pid", None) or first.pid
-    names += [f"pid {pid}"] if pid is not None and alone else []
+    one = alone or len({e.pid for e in events}) == 1
+    names += [f"pid {pid}"] if pid is not None and one else []
     names += [f"host {first.host}"] if first.host and len({e.host for e in events}) == 1 else []
     if not ranks and (named := ranks_in(first.message if isinstance(first, RankException) else first.text)):
         names.append(f"its message names {ranks_phrase(named)}")
