@@ -23,6 +23,8 @@ TITLE, SUMMARY, EXPLANATION = 80, 240, 900
 _SHOWN = 190  # of a quoted fact
 _SLACK = 24  # characters that it is not worth to leave out
 _BUILT_AT = regex(r"\[/\S{1,200}\.(?:cc|cpp|h):\d{1,6}\] ")  # where torch's sources were when it was built
+#: gloo/transport/tcp/pair.cc
+_NO_NEWS = regex(r" This is typically caused by a remote worker (?:crashing|hanging).*$")
 _NO_TITLE = 12  # characters that say nothing yet
 _BREAKS = ("; ", ": ", " while ", ", ", " in the ")
 #: What a text that is too long leaves out first: sizes of tensors, then remarks in parentheses, at last lines of code.
@@ -145,8 +147,11 @@ def without_prefix(line: str) -> str:
 
 
 def short(text: str, limit: int = 170, end: int = 2) -> str:
-    """Return a text on one line, without the middle of one that is too long; its end has one part in `end` of what remains."""
-    text = " ".join(text.split())
+    """Return a text on one line, without the middle of one that is too long; its end has one part in `end` of what remains.
+
+    Where torch was built, and what gloo says of any lost connection, is no news.
+    """
+    text = _NO_NEWS.sub("", _BUILT_AT.sub("", " ".join(text.split())))
     if len(text) <= limit + _SLACK:
         return text
     tail = text[-(limit // end) :].partition(" ")[2]
@@ -160,7 +165,7 @@ def cited(fact: Evidence) -> str:
     """Return a fact as short as an explanation quotes it, on one line; a line of a file with who printed it."""
     line = " ".join(fact.text.split())
     line = without_prefix(line) if fact.quoted else line
-    line = short(_BUILT_AT.sub("", line), _SHOWN, end=4)
+    line = short(line, _SHOWN, end=4)
     whose = f"rank {fact.rank}" if fact.rank is not None else "the log"
     return f'{whose} reports: "{line}"' if fact.quoted else line
 
