@@ -20,6 +20,7 @@ from hangscope.ingest.groups import GroupIndex, detail_helpers, roles, with_pend
 from hangscope.ingest.queues import QueueBuilder
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.workers.reading import Reading
+from hangscope.model.events import Event
 from hangscope.model.incident import Absence, Incident, Input, RankRecord
 from hangscope.model.regex import regex
 
@@ -163,12 +164,15 @@ def _of_attempt(
     known = {a for a in attempts.values() if a is not None}
     if not known or wanted == "all":
         return list(readings), known
-    by_path = {a: [e for r in readings if attempts[r.file] == a for e in r.all_events] for a in known}
+    by_path: dict[int, list[Event]] = {a: [] for a in known}
+    for reading in readings:
+        if (attempt := attempts[reading.file]) is not None:
+            by_path[attempt] += reading.all_events
     with_calls = {a for r in readings if r.recordings and (a := attempts[r.file]) is not None}
     last = int(wanted) if wanted is not None else attempt_to_read(by_path, with_calls)
     dropped = [r.file for r in readings if attempts[r.file] not in (None, last)]
     if dropped:
-        failed = "" if last in (max(known), wanted) else ": a later one never came to a step"
+        failed = ": a later one never came to a step" if wanted is None and last < max(known) else ""
         text = f"{len(dropped)} files of other restart attempts were set aside; attempt {last} is analysed{failed}"
         notes.append(Note("earlier_attempt", text, dropped[0], hint="--attempt N picks another"))
     drop_copies(

@@ -280,11 +280,14 @@ def _of_attempt(
     text.attempts = attempts = {attempt for attempt in stated if attempt is not None}
     if not attempts or wanted == "all":
         return events
-    of = {attempt: [e for e in events if e.attempt == attempt] for attempt in attempts}
+    of: dict[int, list[Event]] = {attempt: [] for attempt in attempts}
+    for event in events:
+        if event.attempt is not None:
+            of[event.attempt].append(event)
     recorded = {c.recording.attempt for c in text.recorded if c.recording.attempt is not None}
     chosen = int(wanted) if wanted is not None else attempt_to_read(of, recorded)
     if len(attempts) > 1:
-        failed = "" if chosen in (max(attempts), wanted) else ": a later one never came to a step"
+        failed = ": a later one never came to a step" if wanted is None and chosen < max(attempts) else ""
         what = f"the logs hold {len(attempts)} restart attempts; attempt {chosen} is analysed{failed}"
         notes.append(Note("several_attempts", what, hint="--attempt N picks another"))
     text.recorded = [c for c in text.recorded if c.recording.attempt in (None, chosen)]
