@@ -50,7 +50,8 @@ def _changed(queue: Queue) -> tuple[int, int, int] | None:
     if queue.issued is None or len(queue) <= LEAST:
         return None
     between = np.diff(queue.issued, prepend=0) - 1
-    steps = list(zip([-1, *queue.kind.tolist()], queue.kind.tolist(), strict=False))
+    kinds = queue.kind[: len(between)].tolist()  # calls that only lines state were not counted
+    steps = list(zip([-1, *kinds], kinds, strict=False))
     counts: dict[tuple[int, int], list[int]] = defaultdict(list)
     last = None
     for row, (step, count) in enumerate(zip(steps, between.tolist(), strict=True)):
