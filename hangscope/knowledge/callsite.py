@@ -106,17 +106,6 @@ def in_constructor(kind: CallKind) -> bool:
     return any(words("constructing").search(frame.name) for frame in kind.stack)
 
 
-_OF_A_DEVICE = regex(
-    r"^(?:synchronize|cuda(?:Device|Stream|Event)Synchronize|cu(?:Stream|Ctx)Synchronize|hip(?:Device|Stream|Event)Synchronize|.*_local_scalar_dense_cuda)"
-)
-
-
-def waits_for_its_device(stack: Stack) -> bool:
-    """Return whether a CPU thread waits for what is queued on its GPU, such as the kernel of a collective."""
-    return any(_OF_A_DEVICE.match(f.name) and not is_user(f) for f in stack[:_NEAR])
-
-
-_NEAR = 6  # frames from the innermost one
 _AUTOGRAD = ("torch/autograd/__init__.py", "torch/autograd/graph.py")
 
 

@@ -15,7 +15,7 @@ class Doing:
     """What processes with one of these frames do. `within`: frames of which one must be on the stack, too, if there are any.
 
     `doing` continues "rank 3 is ..."; `message`: it waits for a message of another process; `collective`: it waits
-    for all ranks of a group; `host`: it waits for something of its own host, and for no other rank; `remedy`: what to do then.
+    for all ranks of a group; `device`: it waits on the CPU for what is queued on its GPU; `host`: it waits for something of its own host, and for no other rank; `remedy`: what to do then.
     """
 
     frames: tuple[FramePattern, ...]
@@ -23,6 +23,7 @@ class Doing:
     within: tuple[FramePattern, ...] = ()
     message: bool = False
     collective: bool = False
+    device: bool = False
     host: bool = False
     remedy: str = ""
 
@@ -36,6 +37,7 @@ def _table() -> tuple[Doing, ...]:
             _patterns(e.get("within", ())),
             e.get("message", False),
             e.get("collective", False),
+            e.get("device", False),
             e.get("host", False),
             e.get("remedy", ""),
         )
@@ -47,12 +49,27 @@ def _patterns(texts: list[str] | tuple[()]) -> tuple[FramePattern, ...]:
     return tuple(FramePattern(*text.split(":", 1)) for text in texts)
 
 
-@lru_cache(maxsize=4096)
 def doing(stack: Stack) -> Doing | None:
-    """Return what a stack (innermost frame first) shows of its process, by the innermost frame of which something is known."""
-    for frame in stack:
-        for entry in _table():
-            known = any(pattern.matches(frame) for pattern in entry.frames)
-            if known and (not entry.within or any(p.matches(f) for p in entry.within for f in stack)):
-                return entry
-    return None
+    """Return what a stack (innermost frame first) shows of its process, by the innermost frame of which something is known.
+
+    A wait for the device says less than what is known of the frames around it.
+    """
+    known = _known(stack)
+    return next((entry for entry in known if not entry.device), known[0] if known else None)
+
+
+def waits_for_its_device(stack: Stack) -> bool:
+    """Return whether a CPU thread waits for what is queued on its GPU, such as the kernel of a collective."""
+    return any(entry.device for entry in _known(stack))
+
+
+@lru_cache(maxsize=4096)
+def _known(stack: Stack) -> list[Doing]:
+    """Return what is known of the frames of a stack, innermost first."""
+    return [
+        entry
+        for frame in stack
+        for entry in _table()
+        if any(pattern.matches(frame) for pattern in entry.frames)
+        and (not entry.within or any(p.matches(f) for p in entry.within for f in stack))
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.knowledge.doing import doing
+from hangscope.knowledge.doing import doing, waits_for_its_device
 from hangscope.model.frames import Frame
 from hangscope.model.tables import entries
 
@@ -29,3 +29,13 @@ def test_the_innermost_known_frame_decides_whatever_is_around_it() -> None:
     found = doing(stack)
     assert found is not None and found.doing == "waiting for an answer over the network"
     assert doing((frame("train.py:load"), frame("train.py:main"))) is None
+
+
+def test_a_wait_for_the_device_says_less_than_the_frames_around_it() -> None:
+    stack = (frame("torch/cuda/streams.py:synchronize"), frame("pynccl.py:__init__"))
+    around, alone = doing(stack), doing(stack[:1])
+    assert around is not None and around.collective
+    assert alone is not None and alone.device
+    assert waits_for_its_device(stack) and not waits_for_its_device(stack[1:])
+    users = Frame("synchronize", "/workspace/train/timing.py", 7)
+    assert not waits_for_its_device((users,))

@@ -21,7 +21,8 @@ from hangscope.ingest.torch_logs.wrapper import (
     MonitoredBarrier,
     MonitoredBarrierWitness,
 )
-from hangscope.knowledge.callsite import user_frame, waits_for_a_lock, waits_for_its_device
+from hangscope.knowledge.callsite import user_frame, waits_for_a_lock
+from hangscope.knowledge.doing import waits_for_its_device
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.frames import Frame, Stack

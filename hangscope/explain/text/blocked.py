@@ -6,7 +6,6 @@ The CPU threads of an NCCL job wait for their devices outside of any collective,
 
 from __future__ import annotations
 
-from itertools import takewhile
 from math import inf
 
 from hangscope.explain.finding import Absent, StuckCall
@@ -20,16 +19,13 @@ from hangscope.ingest.lines.layers import seconds_of_day
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import is_user, user_frame
-from hangscope.knowledge.doing import doing
+from hangscope.knowledge.doing import doing, waits_for_its_device
 from hangscope.knowledge.library import own_knowledge
 from hangscope.model.events import Event
 from hangscope.model.incident import Frame, Incident, Stack
 from hangscope.model.regex import regex
 
 ENDS_GROUPS = "destroy_process_group"
-_READS_A_RESULT = "_maybe_opt_step"  # of torch/amp/grad_scaler.py, which asks each device whether it found an infinite number
-#: of CUDA's driver and runtime, and of HIP's
-_SYNCHRONIZES = regex(r"^(?:cu|cuda|hip)(?:Stream|Device|Event|Ctx)Synchronize(?:_v\d)?$")
 _OF_TORCH = regex(r"^(?:torch|at|c10d?|gloo)::|nccl|rccl|c10d")
 _CLOCK = regex(r"(?<![\d:])(\d\d):(\d\d):(\d\d)(?![\d:])")
 _SOME, _DAY = 60, 86400  # s: what an asynchronous collective may be ahead of its rank; a day
@@ -42,7 +38,7 @@ def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
     complete = len(at) >= _LEAST and at.keys() == incident.ranks.keys()
     if len(at) < _FEWEST or statements.inside:
         return None
-    outliers, end = [r for r, stack in at.items() if not _waits_for_its_device(stack)], statements.external
+    outliers, end = [r for r, stack in at.items() if not waits_for_its_device(stack)], statements.external
     if len(outliers) != 1:
         return None
     own = at[outliers[0]]
@@ -60,7 +56,7 @@ def ended_early(_: Incident, statements: Statements) -> Absent | None:
     at = {r: w for r, w in statements.whereabouts.items() if w.kind == "stack" and w.stack}
     ending = tuple(sorted(r for r, where in at.items() if where.op == ENDS_GROUPS))
     staying = tuple(sorted(at.keys() - {*ending}))
-    waits = all(at[r].inside or _waits_for_its_device(at[r].stack) for r in staying)
+    waits = all(at[r].inside or waits_for_its_device(at[r].stack) for r in staying)
     if not ending or not staying or len(ending) > len(staying) or not waits:
         return None
     return Absent(ending, last_call(staying[0], statements), waiting=staying)
@@ -102,7 +98,7 @@ def idle_device(incident: Incident, statements: Statements) -> Absent | None:
     """
     use = idle_alone(incident, statements)
     own = statements.whereabouts.get(use.gpu) if use is not None else None
-    if use is None or own is None or own.inside or not own.stack or _waits_for_its_device(own.stack):
+    if use is None or own is None or own.inside or not own.stack or waits_for_its_device(own.stack):
         return None
     return Absent((use.gpu,), events=(use,))
 
@@ -114,17 +110,6 @@ def idle_alone(incident: Incident, statements: Statements) -> GpuUse | None:
     busy = [use for use in uses.values() if use.percent >= BUSY]
     of_one_host = len(idle) + len(busy) == len(uses) >= _LEAST and max(incident.ranks, default=0) <= max(uses)
     return idle[0] if len(idle) == 1 and of_one_host else None
-
-
-def _waits_for_its_device(stack: Stack) -> bool:
-    """Return whether a stack ends in a wait for all that a device, a stream or an event has to do: torch's own, or the driver's."""
-    place = stack[0]
-    if is_user(place):
-        return False
-    if place.name in ("synchronize", _READS_A_RESULT):
-        return of_the_program(place)
-    native = takewhile(lambda frame: not frame.file.endswith(".py"), stack)
-    return any(_SYNCHRONIZES.match(frame.name) for frame in native)
 
 
 def of_the_program(frame: Frame) -> bool:
