@@ -87,12 +87,13 @@ def unequal_loops(case: Case) -> Match | None:
     if dumped or len(short) != 1 or len(lengths) < 2:
         return None
     others = {rank: e.total for rank, e in lengths.items() if rank not in short}
-    there = [e for e in case.statements.all(Progress) if e.step is not None and least - 1 <= e.step <= least]
+    steps = {e.step: e for e in case.statements.all(Progress) if e.step is not None}
+    last = steps[max(steps)] if steps and least - 1 <= max(steps) <= least else None
     waited = case.statements.ranks(*WAITED)
-    if not there and (not waited or waited.intersection(short)):
+    if last is None and (not waited or waited.intersection(short)):
         return None
     fewest, most = min(others.values()), max(others.values())
     rest = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     why = f"{who(short)} has {least} steps in its loop, the others {rest}"
-    why += f"; the output stops at step {there[-1].step}, where {who(short)} is through" if there else ""
-    return answer("uneven_loader", short, why, evidence=[*lengths.values(), *there[-1:]][:6])
+    why += f"; the output stops at step {last.step}, where {who(short)} is through" if last else ""
+    return answer("uneven_loader", short, why, evidence=[*lengths.values(), *filter(None, [last])][:6])

@@ -207,7 +207,7 @@ def _another_branch(case: Case, culprits: Sequence[int], frame: Frame | None) ->
         return None
     op = case.finding.stuck.kind.op if case.finding.stuck.kind is not None else "collective"
     whose = who(culprits)
-    why = f"{whose} took another branch than the others{at(frame)}; it printed '{own[0].text[:_QUOTED]}', they '{theirs[0].text[:_QUOTED]}'; it is past their {op or 'collective'}"
+    why = f"{whose} took another branch than the others{at(frame)}; it printed '{own[0].text[:_QUOTED]}', they '{theirs[0].text[:_QUOTED]}'; it may be past their {op or 'collective'}"
     advice = "Let one rank decide and broadcast the decision, so that all ranks take the same branch."
     facts, rivals = map(of_outlier, (own[0], theirs[0])), [_STAYED]
     return answer(

@@ -23,12 +23,16 @@ def test_a_rank_in_the_middle_of_a_line_speaks_of_itself(tmp_path: Path) -> None
     assert "rank 3 printed 10 here, the others 20" in str(verdict.evidence) + verdict.explanation
 
 
-@pytest.mark.parametrize(("counts", "named"), [((50, 48, 40, 49), (2,)), ((50, 40, 40, 49), ())])
+@pytest.mark.parametrize(
+    ("counts", "step", "named"),
+    [((50, 48, 40, 49), 40, (2,)), ((50, 40, 40, 49), 40, ()), ((50, 48, 40, 49), 45, ())],
+)
 def test_the_rank_with_the_fewest_batches_is_through_where_the_bar_stops(
-    tmp_path: Path, counts: tuple[int, ...], named: tuple[int, ...]
+    tmp_path: Path, counts: tuple[int, ...], step: int, named: tuple[int, ...]
 ) -> None:
     lines = [f"[rank {rank}] packed batches for this rank: {count}" for rank, count in enumerate(counts)]
-    lines += [" 80%|########  | 40/50 [02:11<00:33,  3.30s/it]", "NCCL timeout, killed after 30 min"]
+    lines += [" 80%|########  | 40/50 [02:11<00:33,  3.30s/it]"]
+    lines += [f" 90%|######### | {step}/50 [02:31<00:13,  3.30s/it]", "NCCL timeout, killed after 30 min"]
     verdict = judged(told(tmp_path, lines))
     assert verdict.culprit_ranks == named
     assert (verdict.cause == "uneven_loader") == bool(named)
@@ -113,6 +117,7 @@ def test_a_rank_that_took_another_branch_may_be_past_the_others(tmp_path: Path) 
         ("rank_conditional_collective", (2,)),
         ("stuck_rank", (2,)),
     ]
+    assert "may be past" in answers[0].explanation
 
 
 @pytest.mark.parametrize(("reserved", "others"), [("64.00 MiB", True), ("31.00 GiB", False)])
