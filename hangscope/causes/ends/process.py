@@ -257,7 +257,7 @@ def left_quietly(case: Case) -> Match | None:
     others = (rank for rank in sorted(case.statements.whereabouts) if rank not in left)
     reading = case.knowledge.read(case.stack_of(finding.stuck.kind, others))
     if reading.loop is not None and reading.stage == "step" and not reading.by_user:
-        # The user's code cannot return from within a library's loop: it is over where the batches are, or where it was told to stop.
+        # The user's code cannot return from within a library's loop: it is over where the batches are, or where something stops it.
         why = f"{who(left)} finished {reading.loop.api} and exited without an error while the others are still in a step"
         return answer("uneven_loader", left, why, evidence=evidence, rivals=[_STOPPED])
     last = [e for r in left for e in case.statements.of(r, Progress)[-1:]]

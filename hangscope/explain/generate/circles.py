@@ -92,7 +92,7 @@ def _few_apart(aligned: Aligned, ranks: Iterable[int], explains: frozenset[int])
     if len(own) == 1 and programs.keeps_pattern(own[0], programs.row_at(own[0], made.gid, made.seq)):
         return None
     if len(view.members) > 1 and view.members.keys() <= set(own):
-        # All members of their group are in their call: it stands still itself, and nobody is apart.
+        # All members of their group are in their call: the group itself is stalled, and no member differs.
         return Stalled((), aligned.stuck_in(made), assumed=True)
     call = OwnCall(view.kind_of(own[0], made.seq), made.seq, made.gid if elsewhere else None)
     change = Change(last_word=True, elsewhere=elsewhere)

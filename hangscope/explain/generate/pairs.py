@@ -33,8 +33,8 @@ def _unequal(aligned: Aligned, node: PairInstance, root: Root) -> Unpaired | Non
     equal = numel(sent.input_sizes) == numel(received.input_sizes)
     if equal and sent.input_dtypes == received.input_dtypes:
         return None
-    halves = (pair.send, pair.recv)
-    rows = {half.rank: programs.row_of(half.rank, half.order) for half in halves}
+    calls = (pair.send, pair.recv)
+    rows = {call.rank: programs.row_of(call.rank, call.order) for call in calls}
     culprits = [rank for rank, row in rows.items() if programs.keeps_pattern(rank, row) is False]
     named = (culprits[0],) if len(culprits) == 1 else ()
     own, other = (pair.recv, pair.send) if named == (pair.recv.rank,) else (pair.send, pair.recv)
