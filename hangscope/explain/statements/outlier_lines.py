@@ -119,8 +119,9 @@ def outlier_lines(
         if len(said[template]) > 1 and after[template] - said[template].keys():
             del said[template]  # who printed it in its aftermath does not lack it
     cut |= _leave_out_garbled(said)
-    for printers in (2, 1):
-        _join_torn(said, in_file, printers)
+    copies = [copy for printers in (2, 1) for copy in _join_torn(said, in_file, printers)]
+    for template in copies:
+        said.pop(template, None)
     speakers = set[int]().union(*said.values())
     reporters = {0} | (speakers if len(speakers) == 1 else set())  # who prints for all
     found = (_outlier(lines, ranks, cut, reporters) for lines in said.values()) if len(ranks) > 1 else ()
@@ -139,32 +140,39 @@ def _leave_out_garbled(said: dict[str, dict[int, _Said]]) -> set[int]:
 
 def _join_torn(
     said: dict[str, dict[int, _Said]], in_file: dict[tuple[str, int, str], int], printers: int
-) -> None:
-    """Count damaged copies, which one rank printed, as the line that its peers printed more often: at least `printers` ranks.
+) -> list[str]:
+    """Count damaged copies, which one rank printed, as the lines that its peers printed more often: at least `printers` ranks.
+
+    A copy is left out of `said`, or returned to be left out later where another line may be glued to it.
 
     Where a second file holds what a rank printed as well, only those of the copy's own file count.
     """
     forms = {t: _NUMBER.sub("#", next(iter(who.values())).text) for t, who in said.items() if who}
     whole = {forms[template]: template for template, who in said.items() if len(who) >= printers}
-    originals = Originals(whole)
+    originals, copies = Originals(whole), list[str]()
     for template in [template for template, who in said.items() if len(who) == 1]:
         if len(said[template]) > 1:
             continue  # another copy was counted as it
         ((rank, copy),) = said[template].items()
+        glued = False
         for form in originals.of(forms[template]):
             who = said.get(whole[form], {})
             own = in_file.get((whole[form], rank, copy.file), who[rank].count if rank in who else 0)
             others = [it.count for r, it in who.items() if r != rank and whole[form] != template]
-            more = any(count > own for count in others)
-            if more:
+            has_more = len(form) < len(forms[template])  # but no word of its own
+            if any(count > own for count in others):
                 known = who.get(rank, copy)
                 who[rank] = replace(known, count=max(known.count, own + copy.count))
                 in_file[whole[form], rank, copy.file] = own + copy.count
-            if more or (
-                others and len(form) < len(forms[template])
-            ):  # with more in it, but no word of its own
+            elif not (others and has_more):
+                continue
+            if not has_more:
                 del said[template]
                 break
+            glued = True  # it may be a copy of other lines as well
+        if glued and template in said:
+            copies.append(template)
+    return copies
 
 
 def _outlier(

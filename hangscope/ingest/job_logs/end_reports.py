@@ -133,7 +133,7 @@ def _entries(found: Found) -> list[_Entry]:
             root, entry = "root" in caught, None
         elif "number" in caught:
             entries.append(entry := _Entry(line, root, int(caught["number"])))
-        elif "name" in caught and (entry is not None or line is found.first):
+        elif "name" in caught and (entry is not None or line is found.first or caught["name"] == "time"):
             if entry is None:
                 entries.append(entry := _Entry(line, root))
             entry.add(line, caught["name"], caught["value"])

@@ -18,7 +18,11 @@ from hangscope.model.regex import regex
 _VERSION = regex(r"\d{1,4}(?:\.\d{1,4}){0,3}")
 #: a backend and what it does: `nccl:all_reduce`, `nccl:recv 0<-1`
 _NAME = regex(r"[\w.+-]{1,60}:[^\[\]{}()\x00-\x1f\x7f]{1,340}")
-_TYPE = regex(r"[\w:.]{1,60}")
+# c10/core/ScalarType.h; newer types are named like its Float8_e5m2 and UInt4. Other writers of dumps spell them `float32`.
+_TYPE = regex(
+    r"Byte|Char|Short|Int|Long|Half|Float|Double|Bool|Complex(?:Half|Float|Double)"
+    r"|(?:B?Float|Q?U?Int|Bits)\d\w{0,20}|[a-z][\w:.]{0,59}"
+)
 _MEMBERS = regex(r"\[[\d, ]*\]")
 _NUMBER = regex(r"-?\d{1,19}")
 _IN_PLACE = (":all_reduce", ":broadcast", ":barrier", ":all_reduce_barrier")  # their outputs are their inputs

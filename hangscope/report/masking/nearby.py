@@ -36,7 +36,10 @@ def _hidden(text: str, row: dict[str, Any]) -> str:
     spans: list[tuple[int, int]] = []
     done = scanned = 0
     for word in words.finditer(text):
-        until = _until(text, word.end(), 1 if word.lastgroup else row["lines"])
+        here = word.lastgroup and not text.startswith(
+            "?", word.end()
+        )  # a question is answered on the next lines
+        until = _until(text, word.end(), 1 if here else row["lines"])
         begin = word.end() if word.lastgroup else word.start() - row["back"]
         for value in values.finditer(text, max(scanned, begin), until + _LONGEST):
             if value.start() >= until:

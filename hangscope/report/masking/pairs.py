@@ -15,7 +15,7 @@ _GETS = regex(
     r"(?:\w\[|(?i:get|read|load|fetch|find|lookup|resolve|input|prompt)\w{0,30}\()\s{0,4}[bruf]?[\"'`]$|!(?:Ref|GetAtt|ImportValue|Sub|secret|env|ENV)\s{1,4}$"
 )
 _SIGNATURE = regex(r"(?<!\w)def \w{1,60}\((?:(?!\) ?(?:->|:))[^\n]){0,400}$")
-_BEFORE = regex(r"(?<![\w-])(\w{2,20}) $")
+_BEFORE = regex(r"(?<![\w-])(\w{2,20}|\w{0,16}cache(?=:)):? $")
 _AFTER_WORD = frozenset(("key", "id", "value", "string"))  # `Secret ID: XXXX`, `primary key: XXXX`
 _USER = regex(r"(?i)(?<![a-z])(?:user(?:[_-]?name)?|login|uid|email)\\*[\"']?\s?[=:]{1,2}\s?[^\n]{1,48}$")
 _ACCOUNTS = tuple(
@@ -119,6 +119,8 @@ class _Pairs:
         is_hidden |= how is Strength.LIKELY and name.lower() == "pw" and looks_composed(value)
         # `volume "hf-token" : secret not found`
         is_said = not quote and value.isalpha() and text.startswith(('" :', "' :"), pair.end(1))
+        # The answer to a prompt: `password: \nPermission denied`
+        is_said |= value.isalpha() and "\n" in text[pair.end(1) : at] and text.startswith(" ", end)
         is_code = is_said or (value == name.rpartition(".")[2] and "_" in value)
         if is_hidden and not (is_code or is_placeholder(value, name) or names_a_secret(value)):
             end = _end(text, at, quote, name, len(text)) if end == at + _JUDGED else end

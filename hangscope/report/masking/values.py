@@ -178,7 +178,9 @@ def _is_private(blob: str) -> bool:
 def _is_account(value: str) -> bool:
     """Return whether a part of a URL holds a token or a password, and not only the name of a user."""
     user, _, password = value.partition(":")
-    if not password and user.isalpha() and user.islower() and len(user) <= _SHORT_USER:
+    if not password and all(
+        part.isalpha() and part.islower() and len(part) <= _SHORT_USER for part in user.split("-")
+    ):
         return False
     return not password or len(user) >= _LONGEST_USER or not is_placeholder(password)
 
