@@ -8,7 +8,7 @@ from functools import cached_property
 from math import prod
 
 from hangscope.align.matching import difference
-from hangscope.causes.case import Case
+from hangscope.causes.case import Case, who
 from hangscope.explain.text.steps import Steps
 from hangscope.knowledge import callsite
 from hangscope.knowledge.callsite import user_frame, user_frames
@@ -32,6 +32,24 @@ class Difference:
         self.peer_stack = case.stack_of(self.peer, case.finding.waiting)
         self.differs = difference(self.own, self.peer) if self.known else ""  # op, dtype, shape, root or ""
         self.own_gradient, self.peer_gradient = (self.gradients([kind]) for kind in (self.own, self.peer))
+
+    @cached_property
+    def whose(self) -> str:
+        """Return who issued the culprit's collective, for a sentence: where nobody is named, those who issued the other one of the two."""
+        return who(self.finding.culprits or self._issuers(self.own))
+
+    @cached_property
+    def others(self) -> str:
+        """Return who issued the collective that they differ from."""
+        return "the others" if self.finding.culprits else who(self._issuers(self.peer), "the others")
+
+    def _issuers(self, kind: CallKind) -> list[int]:
+        """Return the waiting ranks that issued an operation at the number of the pending collective."""
+        view, seq = self.finding.stuck.view, self.finding.stuck.seq
+        if view is None or seq is None or not kind.op or self.own.op == self.peer.op:
+            return []
+        found = {rank: view.kind_of(rank, seq) for rank in self.finding.waiting}
+        return [rank for rank, one in found.items() if one is not None and one.op == kind.op]
 
     @cached_property
     def same_site(self) -> bool | None:

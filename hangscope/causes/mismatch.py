@@ -50,12 +50,12 @@ def meeting(d: Difference) -> str:
     if not (d.own.op or d.own.stack):
         return f"issued a collective that does not match {peer if d.peer.op else 'that'} of the others"
     if not d.own.op and in_backward(d.own.stack):
-        return f"is in backward{here} while the others called {peer}"
+        return f"is in backward{here} while {d.others} called {peer}"
     if not d.peer.op and in_backward(d.peer.stack):
-        return f"called {own}{here} while the others are in backward{there}"
+        return f"called {own}{here} while {d.others} are in backward{there}"
     if d.own.op != d.peer.op:
         during = " in backward" if d.past_backward else ""
-        return f"called {own}{here} while the others called {peer}{during}"
+        return f"called {own}{here} while {d.others} called {peer}{during}"
     if d.differs in ("shape", "dtype") and not d.another_call:
         mine, theirs = (_argument(kind, d.differs) for kind in (d.own, d.peer))
         return f"called {d.own.op} with {d.differs} {mine}, the others with {theirs}"
@@ -117,7 +117,8 @@ def other_number(case: Case) -> Match | None:
 def different_calls(case: Case) -> Match | None:
     """Different collectives at one seq that no finer rule explains."""
     culprits = case.finding.culprits
-    why = f"{who(culprits)} {meeting(Difference(case))}"
+    d = Difference(case)
+    why = f"{d.whose} {meeting(d)}"
     return answer("collective_mismatch", culprits, why, evidence=checked(case))
 
 

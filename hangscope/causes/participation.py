@@ -33,7 +33,7 @@ def one_sided_call(case: Case) -> Match | None:
     finding, d = case.finding, Difference(case)
     if (act := _act(d)) is None:
         return None
-    (strength, what), whose = act, who(finding.culprits)
+    (strength, what), whose = act, d.whose
     outlier = d.added[0] if d.added and not d.skipped else d.own
     advice = f"Call {outlier.op or 'it'} on every rank, and guard only the side effect around it (the write, the print), not the collective."
     if not d.added and case.frame_of(outlier) is None:

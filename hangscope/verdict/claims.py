@@ -57,15 +57,27 @@ def blocked(case: Case, stuck: StuckCall, waiting: Sequence[int], in_call: Seque
         return ""  # the ranks raised what the consistency check found
     placed = statements.whereabouts if case.from_text else {}
     elsewhere = {r for r in in_call if r in placed and placed[r].op and op and placed[r].op != op}
-    there = [r for r in in_call if r not in elsewhere]
+    apart = _in_others(stuck, [r for r in in_call if r not in elsewhere])
+    there = [r for r in in_call if r not in elsewhere.union(*apart.values())]
     if not there:
         return ""
     seq = f" seq {stuck.seq}" if stuck.seq is not None else ""
     group = f" {on_group(stuck.group.label)}" if stuck.group is not None else ""
     where = f"{'after' if left else 'in'} {op or 'a collective'}{seq}{group}"
     ends, others = statements.wait_ends, set(waiting) - set(in_call)
+    where += "".join(f", {ends.clause(ranks)} in {other}" for other, ranks in sorted(apart.items()))
     more = f", and {len(others):,} more {blocked_elsewhere(ends, others)}" if others else ""
     return f"{ends.clause(there)} {where}{more}"
+
+
+def _in_others(stuck: StuckCall, ranks: Sequence[int]) -> dict[str, list[int]]:
+    """Return the ranks that issued another operation under the number of the collective that blocks, by operation."""
+    found: dict[str, list[int]] = {}
+    for rank in ranks if stuck.view is not None and stuck.seq is not None and stuck.kind is not None else ():
+        kind = stuck.view.kind_of(rank, stuck.seq)
+        if kind is not None and kind.op != stuck.kind.op:
+            found.setdefault(kind.op, []).append(rank)
+    return found
 
 
 def blocked_elsewhere(ends: WaitEnds, ranks: Collection[int]) -> str:

@@ -41,6 +41,7 @@ REASONS = {
     "node_failure": "lost a node",
 }
 _NEAR = 4  # lines of an error below its first one
+_LONG_BEFORE = 60  # seconds between the begin of a wait and an end that did not begin it
 _FAILED = regex(r"dict_keys\(\[(\d{1,6}(?:, ?\d{1,6}){0,16384})\]\)")
 _OF_A_HOST = frozenset({"node_failure", "evicted"})  # ends for which the other hosts' ranks wait
 #: What to do, by whether the job had stalled before: yes, no, or not known.
@@ -122,11 +123,14 @@ def _ended_from_outside(case: Case) -> Match | None:
 
 
 def _gave_up_before(case: Case, end: Event) -> bool:
-    """Return whether a watchdog, gloo or an engine had given up a wait before the job was terminated: it was hung."""
+    """Return whether a wait was given up before the job was terminated, or had begun long before: it was hung."""
     waits = (WatchdogTimeout, GlooTimeout, HeartbeatTimeout, EngineTimeout, MonitoredBarrier, NoProgress)
     return any(
         e.line < end.line if e.file == end.file else (e.in_the_year or inf) < (end.in_the_year or 0.0)
         for e in case.statements.all(*waits)
+    ) or any(
+        (e.in_the_year or inf) - (e.ran_ms or 0) / 1000 < (end.in_the_year or 0.0) - _LONG_BEFORE
+        for e in case.statements.all(WatchdogTimeout, GlooTimeout)
     )
 
 

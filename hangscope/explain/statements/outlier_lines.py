@@ -41,7 +41,7 @@ class OutlierLine:
     """A line that sets `ranks` (global) apart: `how` is "only", "missing", "count" or "value"; `text`, `file` and `line` are the last such line's.
 
     `score` decreases with what its rank printed after it. `telling`: only these ranks printed it, and it is no habit and no report.
-    `lacks_the_last`: it is the last line of every other rank. Either decides between even sides.
+    `lacks_the_last`: it is the last line of every other rank. Either decides between even sides. `printers`: who printed it, once each.
     """
 
     ranks: tuple[int, ...]
@@ -53,6 +53,7 @@ class OutlierLine:
     note: str
     telling: bool = False
     lacks_the_last: bool = False
+    printers: tuple[int, ...] = ()
 
     @property
     def decides(self) -> bool:
@@ -199,8 +200,10 @@ def _outlier(
             more, fewer = ("once" if n == 1 else f"{n} times" for n in (most, usual))
             note = f"{who} printed such lines {more}, the others {fewer}"
             return line.sets_apart(few, "count", score / 2, note, last=last)
-        note = f"all ranks but {who[5:] if len(few) == 1 else who} printed this"
-        return line.sets_apart(few, "missing", score / 2, note, last=last)
+        printers = tuple(rank for rank in counts if rank not in few)
+        note = f"{ranks_phrase(printers)} printed this, {who} did not"
+        missing = line.sets_apart(few, "missing", score / 2, note, last=last)
+        return replace(missing, printers=printers if usual == 1 else ())
     weight = 1 / max(counts.values()) ** 2
     if len(few) == 1 and few[0] in reporters:
         weight *= _as_reporter(few[0], line.text)

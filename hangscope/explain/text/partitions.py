@@ -44,10 +44,13 @@ def different(
 def outlier_of_two(
     sides: Sequence[Sequence[int]], kinds: Mapping[int, CallKind], statements: Statements
 ) -> int | None:
-    """Return which of two even sides is the outlier: the one that alone printed a telling line, else the one off the training step."""
+    """Return which of two even sides is the outlier: the one that alone printed a telling line, or one once, else the one off the training step."""
     telling = {line.ranks for line in statements.outlier_lines if line.decides}
     if len(telling) == 1 and telling <= {*map(tuple, sides)}:
         return [*map(tuple, sides)].index(telling.pop())
+    once = [line for line in statements.outlier_lines if line.printers and line.ranks in {*map(tuple, sides)}]
+    if len({line.ranks for line in once}) == 1:
+        return 1 - [*map(tuple, sides)].index(once[0].ranks)
     return off_the_step(_stack(sides[0], kinds), _stack(sides[1], kinds), own_knowledge())
 
 

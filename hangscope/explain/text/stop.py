@@ -182,11 +182,14 @@ def _waiting(event: Event) -> Collection[int]:
 
 
 def _most_waited_for(events: Sequence[_Call]) -> Sequence[_Call]:
-    """Return the lines about the collective that most ranks waited in; of equals the first that is printed."""
+    """Return the lines about the collective that most ranks waited in, and about none with its number; of equals the first that is printed."""
     numbered = [e for e in events if e.seq is not None]
     votes = Counter(e.seq for e in numbered if e.kind == numbered[0].kind)
     most = max(votes, key=lambda seq: (votes[seq], -(seq or 0)), default=None)
-    return [e for e in numbered if e.seq == most] or events
+    of_one = [e for e in numbered if e.seq == most]
+    ops = Counter(kind.op for e in of_one if (kind := _kind(e)) is not None)
+    others = {op for op in ops if op != ops.most_common(1)[0][0]}
+    return [e for e in of_one if (kind := _kind(e)) is None or kind.op not in others] or events
 
 
 def _kind(event: _Call) -> CallKind | None:

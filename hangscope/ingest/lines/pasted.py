@@ -226,7 +226,7 @@ def _parts(lines: list[str], at: int, writers: Container[str]) -> tuple[list[str
         return parts, 1
     full = 1
     for line in lines[at + 1 : at + _PARTS]:
-        if len(line) > _WIDTH or _is_whole(line, line, writers):
+        if len(line) > _WIDTH or _is_whole(_TASK.sub("", line, count=1), line, writers):
             break
         fits = len(line) * _FULL <= len(parts[0]) and len(parts[-1]) >= len(parts[0]) * _FULL
         parts.append(line)

@@ -153,7 +153,8 @@ def _with_facts(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ve
     apart = [
         line.says()
         for line in case.statements.outlier_lines
-        if line.telling and line.ranks == verdict.culprit_ranks
+        if (line.telling and line.ranks == verdict.culprit_ranks)
+        or (verdict.culprit_ranks and {*verdict.culprit_ranks} <= {*line.printers})
     ]
     facts = [first, *new([*apart[:1], *rest], first)][: _MOST + 1]
     # The rule's own advice counts, unless lines name the culprits or establish the cause, or the verdict is doubtful.
