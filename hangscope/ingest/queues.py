@@ -73,7 +73,7 @@ class QueueBuilder:
                 record.rank, gid,
                 seq=part.seq, kind=part.kind if own is None else own[part.rows], state=part.state, created=created[part.rows], order=part.order,
                 overwritten=part.starts_late and split.ring_wrapped, pending_only=split.pending_only,
-                tells_completion=recording.source != "nccl_log",
+                tells_completion=recording.source not in ("nccl_log", "detail_log"),
                 completed=completed if completed is None else completed[part.rows],
                 issued=issued if issued is None else issued[part.rows],
             )  # fmt: skip

@@ -72,10 +72,13 @@ def blocked(case: Case, stuck: StuckCall, waiting: Sequence[int], in_call: Seque
 
 def _in_others(stuck: StuckCall, ranks: Sequence[int]) -> dict[str, list[int]]:
     """Return the ranks that issued another operation under the number of the collective that blocks, by operation."""
+    view, seq, call = stuck.view, stuck.seq, stuck.kind
+    if view is None or seq is None or call is None:
+        return {}
     found: dict[str, list[int]] = {}
-    for rank in ranks if stuck.view is not None and stuck.seq is not None and stuck.kind is not None else ():
-        kind = stuck.view.kind_of(rank, stuck.seq)
-        if kind is not None and kind.op != stuck.kind.op:
+    for rank in ranks:
+        kind = view.kind_of(rank, seq)
+        if kind is not None and kind.op != call.op:
             found.setdefault(kind.op, []).append(rank)
     return found
 

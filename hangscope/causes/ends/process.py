@@ -130,8 +130,12 @@ def _gave_up_before(case: Case, end: Event) -> bool:
         for e in case.statements.all(*waits)
     ) or any(
         (e.in_the_year or inf) - (e.ran_ms or 0) / 1000 < (end.in_the_year or 0.0) - _LONG_BEFORE
-        for e in case.statements.all(WatchdogTimeout, GlooTimeout)
+        for e in _timed_out(case)
     )
+
+
+def _timed_out(case: Case) -> list[WatchdogTimeout | GlooTimeout]:
+    return [*case.statements.all(WatchdogTimeout), *case.statements.all(GlooTimeout)]
 
 
 def shows_a_wait(case: Case) -> bool:

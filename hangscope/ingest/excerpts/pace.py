@@ -181,7 +181,7 @@ def steady(lines: Sequence[tuple[int, str]]) -> tuple[str, int]:
 def silence(lines: Sequence[tuple[int, str]]) -> tuple[str, int, int]:
     """Return (`no line for 197 s, from 21:14:31 to 21:17:48`, its seconds, the number of the line before it) of the longest pause.
 
-    It is far longer than the others; ("", 0, 0) where none is.
+    It is far longer than the others; ("", 0, 0) where none is. Where lines without a time are in it, nothing is said of it.
     """
     clocks = [(number, clock) for number, text in lines if (clock := _stamp(text))]
     spans = [
@@ -194,7 +194,10 @@ def silence(lines: Sequence[tuple[int, str]]) -> tuple[str, int, int]:
     others = sorted(span[0] for span in ordered)[:-1]
     if longest < _PAUSE or longest < _FASTER * max(others[-1], 1):
         return "", 0, 0
-    return f"no line for {longest} s, from {before[0][:8]} to {after[0][:8]}", longest, number
+    until = next(n for (n, clock), (m, _) in pairwise([*reversed(clocks)]) if m == number and clock is after)
+    untimed = any(number < n < until and text.strip() for n, text in lines)
+    said = f"no line for {longest} s, from {before[0][:8]} to {after[0][:8]}"
+    return "" if untimed else said, longest, number
 
 
 def _stamp(text: str) -> re.Match[str] | None:

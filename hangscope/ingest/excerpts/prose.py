@@ -17,6 +17,7 @@ _WORDS, _PLAIN = 4, 0.7
 _FENCE, _MOSTLY = "```", 0.6  # the share of words in a line that nobody doubts
 _WORD = regex(r"[(\"'`*]{0,3}[A-Za-z][a-z'’-]{0,30}[.,;:!?)\"'`*]{0,3}|&|-|a|I")
 _LONG = 15  # words
+_HALF, _PARAGRAPH = 0.5, 8  # of the words of an opening paragraph are plain; lines that it has at most
 
 
 def written_by_people(lines: Sequence[tuple[int, str]]) -> Mapping[int, str]:
@@ -26,7 +27,7 @@ def written_by_people(lines: Sequence[tuple[int, str]]) -> Mapping[int, str]:
     """
     if (outside := _around_fences(lines)) is not None:
         return {n: text.strip() for n, text in outside if _of_words(text) or _is_mostly_plain(text)}
-    found: dict[int, str] = {}
+    found: dict[int, str] = _opening(lines)
     run: dict[int, str] = {}
     for number, text in (*lines, (0, "")):
         if not _of_words(text) or number - 1 not in run:
@@ -35,6 +36,27 @@ def written_by_people(lines: Sequence[tuple[int, str]]) -> Mapping[int, str]:
         if _of_words(text):
             run[number] = text.strip()
     return found
+
+
+def _opening(lines: Sequence[tuple[int, str]]) -> dict[int, str]:
+    """Return the paragraph with which a text begins, where people wrote it: words enough for a sentence, and no line that a program prints."""
+    first: dict[int, str] = {}
+    for number, text in lines:
+        if first and (number - 1 not in first or not text.strip()):
+            break
+        first[number] = text.strip()
+    parts = [part for text in first.values() for part in text.split()]
+    plain = sum(bool(_WORD.fullmatch(part)) for part in parts)
+    begins = next(iter(first.values()), "").split()
+    words_enough = len(begins) > _WORDS and len(parts) >= _LONG and plain >= _HALF * len(parts)
+    if not words_enough or len(first) > _PARAGRAPH or any(map(_begins_like_a_log, first.values())):
+        return {}
+    return first
+
+
+def _begins_like_a_log(text: str) -> bool:
+    begins = words("begins_a_line").match(text) or words("of_a_logger").search(text)
+    return not text[:1].isalnum() or begins is not None or words("code").match(text) is not None
 
 
 def has_fences(texts: Iterable[str]) -> bool:
