@@ -73,12 +73,12 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Nothing, participation.each_alone),
     (finding.Nothing | finding.Unseen, unnamed.gone_by_a_list),
     (finding.Finding, unnamed.known_message),
+    (finding.Finding, process.ended_for_no_known_reason),
     (finding.Finding, unnamed.fault_without_rank),
     (finding.Stalled | finding.Lagging | finding.Nothing | finding.Circular, device.network_fault),
     (finding.Stalled | finding.Nothing, device.helped_by_a_setting),
     (finding.Finding, unnamed.end_without_rank),
     (finding.Finding, unnamed.known_notice),
-    (finding.Finding, process.interrupted),
 )
 
 

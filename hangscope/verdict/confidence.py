@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hangscope.causes.case import Case, Match
-from hangscope.causes.ends.process import shows_a_wait
 from hangscope.explain.finding import (
     Absent,
     Different,
@@ -25,8 +24,11 @@ from hangscope.explain.finding import (
 from hangscope.explain.predict import MOST_REPLAYED
 from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.deaths import doubt, endings, raised_by_victims
+from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.text.excerpt import not_collected
+from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.job_logs.activity import Computing
+from hangscope.ingest.job_logs.endings import ExternalEnd
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
@@ -162,12 +164,13 @@ def guessed(case: Case, match: Match, proof: Proof) -> Doubts:
     """Doubt evidence that is only what ranks printed last, or a single moment; or it is assumed which rank waits for which."""
     end, finding = case.statements.external, case.finding
     firm = case.solid or CATALOG[match.cause].by_text
-    signalled = end is not None and end.signal is not None and not firm and shows_a_wait(case)
     busy = [rank for rank in match.culprits if case.statements.of(rank, Computing)]
     if match.cause in ("stuck_rank", "slow_rank") and busy:
         were = agree(busy, "was", "were")
         yield MEDIUM, f"{ranks_phrase(busy)} {were} computing between two captures, and may still arrive"
-    if signalled or (_by_calls(case, match) and finding.guess):
+    if end is not None and match.cause in ("stuck_rank", "slow_rank") and _may_have_moved(case, end):
+        yield MEDIUM if firm else LOW, "the job was ended from outside, perhaps while it made progress"
+    if _by_calls(case, match) and finding.guess:
         yield LOW, "it rests on what the ranks printed last, or on counts or stacks of one moment"
     if _by_calls(case, match) and finding.assumed:
         what = "which rank waits for which, or about which group a log line means"
@@ -175,6 +178,11 @@ def guessed(case: Case, match: Match, proof: Proof) -> Doubts:
     if isinstance(finding, Absent) and not (case.from_text or case.stacks or trouble(case)):
         why = "only dumps of one moment show ranks without a pending collective"
         yield LOW if case.graph.early else MEDIUM, why
+
+
+def _may_have_moved(case: Case, end: ExternalEnd) -> bool:
+    """Return whether nothing shows that a job was hung that was ended from outside."""
+    return stood_still(case.incident, case.statements, end) is not True and find_stop(case.statements) is None
 
 
 def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:

@@ -99,8 +99,8 @@ def test_a_time_limit_does_not_excuse_what_froze_before_it(tmp_path: Path) -> No
 def test_a_cancelled_job_may_have_been_frozen(tmp_path: Path) -> None:
     line = "slurmstepd: error: *** JOB 123456 ON gpu07 CANCELLED AT 2026-03-04T15:15:01 ***"
     report = judged(tmp_path, stuck(4, culprit=2), job=[line])
-    assert report.verdict is not None and level(report) == "medium"
-    assert "stuck_rank" in {a.cause for a in report.verdict.alternatives}
+    assert blame(report) == ("hang", "stuck_rank", (2,)) and level(report) == "medium"
+    assert report.verdict is not None and "crashed_rank" in {a.cause for a in report.verdict.alternatives}
 
 
 def test_the_channels_of_a_killed_process_are_cleaned_up(tmp_path: Path) -> None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import inf
 
 from hangscope.causes.case import Case, Match, answer, at, quote, who
 from hangscope.causes.faults import remedy
-from hangscope.causes.init import never_formed
-from hangscope.causes.participation import each_alone
-from hangscope.explain.finding import Absent, Different, Lagging, Nothing, Unseen
+from hangscope.explain.finding import Absent, Nothing, Unseen
 from hangscope.explain.statements.standstill import HOUR, by_steps, stood_still
 from hangscope.explain.statements.statements import Death
-from hangscope.explain.text.blocked import ENDS_GROUPS, of_the_program
+from hangscope.explain.text.blocked import ENDS_GROUPS
 from hangscope.explain.text.group_size import stated_size
 from hangscope.explain.text.steps import is_last
 from hangscope.explain.text.stop import says_it_hangs
 from hangscope.ingest.job_logs.activity import EngineTimeout
-from hangscope.ingest.job_logs.endings import Exit
+from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.faults import NoProgress, OomCuda
 from hangscope.ingest.job_logs.messages import Message, table
 from hangscope.ingest.job_logs.progress import Progress
@@ -43,7 +40,7 @@ REASONS = {
 _NEAR = 4  # lines of an error below its first one
 _LONG_BEFORE = 60  # seconds between the begin of a wait and an end that did not begin it
 _FAILED = regex(r"dict_keys\(\[(\d{1,6}(?:, ?\d{1,6}){0,16384})\]\)")
-_OF_A_HOST = frozenset({"node_failure", "evicted"})  # ends for which the other hosts' ranks wait
+_BY_THE_CLUSTER = frozenset({"preemption", "node_failure", "evicted"})  # whatever the job does
 #: What to do, by whether the job had stalled before: yes, no, or not known.
 _ADVICE = {
     False: "The job was still making progress. Write a checkpoint on SIGTERM and let the scheduler requeue it.",
@@ -59,63 +56,45 @@ _HUNG = ("unknown", "nothing shows that the job was still making progress: it ma
 
 
 def ended_from_outside(case: Case) -> Match | None:
-    """Preemption, time limit, cancellation, SIGTERM to the launcher: nobody's fault in the job."""
-    return None if _pressed_at_a_wait(case) else _ended_from_outside(case)
-
-
-def interrupted(case: Case) -> Match | None:
-    """Ctrl-C at a job in which all others wait for one rank: people press it when a job hangs, and yet it may have been moving."""
-    found = _ended_from_outside(case) if _pressed_at_a_wait(case) else None
-    return replace(found, strength=0) if found is not None else None
-
-
-def _pressed_at_a_wait(case: Case) -> bool:
-    """Return whether a person ended the job, and tracebacks show every rank of three or more, all but the awaited ones in a wait."""
-    event, placed = case.statements.external, case.statements.whereabouts
-    by_hand = event is not None and event.signal == "SIGINT" and shows_a_wait(case)
-    return by_hand and len(case.incident.ranks) > 2 and placed.keys() >= case.incident.ranks.keys()
-
-
-def _ended_from_outside(case: Case) -> Match | None:
+    """Preemption, eviction, a lost node, SIGTERM, or an end while the job made progress: nobody's fault in the job."""
     event, finding, statements = case.statements.external, case.finding, case.statements
-    if event is None or statements.first_deaths or _gave_up_before(case, event):
+    if event is None or statements.first_deaths or _gave_up_before(case, event) or _requeued(case, event):
         return None
-    if any(e.file == event.file and e.line > event.line for e in statements.all(StoreBarrier)):
-        return None  # the job was requeued, and its next start is what the text ends with
     stalled = stood_still(case.incident, statements, event)
-    if finding.culprits and not case.from_text and isinstance(finding, Different | Lagging):
+    ahead = isinstance(finding, Absent) and len(finding.culprits) > len(case.graph.waiting)
+    if stalled is False or event.reason in _BY_THE_CLUSTER or (ahead and not case.from_text):
+        return _ended(
+            case, event, stalled
+        )  # of a job that makes progress, one rank is the first in the next collective
+    waits = bool(case.graph.waiting) or (bool(finding.waiting) and not isinstance(finding, Nothing))
+    return _ended(case, event, stalled) if event.reason == "sigterm" and not stalled and not waits else None
+
+
+def ended_for_no_known_reason(case: Case) -> Match | None:
+    """Cancelled, interrupted or at its time limit: people and schedulers end what hangs as well, so that anything known comes first."""
+    event, statements = case.statements.external, case.statements
+    if event is None or statements.first_deaths or _gave_up_before(case, event) or _requeued(case, event):
         return None
-    if stalled is None and event.reason in ("sigterm", "cancelled") and finding.guess and finding.culprits:
-        return None  # people end what hangs, and one rank had something of its own to tell
-    waits = bool(case.graph.waiting) and event.reason not in _OF_A_HOST
-    waits = waits or (bool(finding.waiting) and not isinstance(finding, Nothing))
-    if isinstance(finding, Absent) and len(finding.culprits) > len(case.graph.waiting) and not case.from_text:
-        waits = False  # of a job that makes progress, some ranks are in their next collective already
-    telling = {o.ranks for o in statements.outlier_lines if o.telling}
-    if stalled and (waits or len(telling) == 1 or by_steps(statements, event, HOUR)):
-        return None  # it was hung, whoever terminated it
-    if each_alone(case) is not None:
-        return None  # all ranks are in waits of their own hosts, which do not end by themselves
-    by_people = event.reason in ("cancelled", "time_limit")
-    start = never_formed(case) if stalled or (by_people and stalled is None) else None
-    if start is not None and start.culprits:
-        return None  # a start takes moments, and people watch a job for longer before they cancel it
-    # When it was terminated, a job that makes progress may have been waiting as well.
-    waited = stalled is not False and shows_a_wait(case)
-    if waited and _stacks_of_their_own(case, set(finding.culprits) or set(case.incident.ranks)):
+    by_reporter = event.signal == "SIGINT" and says_it_hangs(statements)
+    if by_reporter or by_steps(statements, event, HOUR):
         return None
-    if waited and event.signal == "SIGINT" and _blocked_in_a_library(case):
-        return None
-    if stalled is None and event.signal == "SIGINT" and says_it_hangs(statements):
-        return None  # who reports a hang ended it
+    return _ended(case, event, stood_still(case.incident, statements, event))
+
+
+def _requeued(case: Case, end: ExternalEnd) -> bool:
+    """Return whether the next start of the job is what its text ends with."""
+    return any(e.file == end.file and e.line > end.line for e in case.statements.all(StoreBarrier))
+
+
+def _ended(case: Case, event: ExternalEnd, stalled: bool | None) -> Match:
     # People cancel jobs that are hung, platforms end those that stall, and mismatched collectives stop a job by themselves.
-    doubtful = stalled is not False or event.signal == "SIGINT" or statements.all(CallFingerprint)
+    doubtful = stalled is not False or event.signal == "SIGINT" or case.statements.all(CallFingerprint)
     return answer(
         "crashed_rank",
         (),
         f"the job {REASONS.get(str(event.reason), 'was terminated from outside')}",
         _ADVICE[stalled],
-        strength=0 if waited else 1 if doubtful else 2,
+        strength=1 if doubtful else 2,
         category="external",
         rivals=[_HUNG] if stalled is not False else (),
         evidence=[event],
@@ -136,30 +115,6 @@ def _gave_up_before(case: Case, end: Event) -> bool:
 
 def _timed_out(case: Case) -> list[WatchdogTimeout | GlooTimeout]:
     return [*case.statements.all(WatchdogTimeout), *case.statements.all(GlooTimeout)]
-
-
-def shows_a_wait(case: Case) -> bool:
-    """Return whether stacks and tracebacks show several ranks waiting for others at work."""
-    placed, culprits = case.statements.whereabouts, set(case.finding.culprits)
-    others = set(placed) - culprits
-    at_work = bool(culprits) and culprits <= case.statements.busy
-    return at_work and len(others) > 1 and others <= case.statements.inside
-
-
-def _blocked_in_a_library(case: Case) -> bool:
-    """Return whether all ranks show where they were, and the awaited ones in a library's own wait: not in the program, nor in torch."""
-    placed = case.statements.whereabouts
-    tops = [frame for rank in case.finding.culprits if rank in placed for frame in placed[rank].stack[:1]]
-    at_work = any(map(of_the_program, tops))
-    known = placed.keys() | case.graph.waiting
-    return bool(tops) and known >= case.incident.ranks.keys() and not at_work
-
-
-def _stacks_of_their_own(case: Case, ranks: set[int]) -> bool:
-    """Return whether the stacks of all `ranks` are in files of their own: one in a log may be of the signal's handler."""
-    logs = {event.file for events in case.statements.kinds.values() for event in events}
-    files = {case.incident.ranks[rank].stack_file for rank in ranks}
-    return bool(ranks) and None not in files and not files & logs
 
 
 def died(case: Case) -> Match | None:

@@ -17,6 +17,7 @@ LEAST = 10.0  # seconds without a collective that are no stall yet
 USUAL = 5.0  # times the longest earlier pause between collectives
 MANY = 100.0  # times the pace of its steps, or half of LEAST that many times longer than its pauses
 RECENT = 256  # collectives of a rank whose pauses are examined
+SOONEST = 2.0  # seconds before which nobody ends a job because it hangs
 DEFAULT = 600.0  # seconds that torch's watchdog waits before it calls a collective of NCCL frozen
 EXAMINED = 64  # ranks whose pauses are examined
 
@@ -43,7 +44,7 @@ def stood_still(incident: Incident, statements: Statements, end: Event) -> bool 
         ) % ZONES - LEAST  # just below a whole number of zones the two clocks merely disagree
     if gap > max(LEAST, USUAL * usual) or gap > max(LEAST / 2, MANY * usual):
         return True
-    return None if gap > max(1.0, USUAL * usual) else False
+    return None if gap > max(SOONEST, USUAL * usual) else False
 
 
 def by_steps(statements: Statements, end: Event, least: float = DEFAULT) -> bool | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from hangscope.explain.finding import (
     Absent,
@@ -28,9 +29,11 @@ from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.reports import Desync
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier, MonitoredBarrierWitness
+from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
-from hangscope.model.incident import CallKind, Incident
+from hangscope.model.incident import CallKind, Incident, group_label
+from hangscope.model.rankset import counted
 from hangscope.model.regex import regex
 
 _SIZES = regex(r"\[([\d, ]{0,200})\]")
@@ -132,6 +135,8 @@ def analyzer(incident: Incident, statements: Statements) -> Report | None:
     report = next((e for e in statements.all(AnalyzerReport) if e.named), None)
     if report is None:
         return None
+    if (apart := _in_several_calls(statements)) is not None:
+        return apart
     waiting = tuple(r for r in report.expected if r not in report.named)
     call, kinds = _call(report, report.wanted), dict[int, CallKind]()
     sides: dict[str, list[int]] = defaultdict(list)
@@ -158,6 +163,35 @@ def analyzer(incident: Incident, statements: Statements) -> Report | None:
     number = f" number {report.seq}" if report.seq is not None else ""
     by = f"torch's analyzer on {report.op or 'the collective'}{number}"
     return Report(by, sides, named, [report], replace(finding, guess=True, events=(report,)))
+
+
+def _in_several_calls(statements: Statements) -> Report | None:
+    """Read reports that each lack those who joined the call of another one: no rank is missing, they are in different calls."""
+    reports = [e for e in statements.all(AnalyzerReport) if e.what == "absent" and e.op and e.expected]
+    joined = [tuple(r for r in e.expected if r not in e.named) for e in reports]
+    members = {r for e in reports for r in e.expected}
+    if len(reports) < 2 or not all(joined) or sorted(r for side in joined for r in side) != sorted(members):
+        return None
+    calls = [CallKind(e.op or "", "", e.sizes, stack=e.frames) for e in reports]
+    kinds = {rank: call for call, side in zip(calls, joined, strict=True) for rank in side}
+    sides: dict[str, Sequence[int]] = {}
+    for e, call, side in zip(reports, calls, joined, strict=True):
+        number = f" seq {e.seq}" if e.seq is not None else ""
+        group = f" on group {group_label(e.group_name, e.group_desc or '')}" if e.group_name else ""
+        place = (
+            f", called at {at.file.rsplit('/', 1)[-1]}:{at.line} ({at.name})"
+            if (at := user_frame(call.stack))
+            else ""
+        )
+        sizes = f" of {counted(prod(e.sizes[0]), 'element')}" if e.sizes else ""
+        sides[f"issued {e.op}{number}{sizes}{group}{place}"] = side
+    finding = different(reports[0].seq, joined, kinds, statements)
+    seqs = {rank: e.seq for e, side in zip(reports, joined, strict=True) for rank in side}
+    if finding.culprits and finding.stuck.rank is not None:
+        stuck = replace(finding.stuck, seq=seqs[finding.stuck.rank])
+        finding = replace(finding, stuck=stuck, own=replace(finding.own, seq=seqs[finding.culprits[0]]))
+    by = "torch's analyzer lists each rank as missing from a call of the others because"
+    return Report(by, sides, finding.culprits, reports, replace(finding, events=tuple(reports[:3])))
 
 
 def _call(report: AnalyzerReport, printed: str) -> CallKind:

@@ -96,6 +96,11 @@ class Excerpt(Event, by_launcher=True, calm=True):
     unlike: tuple[Unlike, ...] = ()
 
 
+_FRAME = regex(
+    r'^\W{0,8}(?:\[rank\d{1,7}\]:)?\s{0,12}File "[^"]{1,400}", line \d'
+)  # its source is the next line
+
+
 def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     """Return what a text of `size` bytes is as a whole; None of one that is empty or long."""
     if not 0 < size <= MOST:
@@ -109,7 +114,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     written = [(line, shape) for line, shape in zip(lines, shapes, strict=True) if not shape.noise]
     ours = [line for line, shape in written if not shape.reported]
     printed = [line for line in ours if line[0] not in people]
-    fenced = has_fences(texts)
+    fenced, frames = has_fences(texts), {number for number, text in lines if _FRAME.search(text)}
     telling = [
         line
         for line, shape in written
@@ -150,7 +155,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         odd_cells=odd_cells(lines),
         exhibits=tuple(n for n, form in _EXHIBITS.items() if sum(bool(form.search(t)) for t in texts) > 1),
         versions=tuple((m[1], m[2]) for t in texts if (m := _VERSION.match(t.strip()))),
-        groups=line_groups(printed),
+        groups=line_groups((number, text) for number, text in printed if number - 1 not in frames),
         sides=sides(texts),
         named=named,
         ranks_of_hosts=ranks_of_hosts(texts),

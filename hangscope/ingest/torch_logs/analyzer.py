@@ -33,9 +33,11 @@ from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.c10d import GroupEvent, ranks_in
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
+from hangscope.model.incident import Frame, Sizes, Stack
 from hangscope.model.regex import regex
 
-_LINES = 24  # of one report, its stack apart
+_LINES, _FRAMES = 24, 64  # of one report, and of its stack
+_TENSOR, _INTEGER = regex(r"\[([\d, ]*)\]"), regex(r"\d{1,18}")
 #: the error of calls that are at different stages, not of different calls
 _STATE = "COLLECTIVE_STATE_MISMATCH"
 
@@ -45,6 +47,10 @@ def _report(found: Found) -> Iterator[Event]:
     fields = found.caught(AnalyzerReport)
     if op := found.last("op"):
         fields["op"] = user_op(op.split()[0])
+    if sizes := found.last("sizes"):
+        fields["sizes"] = tuple(tuple(map(int, _INTEGER.findall(one))) for one in _TENSOR.findall(sizes))
+    frames = [Frame(name, file, int(line)) for name, file, line in found.all("function", "code", "at")]
+    fields["frames"] = tuple(frames[:_FRAMES])
     errors = {int(m["culprit"]): m for _, m in found.parts if "culprit" in m.groupdict()}
     unlike = {rank: match for rank, match in sorted(errors.items()) if match["error"] != _STATE}
     if errors:
@@ -60,7 +66,8 @@ class AnalyzerReport(
 ):
     """One report of torch's analyzer. `what` is absent or unlike; all ranks are global; `error` as it names the mismatch.
 
-    A row of its table has no `seq`, and states what the named rank issued (`own_op`).
+    A row of its table has no `seq`, and states what the named rank issued (`own_op`). `sizes` and `frames` (innermost first) are of the
+    call of those who joined.
     For calls that are unlike, `wanted` and `found` are what it printed of the call that it took for right and of that of each of the
     `named`, in their order: a call's name, sizes or element types.
     """
@@ -71,6 +78,8 @@ class AnalyzerReport(
     own_op: str | None = None
     named: tuple[int, ...] = ()
     expected: tuple[int, ...] = ()
+    sizes: Sizes = ()
+    frames: Stack = ()
     error: str | None = None
     wanted: str = ""
     found: tuple[str, ...] = ()
@@ -83,6 +92,8 @@ REPORT = block(
     says(r"Input/output mismatch in the collective sequence number: (?P<seq>\d{1,18})", what="unlike"),
     regex(r"^\s*group info: (?P<group_name>[^\s:]{1,200})(?::(?P<group_desc>.{1,200}))?$"),
     regex(r"^\s*collective: (?:[\w.-]{1,40}:)?(?P<op>[\w ><?-]{1,80})$"),
+    regex(r"^\s*input sizes: (?P<sizes>\[\[[\[\]\d, ]{0,400}\])"),
+    regex(r"^\s*(?P<function>[\w.<>]{1,100}) at (?P<code>[^\s:]{1,400}):(?P<at>\d{1,7})$"),
     regex(r"^\s*missing ranks: \{(?P<named>[\d, ]{1,60000})\}"),
     regex(r"^\s*expected ranks: \{(?P<expected>[\d, ]{1,60000})\}"),
     regex(
@@ -90,8 +101,8 @@ REPORT = block(
         r"(?:, Expected [\w ]{1,40}: '(?P<wanted>\{[^{}]{1,80}\}|[^']{1,400})' does not\s{1,3}match found [\w ]{1,40}: "
         r"'(?P<made>\{[^{}]{0,80}\}/\{[^{}]{0,80}\}/\{[^{}]{0,80}\}|[^']{1,400})')?"
     ),
-    ends=regex(r"^\s*(?:collective stack trace:|error msg:)"),
-    lines=_LINES,
+    ends=regex(r"^\s*(?:error msg:|$)"),
+    lines=_LINES + _FRAMES,
     made=_report,
 )
 

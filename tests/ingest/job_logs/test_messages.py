@@ -39,7 +39,7 @@ def test_an_example_is_read_by_its_entry_alone(entry: dict[str, object]) -> None
 def test_ids_are_unique_and_literals_are_long_enough_to_be_searched_for() -> None:
     ids = [entry["id"] for entry in messages._entries()]
     assert len(ids) == len(set(ids))
-    assert not [literal for literal in messages.MessageParser().literals if len(literal) < 7]
+    assert not [literal for literal in messages.MessageParser().literals if len(literal) < 6]
 
 
 @pytest.mark.parametrize(
