@@ -113,12 +113,12 @@ def _left_by_the_text(case: Case, culprits: tuple[int, ...]) -> Match | None:
     """Return the answer where a line of a process that nothing names says that it leaves or is done, and of all but one rank it is known that they stayed."""
     of_nobody = [e for e in case.statements.all(Progress) if e.rank is None]
     said = [e for e in of_nobody if e.leaving] or [
-        e for e in of_nobody if e.over or (e.done and e.epoch is None)
+        e for e in of_nobody if (e.over or e.done) and e.epoch is None
     ]
     dumped = any(record.dump_file for record in case.incident.ranks.values())
     if dumped or len(culprits) != 1 or not said or not case.statements.all(WatchdogTimeout, GlooTimeout):
         return None
-    why = f"{who(culprits)} left its loop early, as '{cut(said[-1].text.strip(), 80)}' says, which the others did not: they wait for it"
+    why = f"{who(culprits)} left its loop early, as '{cut(said[-1].text.strip(), 80)}' says, and the others wait for it"
     look = "Let all ranks decide together when to stop: reduce what they decide by (all_reduce), or broadcast the decision of one of them."
     return answer("early_exit", culprits, why, look, strength=1, evidence=said[-1:])
 

@@ -1,6 +1,6 @@
 """Lines that a minority of the ranks printed, printed another number of times, or printed with another value.
 
-No word decides: templates of lines (`ingest/job_logs/printed.py`) are counted across the ranks whose output was collected. A line
+No word decides: templates of lines (`ingest/job_logs/last_lines.py`) are counted across the ranks whose output was collected. A line
 that all ranks printed implicates nobody. What only one rank printed shortly before the freeze is evidence about that rank; it never
 names a rank by itself. Habits (a line printed again and again), the reports of rank 0, and what ranks print after they timed out
 or lost a peer are discounted.

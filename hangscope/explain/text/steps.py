@@ -53,7 +53,14 @@ class Steps:
         ends |= {(e.file, e.line) for e in self.statements.all(Progress) if e.done or e.leaving or e.over}
         lines, culprits = self.statements.outlier_lines, set(self.culprits)
         alone = (o for o in lines if o.telling and o.how != "value" and culprits.issuperset(o.ranks))
-        return [line for line in alone if (line.file, line.line) not in ends]
+        through = {
+            e.file: e.line for e in self.own.values() if e.done
+        }  # what it prints after its loop is not inside it
+        return [
+            line
+            for line in alone
+            if (line.file, line.line) not in ends and line.line < through.get(line.file, line.line + 1)
+        ]
 
     @cached_property
     def loop_over(self) -> Progress | None:

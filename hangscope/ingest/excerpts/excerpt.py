@@ -19,8 +19,9 @@ from hangscope.ingest.excerpts.process_list import local_ranks_gone
 from hangscope.ingest.excerpts.prose import devices, has_fences, prose, written_by_people
 from hangscope.ingest.excerpts.sections import Side, sides
 from hangscope.ingest.excerpts.settings import helpful_setting
+from hangscope.ingest.job_logs.last_lines import template_of
 from hangscope.ingest.lines.kept_text import KeptText
-from hangscope.ingest.lines.prefixes import Line, quote
+from hangscope.ingest.lines.prefixes import Line, quote, strip_prefix
 from hangscope.ingest.lines.rank_values import odd_cells, odd_word, uneven
 from hangscope.ingest.lines.rank_words import Named, named_processes, ranks_of_hosts
 from hangscope.ingest.lines.vocabulary import Stage, complains, stage_of_line, words
@@ -56,7 +57,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`.
     `lasted`: the seconds of the longest work that a line reports (`lasted_line`). `guarded`: a collective in the program's code that only rank 0
-    calls, by `guard`, in the line `guarded_at`. `helped`: the setting of NCCL with which it runs. `commands` are those
+    calls, by `guard`, in the line `guarded_at`. `helped`: the setting of NCCL with which it runs. `before`: the last line (number, text) of the program's own before the first that tells of trouble. `commands` are those
     that prompts show, `unlike` the lines in which their outputs differ between two hosts.
     """
 
@@ -92,6 +93,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     guard: str = ""
     guarded_at: int = 0
     helped: str = ""
+    before: tuple[int, str] | None = None
     commands: tuple[str, ...] = ()
     unlike: tuple[Unlike, ...] = ()
 
@@ -155,6 +157,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         odd_cells=odd_cells(lines),
         exhibits=tuple(n for n, form in _EXHIBITS.items() if sum(bool(form.search(t)) for t in texts) > 1),
         versions=tuple((m[1], m[2]) for t in texts if (m := _VERSION.match(t.strip()))),
+        before=_before_the_errors(printed, telling),
         groups=line_groups((number, text) for number, text in printed if number - 1 not in frames),
         sides=sides(texts),
         named=named,
@@ -171,6 +174,17 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         commands=run,
         unlike=unlike,
     )
+
+
+def _before_the_errors(
+    printed: Sequence[tuple[int, str]], telling: Sequence[tuple[int, str]]
+) -> tuple[int, str] | None:
+    """Return the last line (number, text) of the program's own before the first that tells of trouble; None where there is none."""
+    first = telling[0][0] if telling else 0
+    for number, text in reversed(printed):
+        if number < first and template_of(strip_prefix(text, number)):
+            return number, quote(text, _SHOWN)
+    return None
 
 
 def _is_a_timeout(seconds: int) -> bool:

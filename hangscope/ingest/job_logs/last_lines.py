@@ -39,6 +39,8 @@ _WIDTH = 200  # characters of a line
 _LONGEST = 120
 _ASKS = b"echo $?"  # what a shell prints then is an exit code
 _SHORT = 400  # lines of a text around which people may have written
+#: a word besides those of a title: `-- 4711 (rank 0)`
+_SAYS = regex(r"(?i)\b(?!(?:global |local )?(?:rank|pid|process)s?\b)[^\W\d_]{2}")
 #: somebody writes about a rank
 _ABOUT = regex(r"(?i)rank \d{1,6} [a-z].{0,300}(?:\?|\b(?:I|we|my|our|guess|seems|always|why)\b)")
 _FIGURES = regex(r"\d\.\d{3}")  # as programs print them
@@ -92,13 +94,13 @@ def printed_by(places_of: Mapping[str, list[int]], line_at: Callable[[int], Line
 
 
 def template_of(line: Line) -> str:
-    """Return a line with all that varies masked, empty where it is not the program's own."""
+    """Return a line with all that varies masked, empty where it is not the program's own, or only a title."""
     text = line.text
     if line.source is not None or words("not_its_own").search(text):
         return ""
     for pattern, mask in _MASKS:
         text = pattern.sub(mask, text)
-    return text[:_LONGEST].strip()
+    return text[:_LONGEST].strip() if _SAYS.search(text) else ""
 
 
 _MOST = 1024  # wordings whose lines are compared between ranks

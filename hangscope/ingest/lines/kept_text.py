@@ -86,7 +86,10 @@ class KeptText:
     def _column(self) -> re.Pattern[str] | None:
         if self.own:
             return None
-        heads = (_HEAD_END.sub(b"", raw[:_HEAD]).decode("utf-8", "replace") for raw in self.raw[-_MOST:])
+        raws = (
+            raw[:_HEAD] for raw in self.raw[-_MOST:] if not raw.startswith(b"[rank")
+        )  # torch's own prefix
+        heads = (_HEAD_END.sub(b"", raw).decode("utf-8", "replace") for raw in raws)
         return column_of([*heads])
 
     def by_writer(self) -> list[Sequence[int]]:

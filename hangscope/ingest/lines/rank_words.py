@@ -61,7 +61,7 @@ _LOCAL = regex(r"(?i)\blocal[_ -]?rank['\"]?[ =:]{1,3}(\d{1,4})\b|\[rank: (\d{1,
 _PAIR = regex(r"(?i)\brank[ _]?(\d{1,5})[\"']? ?[=:] ?(?:pid[ =:]?)?(\d{3,9})\b(?![.:]\d)")
 _WORD = regex(r"[A-Za-z]{1,30}|\d{1,10}")
 _RANGE = regex(r"(?<!\d)\d{1,6}(?: {0,2}[-–] {0,2}\d{1,6})?(?!\d)")
-_OF_RANKS = frozenset({"rank", "ranks", "tp", "gpu", "gpus"})
+_OF_RANKS = frozenset({"r", "rank", "ranks", "tp", "gpu", "gpus"})
 _ALL_OF = regex(r"(?i)\ball (?:of )?(?:the )?(\d{1,5}) (?:ranks|gpus|workers|processes)\b")
 _AS = regex(r"(?i)\b(?:as|to|like) (?:on |for |of )?(?:ranks? ?|TP)?(\d{1,5})\b")
 
@@ -122,7 +122,7 @@ def have_tails(texts: Iterable[str]) -> bool:
 def column_of(texts: Sequence[str]) -> re.Pattern[str] | None:
     """Return how the lines of a log of several ranks begin, where a word or sign with a number begins most of them; None: with no rank.
 
-    The numbers are 0 to N-1, each several times, and neither in the order of a counter nor in that of a loop.
+    The numbers are 0 to N-1, each several times where the word is none for ranks, and neither in the order of a counter nor in that of a loop.
     """
     columns: dict[tuple[str, str], list[int]] = {}
     texts = [text for text in texts if not text.startswith((" ", "Traceback "))]
@@ -133,9 +133,12 @@ def column_of(texts: Sequence[str]) -> re.Pattern[str] | None:
         times, steps = Counter(numbers), [*pairwise(numbers)]
         back = sum(b < a for a, b in steps)
         cyclic = sum(b in (a + 1, 0) for a, b in steps)
-        complete = times.keys() == set(range(len(times))) and len(times) > 1 < min(times.values())
+        named = head.strip(" [(<:#=_.-").lower() in _OF_RANKS  # then once is enough
+        complete = (
+            times.keys() == set(range(len(times))) and len(times) > 1 and (named or min(times.values()) > 1)
+        )
         of_all = tail.strip("/)]>") == str(len(times))  # `(3/8)`: a counter would come to 8
-        in_no_order = back >= len(times) and 4 * cyclic < 3 * len(steps)
+        in_no_order = back >= (1 if named else len(times)) and 4 * cyclic < 3 * len(steps)
         if complete and ((of_all and back) or (in_no_order and 2 * len(numbers) > len(texts))):
             before = expressions()["before_a_column"]
             return re.compile(rf"{before}{re.escape(head)}(\d{{1,5}}){re.escape(tail)} ?")

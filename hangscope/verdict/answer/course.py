@@ -54,10 +54,22 @@ def course(case: Case) -> str:
         return f"The program had printed that it was done: '{short(done.text)}'"
     if stage is not None and telling and text is not None and text.stage_line:
         return f"The job was {stage.phrase}: '{short(text.stage_line)}'"
+    if (before := _before_the_errors(case, last)) and last is None:
+        return f"The program's last line before the errors is '{short(before)}'"
     if last is None:
         return ""
     steps = went_on(case)
-    return f"{f'{steps}; the' if steps else 'The'} last progress shown is '{short(last.text)}'"
+    more = f"; the program's last line before the errors is '{short(before)}'" if before else ""
+    return f"{f'{steps}; the' if steps else 'The'} last progress shown is '{short(last.text)}'{more}"
+
+
+def _before_the_errors(case: Case, last: Progress | None) -> str:
+    """Return the program's last line before the errors of a text, where it comes after the last progress."""
+    texts = case.statements.all(Excerpt)
+    if len(texts) != 1 or texts[0].before is None:
+        return ""
+    number, text = texts[0].before
+    return text if last is None or (last.file == texts[0].file and last.line < number) else ""
 
 
 def went_on(case: Case) -> str:
@@ -74,7 +86,11 @@ def silence(case: Case) -> str:
 
 def _said_done(case: Case) -> Progress | None:
     """Return the last line in which the program says that the whole of it is done."""
-    said = (e for e in case.statements.all(Progress) if (e.over or e.done) and _ALL.search(e.text))
+    said = (
+        e
+        for e in case.statements.all(Progress)
+        if (e.over or e.done) and e.epoch is None and _ALL.search(e.text)
+    )
     return max((e for e in said if not of_people(e.text)), key=lambda e: (e.file, e.line), default=None)
 
 
