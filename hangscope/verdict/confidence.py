@@ -26,7 +26,7 @@ from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.deaths import doubt, endings, raised_by_victims
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.text.excerpt import not_collected
-from hangscope.explain.text.stop import find_stop
+from hangscope.explain.text.stop import stopped
 from hangscope.ingest.job_logs.activity import Computing
 from hangscope.ingest.job_logs.endings import ExternalEnd
 from hangscope.ingest.job_logs.progress import Progress
@@ -182,7 +182,7 @@ def guessed(case: Case, match: Match, proof: Proof) -> Doubts:
 
 def _may_have_moved(case: Case, end: ExternalEnd) -> bool:
     """Return whether nothing shows that a job was hung that was ended from outside."""
-    return stood_still(case.incident, case.statements, end) is not True and find_stop(case.statements) is None
+    return stood_still(case.incident, case.statements, end) is not True and not stopped(case.statements)
 
 
 def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:

@@ -13,6 +13,7 @@ from hangscope.knowledge.callsite import calls_collectives, in_backward
 from hangscope.knowledge.library import before_signal, own_knowledge
 from hangscope.model.frames import Stack
 from hangscope.model.incident import RankRecord
+from hangscope.model.regex import regex
 
 _COLLECTIVE_FILES = (
     "distributed_c10d.py",
@@ -31,6 +32,7 @@ _BASES = {
 #: a call's own wait, below which there is no Python frame
 _WAITS = frozenset({"wait", "_wait", "trigger_wait", "wait_tensor"})
 _WORK = "torch._C._distributed_c10d.Work"  # what a collective that runs returns
+_BACKWARD = regex(r"\.backward\(")
 _NEAR = 3  # frames within which a wait for sends and receives may wait for the device
 _NOT_OPS = _WAITS | {"wrapper", "<module>", "unwrap"}
 
@@ -52,10 +54,12 @@ def whereabouts(record: RankRecord, statements: Statements) -> Whereabouts | Non
         if stood:  # whose signal handler waits for others stood somewhere else when the signal came
             interrupted = isinstance(event, RankException) and not event.symptom
             where = located(stood, event.file, "stack" if interrupted or stood != event.frames else "log")
-            quoted = event.code or "" if isinstance(event, RankException) and not interrupted else ""
+            code = event.code or "" if isinstance(event, RankException) else ""
             # The line of source that a traceback quotes last, where it was pasted without torch's frames.
-            called = words("called").search(quoted) if where.op is None and stood == event.frames else None
-            return replace(where, op=called[1]) if called else where
+            called = words("called").search(code) if where.op is None and stood == event.frames else None
+            if not interrupted:
+                return replace(where, op=called[1]) if called else where
+            return replace(where, inside=True) if _BACKWARD.search(code) else where
     return None
 
 

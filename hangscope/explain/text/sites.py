@@ -7,7 +7,7 @@ show that the job hung before two collectives that would meet are evidence again
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from hangscope.explain.finding import Absent, Finding, OwnCall, Unpaired
@@ -26,6 +26,7 @@ from hangscope.model.frames import Frame, Stack
 from hangscope.model.incident import ROOTED_OPS, Absence, Incident, State
 
 _Lines = tuple[tuple[str, int], ...]  # files and lines, innermost first
+_Place = tuple[str | None, _Lines]  # an operation, and where it is called
 
 _OF_TORCH = "torch/distributed/"
 _BATCHED = frozenset({"batch_isend_irecv"})
@@ -38,13 +39,14 @@ _FORMING = frozenset(
 
 def sites(incident: Incident, statements: Statements) -> Finding | None:
     """Compare the lines of user code at which the ranks were blocked."""
-    shown: dict[tuple[str | None, _Lines], list[int]] = defaultdict(list)
+    shown, bare = defaultdict[_Place, list[int]](list), set[_Place]()
     for rank, where in sorted(statements.whereabouts.items()):
         users = tuple((f.file, f.line) for f in user_frames(where.stack) if is_user(f))
         frames = users or tuple((f.file, f.line) for f in where.stack)
         if frames and where.inside:
             shown[(where.op, frames)].append(rank)
-    found = _without_shortened(shown)
+            bare |= set() if users else {(where.op, frames)}
+    found = _without_shortened(shown, bare)
     inside = tuple(sorted(r for ranks in found.values() for r in ranks))
     of_a_moment, ops = not _known_to_wait(statements), {op for op, _ in found}
     timed_out = {e.op for e in statements.all(WatchdogTimeout) if e.rank in inside}
@@ -124,14 +126,21 @@ def helper_of(stacks: Sequence[Stack]) -> Frame | None:
     return None
 
 
-def _without_shortened(
-    shown: Mapping[tuple[str | None, _Lines], list[int]],
-) -> dict[tuple[str | None, _Lines], list[int]]:
-    """Return the ranks at each place; a stack of which a person left out the outer frames is at the place of a whole one."""
-    found: dict[tuple[str | None, _Lines], list[int]] = {}
-    for (op, frames), ranks in sorted(shown.items(), key=lambda item: -len(item[0][1])):
-        whole = (key for key in found if key[0] == op and key[1][: len(frames)] == frames)
-        found.setdefault(next(whole, (op, frames)), []).extend(ranks)
+def _without_shortened(shown: Mapping[_Place, list[int]], bare: Set[_Place]) -> dict[_Place, list[int]]:
+    """Return the ranks at each place; a stack of which a person left out the outer frames is at the place of a whole one.
+
+    `bare`: those without a line of the user's, which are at any place of their operation.
+    """
+    found: dict[_Place, list[int]] = {}
+    for place, ranks in sorted(shown.items(), key=lambda item: (item[0] in bare, -len(item[0][1]))):
+        op, frames = place
+        whole = (
+            key
+            for key in found
+            if key[0] == op
+            and (key[1][: len(frames)] == frames or (op and place in bare and key not in bare))
+        )
+        found.setdefault(next(whole, place), []).extend(ranks)
     return {key: sorted(ranks) for key, ranks in found.items()}
 
 
