@@ -67,6 +67,7 @@ def ended_from_outside(case: Case) -> Match | None:
             case, event, stalled
         )  # of a job that makes progress, one rank is the first in the next collective
     waits = bool(case.graph.waiting) or (bool(finding.waiting) and not isinstance(finding, Nothing))
+    waits = waits or (finding.guess and bool(finding.culprits))  # one rank had something of its own to tell
     return _ended(case, event, stalled) if event.reason == "sigterm" and not stalled and not waits else None
 
 

@@ -96,11 +96,11 @@ def printed_by(places_of: Mapping[str, list[int]], line_at: Callable[[int], Line
 def template_of(line: Line) -> str:
     """Return a line with all that varies masked, empty where it is not the program's own, or only a title."""
     text = line.text
-    if line.source is not None or words("not_its_own").search(text):
+    if line.source is not None or words("not_its_own").search(text) or not _SAYS.search(text):
         return ""
     for pattern, mask in _MASKS:
         text = pattern.sub(mask, text)
-    return text[:_LONGEST].strip() if _SAYS.search(text) else ""
+    return text[:_LONGEST].strip()
 
 
 _MOST = 1024  # wordings whose lines are compared between ranks
