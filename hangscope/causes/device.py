@@ -18,11 +18,13 @@ from hangscope.ingest.job_logs.faults import CudaError, DeviceReset, Xid
 from hangscope.ingest.lines.vocabulary import words
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
+from hangscope.ingest.torch_logs.wrapper import GlooClosed
 from hangscope.model.conclusion import Evidence
 from hangscope.model.events import Event
 from hangscope.model.rankset import agree
 from hangscope.model.tables import entries
 
+_ENDED_BOTH = ("crashed_rank", "two processes that end at one time leave the same lines")
 _PAIRS = 4  # that are listed
 _AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
 _SPLITS = ("shape_mismatch", "mismatched splits stall it the same way, and recorders keep no splits")
@@ -141,7 +143,7 @@ def network_fault(case: Case) -> Match | None:
     tier = min((e.tier for e in warnings), default=3)
     first = [e for e in warnings if e.tier == tier]
     if first and not (complete and case.whole_group) and all(e.fault == "closed_by_peer" for e in first):
-        return _peer_ended(first)
+        return _cut_between(first) or _peer_ended(first)
     local = tuple(sorted({e.rank for e in first if tier == 1 and e.rank is not None}))
     culprits = local or (_both_ends(first) if tier == 2 else ())
     minor = all(e.retrying or e.fault == "size_mismatch" for e in first)  # sizes are the program's own
@@ -176,6 +178,29 @@ def network_fault(case: Case) -> Match | None:
         frame_rank=stuck.rank,
         rivals=[_SPLITS] if stuck.kind is not None and stuck.kind.op.startswith("all_to_all") else (),
     )
+
+
+def unanswered(case: Case) -> Match | None:
+    """Connections of gloo that timed out: the other end did not close them, as the kernel does for a process that ends."""
+    lost = case.statements.all(GlooClosed)
+    if not lost or any(e.what != "Connection timed out" for e in lost) or case.statements.first_deaths:
+        return None
+    whose = sorted({e.rank for e in lost if e.rank is not None})
+    peers = sorted({e.peer for e in lost if e.peer})
+    at = f" from {peers[0]}" if len(peers) == 1 else ""
+    why = f"{who(whose, 'a process')} got no answer{at} any more: the connection timed out, which it does where the network between the hosts is cut or the other host stands still; a process that ends closes its connections"
+    look = f"Look at the kernel log and the counters of the network card of both hosts, ping{at.replace(' from', '')} from the other one, and take the stack of a process there (py-spy dump)."
+    return answer("network_stall", (), why, look, evidence=lost[:4])
+
+
+def _cut_between(closed: list[NcclWarn]) -> Match | None:
+    """Return that a connection was cut where both of its ends report that the peer closed it: neither of them had ended."""
+    hosts, peers = ({getattr(e, name) for e in closed} - {None} for name in ("host", "peer_host"))
+    if len(hosts) < 2 or len(hosts) != len(peers):
+        return None
+    why = f"both ends of a connection report that the other one closed it (hosts {' and '.join(sorted(hosts))}): neither process had ended, so it was cut between them"
+    look = "Look at what is between these hosts: an overlay network or a firewall that drops connections (conntrack), a link that went down, and the kernel log of both at that time."
+    return answer("network_stall", (), why, look, evidence=closed[:4], rivals=[_ENDED_BOTH])
 
 
 def _peer_ended(closed: list[NcclWarn]) -> Match:

@@ -76,6 +76,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Finding, process.ended_for_no_known_reason),
     (finding.Finding, unnamed.fault_without_rank),
     (finding.Stalled | finding.Lagging | finding.Nothing | finding.Circular, device.network_fault),
+    (finding.Nothing | finding.Unseen | finding.Absent, device.unanswered),
     (finding.Stalled | finding.Nothing, device.helped_by_a_setting),
     (finding.Finding, unnamed.end_without_rank),
     (finding.Finding, unnamed.known_notice),

@@ -239,6 +239,7 @@ class GlooClosed(Event, same_by=("what", "peer")):
     forms = (
         says(r"Connection closed by peer \[", what="Connection closed by peer"),
         says(r"(?:Read|Write) error .{0,80}?: Connection reset by peer", what="Connection reset by peer"),
+        says(r"(?:Read|Write) error .{0,80}?: Connection timed out", what="Connection timed out"),
         says("Application timeout caused pair closure", what="Application timeout caused pair closure"),
     )
     also = (_PEER_ADDRESS,)
