@@ -84,7 +84,7 @@ def unequal_loops(case: Case) -> Match | None:
     least = min((e.total for e in lengths.values()), default=0)
     short = [rank for rank, e in lengths.items() if e.total == least]
     dumped = any(record.dump_file for record in case.incident.ranks.values())
-    if dumped or len(short) != 1 or len(lengths) < 2:
+    if dumped or len(short) != 1 or len(lengths) < 2 or case.finding.culprits not in ((), tuple(short)):
         return None
     others = {rank: e.total for rank, e in lengths.items() if rank not in short}
     steps = {e.step: e for e in case.statements.all(Progress) if e.step is not None}

@@ -35,7 +35,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Finding, late.arrived_late),
     (finding.Finding, late.takes_longer),
     (finding.Unseen | finding.Nothing, late.made_after_the_end),
-    (finding.Unseen | finding.Nothing, loops.unequal_loops),
+    (finding.Unseen | finding.Nothing | finding.Different, loops.unequal_loops),
     (finding.Finding, programs.stands_behind_a_guard),
     (finding.Finding, process.left_quietly),
     (finding.Absent, process.ends_its_groups),

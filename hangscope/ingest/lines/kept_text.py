@@ -34,11 +34,23 @@ def _end_of(raw: bytes) -> str:
 
 
 def _unglued(state: bytes) -> Sequence[bytes]:
-    """Return the bars and the lines that share one line because a bar ends without a line feed; whole where a launcher's prefix begins it."""
+    """Return the bars and the lines that share one line because a bar ends without a line feed, or of which each is another rank's.
+
+    Whole where a launcher's prefix begins it.
+    """
+    if (
+        state.startswith((b"[rank ", b"rank "))
+        and len(starts := [m.start() for m in _SIDE_BY_SIDE.finditer(state)]) > 1
+    ):
+        return [state[a:b].rstrip() for a, b in zip(starts, [*starts[1:], None], strict=True)]
     if state.startswith(b"[") or (b"it/s" not in state and b"s/it" not in state):
         return (state,)
     ends = [match.end() for match in _BAR_END.finditer(state)]
     return [state[a:b] for a, b in zip([0, *ends], [*ends, None], strict=True)] if ends else (state,)
+
+
+#: `[rank 0] batches: 1950   [rank 1] batches: 1872`
+_SIDE_BY_SIDE = regex(rb"(?:^|(?<=\s\s)|(?<=[|;,] ))\[?rank \d{1,7}(?:\] |[:=] ?)(?=\S)")
 
 
 class KeptText:
