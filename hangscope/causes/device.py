@@ -88,8 +88,8 @@ def _of_the_program(event: Event) -> bool:
 
 
 def _moment(event: Event) -> tuple[float, str, int]:
-    moment = event.time if event.time is not None else event.stamp
-    return (float(moment) if isinstance(moment, (int, float)) else inf, event.file, event.line)
+    moment = event.in_the_year
+    return (inf if moment is None else moment, event.file, event.line)
 
 
 def _lags(case: Case, finding: Lagging, faults: list[Event]) -> Match:

@@ -148,7 +148,7 @@ def of_ranks(case: Case, ranks: Sequence[int], read: Set[int]) -> Iterator[str]:
     own = [g for g in own if read.isdisjoint(g.numbers)]
     causes = [g for g in own if (topic := topic_of(g.text)) is not None and not topic.witness]
     for group in causes[:1]:
-        yield f"before, {ranks_phrase(group.ranks)} alone printed '{short(group.text)}'{often(group)}"
+        yield f"{ranks_phrase(group.ranks)} printed '{short(group.text)}'{often(group)}"
 
 
 def of_others(case: Case, waiting: Sequence[int]) -> Observation | None:
