@@ -39,10 +39,20 @@ def spans(text: str) -> Iterator[range]:
         yield range(int(first), int(last or first) + 1, max(1, int(step or 1)))
 
 
+def in_words(compressed: str) -> str:
+    """Return compressed ranks for a sentence: `0-1` as `0 and 1`, `0-2,5,7` as `0-2, 5 and 7`."""
+    parts: list[str] = []
+    for part in compressed.split(","):
+        first, _, last = part.partition("-")
+        pair = last.isdigit() and int(last) == int(first) + 1
+        parts += [first, last] if pair else [part]
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+
+
 def ranks_phrase(ranks: Iterable[int]) -> str:
-    """Return `rank 3` or `ranks 0-2,5`, for a sentence."""
+    """Return `rank 3` or `ranks 0-2, 5 and 7`, for a sentence."""
     distinct = set(ranks)
-    return f"rank{'s' if len(distinct) != 1 else ''} {compress(distinct)}"
+    return f"rank{'s' if len(distinct) != 1 else ''} {in_words(compress(distinct))}"
 
 
 def agree(ranks: Iterable[int], one: str, several: str) -> str:

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import TypeVar
 
 from hangscope.model.conclusion import CallRef
-from hangscope.model.rankset import compress
+from hangscope.model.rankset import compress, in_words
 from hangscope.model.regex import regex
 
 K = TypeVar("K", bound=Hashable)
@@ -107,8 +107,8 @@ def listed(names: Sequence[str], most: int) -> str:
 
 
 def rank_words(ranks: str) -> str:
-    """Return `rank 3` or `ranks 0-2,5` for ranks that are text already."""
-    return f"rank {ranks}" if ranks.isdigit() else f"ranks {ranks}"
+    """Return `rank 3` or `ranks 0-2, 5 and 7` for ranks that are compressed text already."""
+    return f"rank {ranks}" if ranks.isdigit() else f"ranks {in_words(ranks)}"
 
 
 def some_ranks(ranks: Sequence[int], length: int = 60) -> str:

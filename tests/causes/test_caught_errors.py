@@ -94,4 +94,4 @@ def test_what_a_vendor_prints_below_an_error_is_no_step_after_it(tmp_path: Path)
     below = "[rank2]: EE1002: 2024-10-11-09:27:55.318.207 Stream synchronize timeout."
     verdict = judged(told(tmp_path, [*raised(2, error), below, f"[rank6]: {error}", f"[rank1]: {error}"]))
     assert verdict.culprit_ranks == ()  # all waited
-    assert "Ranks 1-2,6 raised RuntimeError" in verdict.summary
+    assert "Ranks 1, 2 and 6 raised RuntimeError" in verdict.summary

@@ -167,7 +167,7 @@ def test_a_time_limit_is_no_ranks_fault_and_what_ranks_report_after_it_follows_f
     verdict = judged(told(tmp_path / "late", [end, *late]))
     assert (verdict.category, verdict.culprit_ranks, verdict.suspect_ranks) == ("external", (), ())
     assert (
-        "It was ended from outside, by no rank: what ranks 1-2 reported came after that."
+        "It was ended from outside, by no rank: what ranks 1 and 2 reported came after that."
         in verdict.explanation
     )
     explanation = judged(told(tmp_path / "alone", ["[rank0]: step 5", end])).explanation

@@ -87,7 +87,7 @@ def test_half_of_the_ranks_against_process_0_and_its_like_do_not_tell_who_is_wro
     report = told(tmp_path, {**lines, "rank0.log": [CLOSED], "rank1.log": [CLOSED]}, world_size=4)
     cause, ranks, level = short(report)
     assert (cause, ranks) == ("model_mismatch", ()) and level != "high"
-    assert "Ranks 2-3 built parameters with other sizes" in judged(report).summary
+    assert "Ranks 2 and 3 built parameters with other sizes" in judged(report).summary
 
 
 def test_where_all_differ_from_process_0_it_is_the_one(tmp_path: Path) -> None:

@@ -338,7 +338,7 @@ def test_two_ranks_on_one_gpu_are_read_without_the_mark_before_it(tmp_path: Path
     raised = "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:268, invalid usage, NCCL version 2.21.5"
     verdict = verdict_on(tmp_path, *([said, " Last error:", raised] if first else [raised, said]))
     assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", (1, 9))
-    assert "anks 1,9 use the same GPU" in verdict.summary
+    assert "anks 1 and 9 use the same GPU" in verdict.summary
 
 
 def test_ctrl_c_while_all_others_wait_for_one_rank_is_taken_for_a_freeze_and_remains_an_alternative(

@@ -7,8 +7,8 @@ from hangscope.model.wait_ends import WaitEnds
 
 def test_each_state_names_its_ranks() -> None:
     ends = WaitEnds(timed_out=(0, 1), failed=(2,))
-    assert ends.clause([0, 1, 2, 3]) == "ranks 0-1 timed out, rank 2 failed and rank 3 is blocked"
-    assert ends.clause([3, 4]) == "ranks 3-4 are blocked"
+    assert ends.clause([0, 1, 2, 3]) == "ranks 0 and 1 timed out, rank 2 failed and rank 3 is blocked"
+    assert ends.clause([3, 4]) == "ranks 3 and 4 are blocked"
     assert ends.state([0, 3]) == "timed out or blocked"
     assert ends.state([0, 2, 3]) == "timed out, failed or blocked"
 

@@ -20,7 +20,7 @@ def test_who_stands_alone_is_told_first() -> None:
     assert tree_text(tree) == (
         "ranks 0-2: train.py:40 in <module>\n"
         "  rank 1: train.py:7 in load\n"
-        "  ranks 0,2: train.py:12 in step\n"
+        "  ranks 0 and 2: train.py:12 in step\n"
         "  distributed_c10d.py:3252 in all_reduce\n"
     )
     assert [(branch.depth, branch.ranks) for branch in tree] == [(0, "0-2"), (1, "1"), (1, "0,2")]

@@ -63,7 +63,9 @@ def test_a_device_that_lags_in_a_group_not_all_of_whose_members_were_seen_may_be
     left = Remains(simulate("other_buckets", 36003))
     left.write(tmp_path, collect(left, "mixed losses"))
     report = analyze(tmp_path)
-    assert level(report) != "high" and "members of the group were not seen (ranks 0,6,10)" in said(report)
+    assert level(report) != "high" and "members of the group were not seen (ranks 0, 6 and 10)" in said(
+        report
+    )
 
 
 def test_who_lacks_a_call_may_have_an_older_dump_where_another_one_is_known_to_be_older(

@@ -10,7 +10,7 @@ from hangscope.align.roots import components
 from hangscope.align.waitgraph import Called, Host, Instance, Unnamed, Untold
 from hangscope.model.conclusion import CallRef
 from hangscope.model.incident import on_group
-from hangscope.model.rankset import agree, compress, counted, ranks_phrase
+from hangscope.model.rankset import agree, compress, counted, in_words, ranks_phrase
 from hangscope.report.pictures.wait_edges import Drawn, Edges, VerdictCall
 from hangscope.report.schema.pictures import WaitEdge, WaitNode, WaitPicture
 from hangscope.report.subject import Subject
@@ -162,7 +162,7 @@ def sentences(
         where = f" on {node.group}" if node.group else ""
         call = f"{node.label}{where}"
         if node.ranks:
-            call = f"{are_in(cut(node.ranks, 80), node.count, node.label, where, past)}{', which' if tail else ''}"
+            call = f"{are_in(cut(in_words(node.ranks), 80), node.count, node.label, where, past)}{', which' if tail else ''}"
         lines.append(f"{call} {tail}." if tail else f"{call}; nobody is known to be missing from it.")
     one = len(lines) == _LINES + 1
     lines = first_of(lines, _LINES, "1 more collective." if one else "{:,} more collectives.")

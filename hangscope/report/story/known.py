@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.model.incident import on_group
-from hangscope.model.rankset import compress, counted, ranks_phrase
+from hangscope.model.rankset import compress, counted, in_words, ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.report import quotes
 from hangscope.report.pictures.call_diff.behaviour import Behaviour
@@ -43,7 +43,7 @@ def _pending(subject: Subject) -> list[str]:
     """Return the collectives that ranks are in."""
     calls = [(rank, found[0]) for rank, found in sorted(subject.graph.open_calls.items()) if found]
     by_call = grouped(((subject.call_name(c.node, r), subject.on_group(c.gid)), r) for r, c in calls)
-    lines = [are_in(compress(ranks), len(ranks), *where) for where, ranks in by_call.items()]
+    lines = [are_in(in_words(compress(ranks)), len(ranks), *where) for where, ranks in by_call.items()]
     return first_of(lines, LINES, "{} more collectives are pending")
 
 

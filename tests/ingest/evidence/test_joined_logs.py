@@ -14,7 +14,7 @@ FAILED = "E {clock} torch/distributed/elastic/multiprocessing/api.py:869] failed
 
 @pytest.mark.parametrize(
     ("clock", "ranks"),
-    [("10:30:14", "anks 0,13 timed"), ("11:30:14", "ank 13 timed"), ("00:01:14", "ank 13 timed")],
+    [("10:30:14", "anks 0 and 13 timed"), ("11:30:14", "ank 13 timed"), ("00:01:14", "ank 13 timed")],
 )
 def test_lines_below_an_agents_end_are_of_another_attempt_only_if_they_are_later(
     tmp_path: Path, clock: str, ranks: str

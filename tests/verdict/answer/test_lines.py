@@ -62,7 +62,7 @@ def test_an_entry_names_fields_that_its_kind_has(row: object) -> None:
                 c10(r, f"[PG 3 Rank {r}] Heartbeat monitor timed out! workMetaList_.size() = {n}")
                 for r, n in ((0, 121), (1, 121), (2, 97))
             ],
-            ["watchdog thread of ranks 0-2", "ranks 0-1: '", "= 121'; rank 2: '", "= 97'"],
+            ["watchdog thread of ranks 0-2", "ranks 0 and 1: '", "= 121'; rank 2: '", "= 97'"],
             (),
             id="heartbeats that differ",
         ),
@@ -118,7 +118,7 @@ def test_a_number_within_a_group_is_not_given_for_a_global_rank(tmp_path: Path) 
     said = judged(
         told(tmp_path, [f"[rank{local}]:[rank{rank}]: {error}" for local, rank in ((0, 4), (1, 5))])
     ).explanation
-    assert "Ranks 4-5 timed out waiting for an entry of the store:" in said
+    assert "Ranks 4 and 5 timed out waiting for an entry of the store:" in said
     assert "rank 0 writes" not in said
 
 

@@ -31,7 +31,7 @@ def raised(rank: int, error: str = CLOSED) -> list[str]:
 def test_a_traceback_tells_the_line_of_the_program_and_the_calls_from_there(tmp_path: Path) -> None:
     explanation = judged(told(tmp_path, [*raised(0), *raised(1)])).explanation
     assert (
-        "Ranks 0-1 were at 'loss = model(batch)' (train.py:31), in forward > _sync_module_states"
+        "Ranks 0 and 1 were at 'loss = model(batch)' (train.py:31), in forward > _sync_module_states"
         in explanation
     )
     assert "wrapper" not in explanation and "_call_impl" not in explanation

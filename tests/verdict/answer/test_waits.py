@@ -33,7 +33,7 @@ def gather(rank: int, numel_in: int, numel_out: int) -> str:
         ),
         pytest.param(
             ["torchrun --nnodes=2 --nproc_per_node=2 train.py", timeout(0), timeout(1)],
-            ["ranks 2-3 of 4 are not shown"],
+            ["ranks 2 and 3 of 4 are not shown"],
             (2, 3),
             id="a launcher states the size",
         ),
@@ -74,7 +74,7 @@ def gather(rank: int, numel_in: int, numel_out: int) -> str:
         ),
         pytest.param(
             [timeout(0), timeout(1, group=DEFAULT), status(1, 6, 9, 5)],
-            ["Ranks 0-1 timed out", "enqueued work up to 9 and completed it up to 5"],
+            ["Ranks 0 and 1 timed out", "enqueued work up to 9 and completed it up to 5"],
             (),
             id="a line without a group joins its peers",
         ),
