@@ -56,7 +56,7 @@ def _refused(case: Case) -> Match | None:
         why = f"{who(named, 'two ranks')} use the same {'GPU' if len(named) <= 2 else 'GPUs'}"
         fix = "Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process."
         return answer("init_hang", named, why, fix, _ONE_HOST, strength=2, evidence=shared[:3])
-    return _versions(case) or _bootstrap(case)
+    return _versions(case) or _loopback(case) or _bootstrap(case)
 
 
 def _versions(case: Case) -> Match | None:
@@ -91,6 +91,16 @@ def _bootstrap(case: Case) -> Match | None:
     fix = "Check that every process has its own rank and port, that NCCL_SOCKET_IFNAME names an interface that each host has, and that nothing else connects to the bootstrap port."
     strength = 2 - min(e.tier for e in warnings)
     return answer("init_hang", twice, why, fix, strength=strength, evidence=warnings[:3])
+
+
+def _loopback(case: Case) -> Match | None:
+    """Return the answer where processes of several hosts connect to the loopback address: another one announced it as its own."""
+    events = [e for e in case.warned("connect") if (e.peer_host or "").startswith("127.")]
+    if len({e.host for e in events}) < 2:
+        return None
+    why = f"the processes connect to {events[0].peer_host}, their own loopback address: the process that they look for, usually rank 0, announced it, because NCCL took the interface lo there"
+    fix = "Set NCCL_SOCKET_IFNAME (and GLOO_SOCKET_IFNAME) on every host to the interface that the other hosts reach, without lo."
+    return answer("init_hang", (), why, fix, strength=2, evidence=events[:3])
 
 
 def _communicator(case: Case) -> Match | None:

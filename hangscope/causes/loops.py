@@ -80,20 +80,25 @@ def _by_its_call(d: Difference) -> Match | None:
 
 def unequal_loops(case: Case) -> Match | None:
     """Ranks print how many steps their loops have, and one has the fewest: the others wait for it once it is through."""
-    lengths = {e.rank: e for e in case.statements.all(LoopLength) if e.rank is not None}
-    least = min((e.total for e in lengths.values()), default=0)
-    short = [rank for rank, e in lengths.items() if e.total == least]
+    said: list[LoopLength | Progress] = [*case.statements.all(LoopLength), *case.statements.all(Progress)]
+    # reversed, so that who prints a length of its own is not judged by a bar
+    lengths = {e.rank: (e.total, e) for e in reversed(said) if e.rank is not None and e.total is not None}
+    least = min((total for total, _ in lengths.values()), default=0)
+    short = [rank for rank, (total, _) in lengths.items() if total == least]
     dumped = any(record.dump_file for record in case.incident.ranks.values())
     if dumped or len(short) != 1 or len(lengths) < 2 or case.finding.culprits not in ((), tuple(short)):
         return None
-    others = {rank: e.total for rank, e in lengths.items() if rank not in short}
+    others = {rank: total for rank, (total, _) in lengths.items() if rank not in short}
     steps = {e.step: e for e in case.statements.all(Progress) if e.step is not None}
     last = steps[max(steps)] if steps and least - 1 <= max(steps) <= least else None
     waited = case.statements.ranks(*WAITED)
-    if last is None and (not waited or waited.intersection(short)):
+    by_bars = any(isinstance(e, Progress) for _, e in lengths.values())
+    if last is None and (by_bars or not waited or waited.intersection(short)):
         return None
     fewest, most = min(others.values()), max(others.values())
     rest = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     why = f"{who(short)} has {least} steps in its loop, the others {rest}"
     why += f"; the output stops at step {last.step}, where {who(short)} is through" if last else ""
-    return answer("uneven_loader", short, why, evidence=[*lengths.values(), *filter(None, [last])][:6])
+    return answer(
+        "uneven_loader", short, why, evidence=[*(e for _, e in lengths.values()), *filter(None, [last])][:6]
+    )

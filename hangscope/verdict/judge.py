@@ -72,7 +72,7 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
 
 def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     """Return the verdict on a case and the status of its job."""
-    if ended_well(case):
+    if ended_well(case) and not (pasted(case) and says_it_hangs(case.statements)):
         return Judgement("no_hang", None)
     wanted, set_aside = missing_inputs(case), case.explanation.set_aside
     missing = [item.text for item in wanted]

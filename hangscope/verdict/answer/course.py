@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangscope.causes.case import Case
+from hangscope.explain.text.stop import says_it_hangs
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.faults import NoProgress
@@ -10,7 +11,7 @@ from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.messages import Notice
 from hangscope.ingest.job_logs.progress import Progress, Served, WorkersEnded
 from hangscope.ingest.lines.rank_words import ranks_titled
-from hangscope.ingest.lines.vocabulary import Stage, of_people, stages, words
+from hangscope.ingest.lines.vocabulary import Stage, of_people, stages
 from hangscope.model.conclusion import Collect
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
@@ -130,8 +131,8 @@ def over(case: Case) -> Observation | None:
     if last := max(ended, key=lambda e: e.line, default=None):
         text = "only if a process is still there: its stack (py-spy dump --pid PID) and how long it has been there"
         hang = (
-            "no line shows the hang that the reporter describes"
-            if words("says_it_hangs").search(complaint_of(case))
+            "the hang that the reporter describes comes after that"
+            if says_it_hangs(case.statements)
             else "these lines show no hang"
         )
         texts = case.statements.all(Excerpt)
