@@ -15,7 +15,8 @@ class Doing:
     """What processes with one of these frames do. `within`: frames of which one must be on the stack, too, if there are any.
 
     `doing` continues "rank 3 is ..."; `message`: it waits for a message of another process; `collective`: it waits
-    for all ranks of a group; `device`: it waits on the CPU for what is queued on its GPU; `host`: it waits for something of its own host, and for no other rank; `remedy`: what to do then.
+    for all ranks of a group; `device`: it waits on the CPU for what is queued on its GPU; `host`: it waits for something of its own host, and for no other rank;
+    `returned`: it has returned from what it was asked to do, if the frame is the innermost one, and only then; `remedy`: what to do then.
     """
 
     frames: tuple[FramePattern, ...]
@@ -25,6 +26,7 @@ class Doing:
     collective: bool = False
     device: bool = False
     host: bool = False
+    returned: bool = False
     remedy: str = ""
 
 
@@ -39,6 +41,7 @@ def _table() -> tuple[Doing, ...]:
             e.get("collective", False),
             e.get("device", False),
             e.get("host", False),
+            e.get("returned", False),
             e.get("remedy", ""),
         )
         for e in entries("stages/frames.toml", "frame")
@@ -72,4 +75,5 @@ def _known(stack: Stack) -> list[Doing]:
         for entry in _table()
         if any(pattern.matches(frame) for pattern in entry.frames)
         and (not entry.within or any(p.matches(f) for p in entry.within for f in stack))
+        and (frame is stack[0] or not entry.returned)
     ]

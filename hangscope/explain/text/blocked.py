@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from math import inf
 
-from hangscope.explain.finding import Absent, StuckCall
+from hangscope.explain.finding import Absent, Extra, OwnCall, StuckCall
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.partitions import last_call
@@ -78,6 +78,17 @@ def held_by_its_host(incident: Incident, statements: Statements) -> Absent | Non
     if len(held) != 1 or len(at) < _FEWEST or not waits:
         return None
     return Absent((held[0],), guess=at.keys() != incident.ranks.keys())
+
+
+def alone_in_a_call(incident: Incident, statements: Statements) -> Extra | None:
+    """Name the few ranks that are in a collective while all others have returned from what they were asked to do: these do not make it."""
+    at = {r: w for r, w in statements.whereabouts.items() if w.kind == "stack" and w.stack}
+    inside = tuple(sorted(r for r, where in at.items() if where.inside and where.op))
+    returned = [r for r in at if r not in inside and (d := doing(at[r].stack)) is not None and d.returned]
+    if not inside or len(inside) >= len(returned) or len(inside) + len(returned) < len(incident.ranks):
+        return None
+    call = last_call(inside[0], statements)
+    return Extra(inside, call, OwnCall(call.kind), waiting=inside)
 
 
 def awaited(incident: Incident, statements: Statements) -> Absent | None:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from hangscope.explain.finding import Finding, Source
-from hangscope.explain.statements.statements import Statements
+from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.explain.text import output, reports
 from hangscope.explain.text.blocked import (
+    alone_in_a_call,
     at_work_alone,
     awaited,
     behind_the_main_process,
@@ -43,6 +44,7 @@ SEARCHES: dict[Source, tuple[Search, ...]] = {
         sites,
         blocked_alone,
         held_by_its_host,
+        alone_in_a_call,
         awaited,
         idle_device,
         behind_the_main_process,
@@ -64,6 +66,13 @@ def findings(incident: Incident, statements: Statements) -> Iterator[tuple[Findi
             continue
         if source is Source.OUTPUT and output.refused(statements):
             continue  # what does not connect has a reason of its own
+        gave_up = statements.ranks(*WAITED)
+        if (
+            source is Source.OUTPUT
+            and gave_up.intersection(finding.culprits)
+            and not gave_up >= {*incident.ranks}
+        ):
+            continue  # who waited until a timeout is not the one that all wait for
         if source is Source.OUTPUT and not output.stuck(statements):
             yield finding, source  # nothing shows that the others wait
             continue
