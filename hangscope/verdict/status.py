@@ -19,6 +19,7 @@ from hangscope.ingest.lines.vocabulary import words
 from hangscope.ingest.nccl.ras_json import NcclRas
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.store import StoreUnreachable
+from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import forms_a_group
 from hangscope.model.events import Event, since_new_year
 from hangscope.model.regex import regex
@@ -47,6 +48,8 @@ def harmless_at_an_end(event: Event) -> bool:
     """Return whether jobs that end well print it: a rank that leaves before rank 0 does may find its store gone, and NCCL its peers."""
     if isinstance(event, NcclWarn):
         return event.retrying or event.fault == "other"
+    if isinstance(event, RankException):
+        return event.type.rsplit(".", 1)[-1] == "CancelledError"  # asyncio's, of a server that is shut down
     return isinstance(event, StoreUnreachable)
 
 

@@ -49,6 +49,12 @@ def known_message(case: Case) -> Match | None:
     return _by_message(case, defect=False)
 
 
+def known_culprit(case: Case) -> Match | None:
+    """The same where the message is of the rank to blame: what it printed comes before what only its silence says of another."""
+    match = known_message(case)
+    return match if match is not None and match.culprits else None
+
+
 def known_notice(case: Case) -> Match | None:
     """A line that healthy jobs print as well, and that is why one stopped which spans hosts."""
     if case.on_one_host or not stopped(case.statements):
