@@ -13,6 +13,7 @@ from hangscope.explain.statements.torn_lines import is_garbled
 from hangscope.explain.text.stop import find_stop, says_it_hangs
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.faults import CudaError, Xid
+from hangscope.ingest.job_logs.progress import JobCompleted, WorkersEnded
 from hangscope.model.conclusion import Hypothesis, RuledOut, Verdict
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import ranks_phrase
@@ -72,7 +73,7 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
 
 def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     """Return the verdict on a case and the status of its job."""
-    if ended_well(case) and not (pasted(case) and says_it_hangs(case.statements)):
+    if ended_well(case) and not _does_not_exit(case):
         return Judgement("no_hang", None)
     wanted, set_aside = missing_inputs(case), case.explanation.set_aside
     missing = [item.text for item in wanted]
@@ -107,6 +108,12 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     if best.cause == "slow_rank" and (dumped or find_stop(case.statements) is None):
         status, weighed = "inconclusive" if damage(case, best) else "no_hang", []
     return Judgement(status, verdict, sure.reasons, missing, set_aside, weighed, others.ruled_out)
+
+
+def _does_not_exit(case: Case) -> bool:
+    """Return whether a pasted job finished its work, and by the person who reports it hangs then: no line says that its processes ended."""
+    ends = case.statements.exits or case.statements.all(WorkersEnded, JobCompleted)
+    return pasted(case) and not ends and says_it_hangs(case.statements)
 
 
 def _seen_to_end_well(case: Case) -> bool:

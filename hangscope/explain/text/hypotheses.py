@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from hangscope.explain.finding import Finding, Source
-from hangscope.explain.statements.statements import WAITED, Statements
+from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text import output, reports
 from hangscope.explain.text.blocked import (
     alone_in_a_call,
@@ -28,6 +28,7 @@ from hangscope.explain.text.excerpt import unproved
 from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.sites import sites
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
+from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.model.incident import CallKind, Incident
 
 Search = Callable[[Incident, Statements], Finding | reports.Report | None]
@@ -66,7 +67,7 @@ def findings(incident: Incident, statements: Statements) -> Iterator[tuple[Findi
             continue
         if source is Source.OUTPUT and output.refused(statements):
             continue  # what does not connect has a reason of its own
-        gave_up = statements.ranks(*WAITED)
+        gave_up = statements.ranks(GlooTimeout)
         if (
             source is Source.OUTPUT
             and gave_up.intersection(finding.culprits)
