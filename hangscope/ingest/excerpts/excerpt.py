@@ -157,7 +157,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         odd_cells=odd_cells(lines),
         exhibits=tuple(n for n, form in _EXHIBITS.items() if sum(bool(form.search(t)) for t in texts) > 1),
         versions=tuple((m[1], m[2]) for t in texts if (m := _VERSION.match(t.strip()))),
-        before=_before_the_errors(printed, telling),
+        before=_before_the_errors(printed),
         groups=line_groups((number, text) for number, text in printed if number - 1 not in frames),
         sides=sides(texts),
         named=named,
@@ -176,14 +176,15 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     )
 
 
-def _before_the_errors(
-    printed: Sequence[tuple[int, str]], telling: Sequence[tuple[int, str]]
-) -> tuple[int, str] | None:
-    """Return the last line (number, text) of the program's own before the first that tells of trouble; None where there is none."""
-    first = telling[0][0] if telling else 0
-    for number, text in reversed(printed):
-        if number < first and template_of(strip_prefix(text, number)):
-            return number, quote(text, _SHOWN)
+def _before_the_errors(printed: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
+    """Return the last line (number, text) of the program's own before the first error; None where there is none of either."""
+    before = None
+    for number, text in printed:
+        line = strip_prefix(text, number)
+        if line.level in ("E", "F") or tells_of_trouble(text):
+            return before
+        if template_of(line):
+            before = number, quote(text, _SHOWN)
     return None
 
 
