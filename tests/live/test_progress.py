@@ -258,7 +258,7 @@ def test_a_stall_that_resolves_itself_leaves_a_record(tmp_path: Path) -> None:
     stalls.look(at(100, 4, *work), 44, report=False)
     stalls.look(at(101, 2, *work[:2]), 0, report=False)  # a rank has ended
     (line,) = (tmp_path / "stalls.txt").read_text().splitlines()
-    told = "no progress for 49 s, then progress again: rank 1 at data.py:4 in load; ranks 0,2 at train.py:9 in step"
+    told = "no progress for 49 s, then progress again: rank 1 at data.py:4 in load; ranks 0 and 2 at train.py:9 in step"
     assert line.endswith(told)
 
 

@@ -49,7 +49,7 @@ def test_who_has_arrived_and_who_connects_where(here: Place) -> None:
     with here.started([sys.executable, "job.py"]) as job:
         assert job.stdout is not None and [job.stdout.readline() for _ in range(4)] == ["ready\n"] * 4
         assert diagnosis(job_of([job.pid])) == [
-            "ranks 0-1,3 of 4 started on this node; rank 2 did not start here",
+            "ranks 0, 1 and 3 of 4 started on this node; rank 2 did not start here",
             "rank 3: no connection to the store at 127.0.0.1:1",
             f"rank 1: connected to the store at 127.0.0.1:{port}",
             f"rank 0: serving the store at 127.0.0.1:{port}",

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hangscope.explain.statements.deaths import own_deaths, survived
 from hangscope.explain.statements.group_ranks import GroupRanks
-from hangscope.explain.statements.outlier_lines import first_aftermath, outlier_lines
+from hangscope.explain.statements.outlier_lines import outlier_lines
 from hangscope.explain.statements.statements import CTRL_C, INTERRUPTS, WAITED, Statements
 from hangscope.explain.statements.whereabouts import whereabouts
 from hangscope.ingest.job_logs.activity import EngineTimeout
@@ -21,6 +21,7 @@ from hangscope.ingest.torch_logs.wrapper import (
     GlooTimeout,
     MonitoredBarrierWitness,
 )
+from hangscope.model.events import Event
 from hangscope.model.incident import Incident
 
 _TERMINATED = frozenset({0, -15})  # exit codes of tasks that were terminated
@@ -40,7 +41,7 @@ def digest(incident: Incident) -> Statements:
             statements.of_rank[event.rank][type(event)].append(event)
     waited = [e for e in statements.all(RankException) if e.symptom]
     gave_up = statements.all(*WAITED, GlooSizeMismatch, Terminate, MonitoredBarrierWitness, EngineTimeout)
-    after = first_aftermath([*waited, *gave_up])
+    after = _first_aftermath([*waited, *gave_up])
     statements.outlier_lines = outlier_lines(statements.all(Printed), _heard(incident), after)
     for caught in survived(statements):
         statements.kinds[RankException].remove(caught)
@@ -56,6 +57,16 @@ def digest(incident: Incident) -> Statements:
     found = {rank: whereabouts(record, statements) for rank, record in sorted(incident.ranks.items())}
     statements.whereabouts = {rank: where for rank, where in found.items() if where is not None}
     return statements
+
+
+def _first_aftermath(events: list[Event]) -> dict[tuple[int, str], int]:
+    """Return by rank and file the first line that reports what the freeze did to the rank."""
+    found: dict[tuple[int, str], int] = {}
+    for event in events:
+        if event.rank is not None:
+            key = (event.rank, event.file)
+            found[key] = min(event.line, found.get(key, event.line))
+    return found
 
 
 def _heard(incident: Incident) -> set[int]:

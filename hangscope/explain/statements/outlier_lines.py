@@ -18,7 +18,6 @@ from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.lines.vocabulary import words
 from hangscope.model.dataclass import dataclass
-from hangscope.model.events import Event
 from hangscope.model.rankset import ranks_phrase
 from hangscope.model.regex import regex
 
@@ -295,13 +294,3 @@ def _named(text: str, place: int) -> str:
 def _bare(text: str) -> str:
     """Return a line without clock times, measurements and its own rank."""
     return str(words("measured").sub("", _CLOCK.sub("", _OF_ITSELF.sub("", text))))
-
-
-def first_aftermath(events: list[Event]) -> dict[tuple[int, str], int]:
-    """Return by rank and file the first line that reports what the freeze did to the rank."""
-    found: dict[tuple[int, str], int] = {}
-    for event in events:
-        if event.rank is not None:
-            key = (event.rank, event.file)
-            found[key] = min(event.line, found.get(key, event.line))
-    return found

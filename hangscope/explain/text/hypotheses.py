@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from hangscope.explain.finding import Finding, Source
 from hangscope.explain.statements.statements import Statements
-from hangscope.explain.text import output, reports
+from hangscope.explain.text import analyzer_reports, output, reports
 from hangscope.explain.text.blocked import (
     alone_in_a_call,
     at_work_alone,
@@ -37,7 +37,7 @@ Search = Callable[[Incident, Statements], Finding | reports.Report | None]
 SEARCHES: dict[Source, tuple[Search, ...]] = {
     Source.OWN_WORDS: (fingerprints,),
     Source.REPORT: (reports.barrier, reports.desync, reports.ras, reports.awaited, held_up),
-    Source.HINT: (reports.analyzer, reports.horovod),
+    Source.HINT: (analyzer_reports.analyzer, reports.horovod),
     Source.SILENCE: (
         ended_early,
         at_work_alone,

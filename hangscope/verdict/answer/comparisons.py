@@ -9,7 +9,7 @@ from dataclasses import replace
 from hangscope.causes.case import Case, who
 from hangscope.explain.finding import Stalled
 from hangscope.explain.statements.statements import Statements
-from hangscope.explain.text import reports
+from hangscope.explain.text import analyzer_reports, reports
 from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.group_size import others_of, world_size
 from hangscope.explain.text.stop import proofs, says_it_hangs
@@ -45,7 +45,7 @@ _REPORTS: tuple[tuple[Callable[[Incident, Statements], reports.Report | None], s
         "what {who} did differently in that step (a branch, a batch, a dtype, other trainable parameters), and this error of every rank",
     ),
     (
-        reports.analyzer,
+        analyzer_reports.analyzer,
         "stacks of {who} and of one other rank (py-spy dump --native), or where the tensor comes from: configuration, batch, branch",
     ),
     (
