@@ -20,7 +20,7 @@ SHOWN = 2
 LOCATED = 8  # named ranks that are listed with their hosts
 NAMED = 16  # ranks of another explanation that are listed
 _SPAN = r"\d{1,9}(?:-\d{1,9}(?::\d{1,9})?)?"
-_RANKS = regex(rf"(?i)\branks?\s+({_SPAN}(?:(?:,| and ){_SPAN})*)")
+_RANKS = regex(rf"(?i)\brank(?:\s+(\d{{1,9}})|s\s+({_SPAN}(?:(?:, ?| and ){_SPAN})*))")
 
 
 def deciding_facts(verdict: VerdictPart) -> tuple[Evidence, ...]:
@@ -39,8 +39,9 @@ def names(fact: Evidence, ranks: Sequence[int]) -> bool:
 
 
 def mentions(text: str, ranks: Sequence[int]) -> bool:
-    """Return whether text names one of these ranks: `rank 3`, `ranks 0-2,5`, `ranks 0-1016:8`."""
-    named = (span for found in _RANKS.findall(text) for span in spans(found.replace(" and ", ",")))
+    """Return whether text names one of these ranks: `rank 3`, `ranks 0-2, 5 and 7`, `ranks 0-1016:8`."""
+    found = (one or several for one, several in _RANKS.findall(text))
+    named = (span for ranks_said in found for span in spans(ranks_said.replace(" and ", ",")))
     return any(rank in span for span in named for rank in ranks)
 
 

@@ -125,6 +125,7 @@ def test_what_is_cut_says_how_much_and_keeps_to_its_limit(dialect: str, limit: i
     [
         ("rank 3 is in barrier", (3,), True),
         ("ranks 0-2,5: all_reduce", (5,), True),
+        ("ranks 0-2, 5 and 7: all_reduce", (7,), True),
         ("ranks 0-1016:8 wait", (16,), True),
         ("ranks 0-1016:8 wait", (17,), False),
         ("seq 3 on group 3", (3,), False),
