@@ -101,8 +101,9 @@ def _coded(line: Line, match: re.Match[str]) -> dict[str, Any]:
 
 
 def _of_own_launcher(line: Line, match: re.Match[str]) -> dict[str, Any]:
+    by = {"via": "srun"} if line.text.startswith("srun") else {}  # a line of srun's that lost a character
     code = int(match["code"] or match["alone"])
-    return {"rank" if match["own"] else "task": int(match["number"]), "code": code}
+    return {"rank" if match["own"] else "task": int(match["number"]), "code": code, **by}
 
 
 def _srun(line: Line, match: re.Match[str]) -> Sequence[Event]:
