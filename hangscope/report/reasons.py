@@ -82,7 +82,7 @@ def culprit_call(verdict: VerdictPart) -> str:
     call = verdict.culprit_call
     if call is None or not call.op:
         return ""
-    if call.completed or call.group is not None or call.seq == verdict.seq:
+    if call.completed or call.group is not None or verdict.group is None or call.seq == verdict.seq:
         verb = "issued" if call.completed else "is in"
         return f"{verb} {call_words(call)}" + (f" {on_group(call.group)}" if call.group is not None else "")
     return f"last enqueued {call_words(call)} on that group"
