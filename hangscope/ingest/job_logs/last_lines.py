@@ -43,6 +43,8 @@ _SHORT = 400  # lines of a text around which people may have written
 _SAYS = regex(r"(?i)\b(?!(?:global |local )?(?:rank|pid|process)s?\b)[^\W\d_]{2}")
 #: somebody writes about a rank
 _ABOUT = regex(r"(?i)rank \d{1,6} [a-z].{0,300}(?:\?|\b(?:I|we|my|our|guess|seems|always|why)\b)")
+#: of a traceback: the line after it is source
+_FRAME = regex(rb'File "[^"\n]{1,400}", line \d{1,7}, in ')
 _FIGURES = regex(r"\d\.\d{3}")  # as programs print them
 #: what does not depend on the line's words: quoted names, paths, addresses, and numbers with their signs and units
 _MASKS = (
@@ -137,7 +139,8 @@ def last_lines(kept: KeptText) -> list[Event]:
         if step is not None and key not in progress and not asks:
             before = kept.own_line(places[-2]) if len(places) > 1 else None
             progress[key] = paced(step, before)
-        if number < _MOST:
+        quoted = places[-1] > 0 and _FRAME.search(kept.raw[places[-1] - 1]) is not None
+        if number < _MOST and not quoted:
             printed.add(line, places, whole.origin if line is not whole else "")
     last = (kept.line(places[-1]) for places in groups if places[-1] >= kept.end)
     if WorkersEnded.kind in ends and any(map(is_complaint, last)):
