@@ -83,3 +83,11 @@ def test_what_follows_the_end_of_a_loop_is_no_skip_inside_it(tmp_path: Path) -> 
     lines += ["[rank 2] train loader exhausted after 30 batches", "[rank 2] gathering epoch statistics"]
     lines += [timeout(r, n=7000) for r in (0, 1, 3)] + [timeout(2, op="ALLGATHER", n=3)]
     assert short(told(tmp_path, lines))[:2] == ("uneven_loader", (2,))
+
+
+def test_below_the_name_of_a_ranks_log_are_its_lines(tmp_path: Path) -> None:
+    lines = ["It hangs at the end of every epoch since I added data.", ""]
+    for rank, total in ((0, 60), (1, 57), (2, 60)):
+        lines += [f"==> log.rank{rank} <==", *(f"[21:07:4{n}] ep 0 it {56 + n}/{total}" for n in range(2))]
+    lines += ["==> other.txt <==", "[21:07:42] ep 0 it 58/58"]
+    assert short(told(tmp_path, lines))[:2] == ("uneven_loader", (1,))

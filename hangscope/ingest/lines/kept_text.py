@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
+from hangscope.ingest.files.naming import rank_of_log, says_rank
+from hangscope.ingest.files.numbering import FILE_TITLE
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.ingest.lines.rank_words import by_itself, column_of, have_tails, tail_of
+from hangscope.ingest.lines.vocabulary import of_people
 from hangscope.model.regex import regex
 
 _MOST = 400  # lines from which the form of a prefix is taken
@@ -27,6 +31,12 @@ _TIME = regex(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
 _BAR_END = regex(rb"[\d.?](?:it/s|s/it)(?:, [^\]]{1,200})?\](?=[^\s\]])")
 
 _HEAD_END = regex(rb"^.{0,40}(?:" + _TIME.pattern + rb")[Z\]|,: -]{0,4}")
+
+
+#: `[rank 0] batches: 1950   [rank 1] batches: 1872`
+_SIDE_BY_SIDE = regex(rb"(?:^|(?<=\s\s)|(?<=[|;,] ))\[?rank \d{1,7}(?:\] |[:=] ?)(?=\S)")
+#: a frame of py-spy
+_FRAME = regex(rb"^\s{1,12}\S.{0,200} \(\S{1,400}:\d{1,7}\)\s*$")
 
 
 def _end_of(raw: bytes) -> str:
@@ -47,10 +57,6 @@ def _unglued(state: bytes) -> Sequence[bytes]:
         return (state,)
     ends = [match.end() for match in _BAR_END.finditer(state)]
     return [state[a:b] for a, b in zip([0, *ends], [*ends, None], strict=True)] if ends else (state,)
-
-
-#: `[rank 0] batches: 1950   [rank 1] batches: 1872`
-_SIDE_BY_SIDE = regex(rb"(?:^|(?<=\s\s)|(?<=[|;,] ))\[?rank \d{1,7}(?:\] |[:=] ?)(?=\S)")
 
 
 class KeptText:
@@ -88,7 +94,30 @@ class KeptText:
 
     def own_line(self, place: int) -> Line:
         """Return a line without its prefixes and without the rank that its program put in front of it."""
-        return by_itself(self.line(place), self._column, tails=self._tails)
+        line = by_itself(self.line(place), self._column, tails=self._tails)
+        rank = self._below_titles.get(place) if line.rank is None else None
+        return line if rank is None else replace(line, rank=rank, origin=f"{line.origin}<{rank}>")
+
+    @cached_property
+    def _below_titles(self) -> Mapping[int, int]:
+        """The ranks of the lines (by place) of a text that is a copy of the logs of several ranks: `==> log.rank2 <==`."""
+        if self.own or not self.complete or len(self.raw) > _MOST or any(map(_FRAME.match, self.raw)):
+            return {}
+        found: dict[int, int] = {}
+        now: int | None = None
+        before, titles = 0, set[int]()
+        for place, number in enumerate(self.numbers):
+            text = self.raw[place].decode("utf-8", "replace").strip()
+            titled = FILE_TITLE.match(text)
+            if titled is not None:
+                now = rank_of_log(titled[1])[0] if says_rank(titled[1].rsplit("/", 1)[-1]) else None
+                titles |= set() if now is None else {now}
+            elif text.startswith("$ ") or (number > before + 1 and (of_people(text) or text[:1] in "+|")):
+                now = None
+            elif now is not None:
+                found[place] = now
+            before = number
+        return found if len(titles) > 1 else {}
 
     @cached_property
     def _tails(self) -> bool:
@@ -113,6 +142,11 @@ class KeptText:
         """Return the places of one wording by writer: by what the prefix, or the program before its own text, says besides the time."""
         if len(places) == 1:
             return [places]
+        sections: dict[int | None, list[int]] = {}
+        for place in places if self._below_titles else ():
+            sections.setdefault(self._below_titles.get(place), []).append(place)
+        if len(sections) > 1:
+            return [of_one for section in sections.values() for of_one in self._by_writer(section)]
         found: dict[bytes, list[int]] = {}
         if self._tails and tail_of(_end_of(self.raw[places[-1]])):
             for place in places:
