@@ -14,6 +14,7 @@ from hangscope.explain.text.fingerprints import fingerprints
 from hangscope.explain.text.group_size import others_of, world_size
 from hangscope.explain.text.stop import proofs, says_it_hangs
 from hangscope.ingest.excerpts.excerpt import Excerpt
+from hangscope.ingest.excerpts.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.messages import Notice
 from hangscope.ingest.job_logs.progress import Progress
@@ -123,6 +124,8 @@ def equally_far(case: Case) -> Observation | None:
     if case.finding.culprits:
         return None  # who printed such lines less often than the others is not as far
     text = printed[-1].texts[-1]
+    if tells_of_trouble(text):
+        return None  # what was printed when the wait was over shows no progress
     shows = f"all {len(last)} ranks came equally far: the last line of each is '{short(text)}', so none of them is missing, and what comes next is in all of them or in the path between their GPUs"
     several = any(_SEVERAL.search(e.prose) for e in case.statements.all(Excerpt))
     hosts = {e.host for events in case.statements.kinds.values() for e in events} - {None}
