@@ -188,7 +188,7 @@ def unanswered(case: Case) -> Match | None:
     whose = sorted({e.rank for e in lost if e.rank is not None})
     peers = sorted({e.peer for e in lost if e.peer})
     at = f" from {peers[0]}" if len(peers) == 1 else ""
-    why = f"{who(whose, 'a process')} got no answer{at} any more: the connection timed out, which it does where the network between the hosts is cut or the other host stands still; a process that ends closes its connections"
+    why = f"{who(whose, 'a process')} got no answer{at} any more: the connection timed out, which it does where the network between the hosts is cut or the other host is frozen; a process that ends closes its connections"
     look = f"Look at the kernel log and the counters of the network card of both hosts, ping{at.replace(' from', '')} from the other one, and take the stack of a process there (py-spy dump)."
     return answer("network_stall", (), why, look, evidence=lost[:4])
 

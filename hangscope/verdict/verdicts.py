@@ -215,7 +215,7 @@ def _explained(case: Case, match: Match, waiting: Sequence[int]) -> int:
         others = set(waiting) - set(case.graph.waiting)
         explained = len((case.replay.accounts_for(named) | others).intersection(waiting))
     if finding.guess and {"send", "recv"} & {e.op for e in case.statements.all(WatchdogTimeout)}:
-        return 0  # lines do not state who waits for whom in sends and receives
+        return 0  # a line about a send or receive does not name the peer that is waited for
     return min(explained, len(set(waiting) - stay_blocked(case, match)))
 
 

@@ -258,8 +258,8 @@ def test_a_stall_that_resolves_itself_leaves_a_record(tmp_path: Path) -> None:
     stalls.look(at(100, 4, *work), 44, report=False)
     stalls.look(at(101, 2, *work[:2]), 0, report=False)  # a rank has ended
     (line,) = (tmp_path / "stalls.txt").read_text().splitlines()
-    told = "no progress for 49 s, then progress again: rank 1 at data.py:4 in load; ranks 0 and 2 at train.py:9 in step"
-    assert line.endswith(told)
+    line_end = "no progress for 49 s, then progress again: rank 1 at data.py:4 in load; ranks 0 and 2 at train.py:9 in step"
+    assert line.endswith(line_end)
 
 
 def test_captures_of_a_stall_that_resolves_itself_are_kept_and_are_no_evidence_of_another(

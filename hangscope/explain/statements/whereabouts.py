@@ -50,13 +50,13 @@ def whereabouts(record: RankRecord, statements: Statements) -> Whereabouts | Non
     shown: list[FailedStack | RankException] = [*statements.of(record.rank, FailedStack)]
     shown += [*(e for e in raised if e.symptom), *(e for e in raised if e.type == CTRL_C)]
     for event in shown:
-        stood = before_signal(event.frames, own_knowledge())
-        if stood:  # whose signal handler waits for others stood somewhere else when the signal came
+        frames = before_signal(event.frames, own_knowledge())
+        if frames:  # whose signal handler waits for others was somewhere else when the signal came
             interrupted = isinstance(event, RankException) and not event.symptom
-            where = located(stood, event.file, "stack" if interrupted or stood != event.frames else "log")
+            where = located(frames, event.file, "stack" if interrupted or frames != event.frames else "log")
             code = event.code or "" if isinstance(event, RankException) else ""
             # The line of source that a traceback quotes last, where it was pasted without torch's frames.
-            called = words("called").search(code) if where.op is None and stood == event.frames else None
+            called = words("called").search(code) if where.op is None and frames == event.frames else None
             if not interrupted:
                 return replace(where, op=called[1]) if called else where
             return replace(where, inside=True) if _BACKWARD.search(code) else where

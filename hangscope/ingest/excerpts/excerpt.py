@@ -57,7 +57,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`.
     `lasted`: the seconds of the longest work that a line reports (`lasted_line`). `guarded`: a collective in the program's code that only rank 0
-    calls, by `guard`, in the line `guarded_at`. `helped`: the setting of NCCL with which it runs. `before`: the last line (number, text) of the program's own before the first that tells of trouble. `commands` are those
+    calls, by `guard`, in the line `guarded_at`. `helped`: the setting of NCCL with which it runs. `before`: the last line (number, text) of the program's own before the first that reports an error. `commands` are those
     that prompts show, `unlike` the lines in which their outputs differ between two hosts.
     """
 
