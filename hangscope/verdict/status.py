@@ -27,9 +27,8 @@ from hangscope.verdict.damage import damaged_files
 
 #: Of the kinds of lines that are not calm, those that a job which goes on leaves as well.
 _OF_ANY_JOB = (Progress, NcclRas, CleanupSignal)
-_UNRECORDED = frozenset(
-    {"init_process_group", "new_group"}
-)  # waits for others that are no collectives of a group
+# waits for others that are no collectives of a group
+_UNRECORDED = frozenset({"init_process_group", "new_group"})
 _CLOCK = regex(r"[\[(]?(\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)\b")
 _NUMBER = regex(r"(?<![\d.])\d{1,15}(?:\.\d{1,9})?")
 _AGAIN = 3  # times

@@ -129,9 +129,8 @@ def named(
     evidence = substantiation.collect(case, match, [item.text for item in wanted])
     label = case.incident.groups[finding.own.gid].label if finding.own.gid is not None else None
     if label is None and finding.stuck.group not in (None, stuck.group):
-        label = (
-            finding.stuck.group.label
-        )  # of the group on which the programs part, not of the one in which ranks wait
+        # of the group on which the programs part, not of the one in which ranks wait
+        label = finding.stuck.group.label
     others = () if culprits and sure.rank else match.suspects or case.explanation.suspects
     verdict = replace(
         unknown(case, wanted),

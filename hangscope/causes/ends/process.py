@@ -63,9 +63,8 @@ def ended_from_outside(case: Case) -> Match | None:
     stalled = stood_still(case.incident, statements, event)
     ahead = isinstance(finding, Absent) and len(finding.culprits) > len(case.graph.waiting)
     if stalled is False or event.reason in _BY_THE_CLUSTER or (ahead and not case.from_text):
-        return _ended(
-            case, event, stalled
-        )  # of a job that makes progress, one rank is the first in the next collective
+        # Of a job that makes progress, one rank is always the first in the next collective.
+        return _ended(case, event, stalled)
     waits = bool(case.graph.waiting) or (bool(finding.waiting) and not isinstance(finding, Nothing))
     waits = waits or (finding.guess and bool(finding.culprits))  # one rank had something of its own to tell
     return _ended(case, event, stalled) if event.reason == "sigterm" and not stalled and not waits else None

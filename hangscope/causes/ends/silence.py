@@ -54,9 +54,8 @@ def vanished(case: Case) -> Match | None:
         return left
     if alone := case.elsewhere(culprits):  # alive, but its recorder did not answer
         return busy(case, alone)
-    culprits = tuple(
-        r for r in culprits if r not in case.stacks
-    )  # the others are where the blocked ranks are
+    # The others are where the blocked ranks are.
+    culprits = tuple(r for r in culprits if r not in case.stacks)
     if (left := _left_by_the_text(case, culprits)) is not None:
         return left
     if (raised := _by_elimination(case, culprits)) is not None:

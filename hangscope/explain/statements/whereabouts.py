@@ -15,11 +15,12 @@ from hangscope.model.frames import Stack
 from hangscope.model.incident import RankRecord
 from hangscope.model.regex import regex
 
+# the last up to torch 0.4
 _COLLECTIVE_FILES = (
     "distributed_c10d.py",
     "_functional_collectives.py",
     "torch/distributed/__init__.py",
-)  # the last up to torch 0.4
+)
 #: NCCL's own functions (nccl.h), which a thread that spins while it enqueues has not left
 _OPS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "send", "recv")
 _OF_NCCL = {f"nccl{op.title().replace('_', '')}": op for op in _OPS}

@@ -20,9 +20,8 @@ from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 from hangscope.model.incident import CallKind, Incident
 
-_NUMBER = (
-    "sequence number",
-)  # the only aspect in which collectives differ that are of another place of the program
+# the only aspect in which collectives differ that are of another place of the program
+_NUMBER = ("sequence number",)
 _Own = Mapping[int, CallFingerprint]  # by the rank that reports it
 
 

@@ -22,9 +22,8 @@ _PROMPT = regex(
     r"^(?:\[?[\w.-]{1,40}@)?(?P<host>[A-Za-z][\w.-]{0,60})?[\]:~/\w -]{0,40}[$#] (?P<command>[a-zA-Z./]\S{0,60}(?: .{0,200})?)$"
 )
 _MASK = regex(r"(?<![\w.:])\d[\d.,]*(?!\w)")
-_OF_A_HOST = regex(
-    r"^(?P<host>[A-Za-z][\w.-]{1,60}): {1,40}(?P<line>\S.{0,200})$"
-)  # as pdsh and its kind print it
+# as pdsh and its kind print it
+_OF_A_HOST = regex(r"^(?P<host>[A-Za-z][\w.-]{1,60}): {1,40}(?P<line>\S.{0,200})$")
 #: a name and one value, which says how something is set or what it is, and not which one it is or how far it came
 _SETTING = regex(
     r"(?i)^(?!.{0,30}(?:g?uid|\bid\b|lid|addr|mac|serial|time|temp|power|pid|count|bytes|packets|[rt]x|used|free))[\w .-]{2,30}[:=]\s{1,20}\S{1,40}(?: \(\d{1,6}\))?$"

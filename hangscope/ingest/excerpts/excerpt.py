@@ -98,9 +98,8 @@ class Excerpt(Event, by_launcher=True, calm=True):
     unlike: tuple[Unlike, ...] = ()
 
 
-_FRAME = regex(
-    r'^\W{0,8}(?:\[rank\d{1,7}\]:)?\s{0,12}File "[^"]{1,400}", line \d'
-)  # its source is the next line
+# its source is the next line
+_FRAME = regex(r'^\W{0,8}(?:\[rank\d{1,7}\]:)?\s{0,12}File "[^"]{1,400}", line \d')
 
 
 def excerpt(kept: KeptText, size: int) -> Excerpt | None:

@@ -43,12 +43,10 @@ _FASTER, _LONGER, _PAUSE = 4.0, 8.0, 60  # times; times the usual interval; s
 #: `    forward-backward .....: (812.11, 4120.50)`, the least and the most of all ranks in ms (megatron/core/timers.py)
 _TIMER = regex(r"^\s{1,8}([\w-]{3,60}) \.{2,80}: \((\d{1,9}\.\d{1,4}), (\d{1,9}\.\d{1,4})\)")
 _WORTH = 100  # ms
-_CLOCK = regex(
-    r"(?<!<)\b(\d\d):(\d\d):(\d\d)\b(?:[.,]\d{1,9})?(?!<)"
-)  # a progress bar has `[elapsed<remaining`
-_COLUMNS = regex(
-    r"^\s{0,10}\d{1,9} {1,10}\d{1,9} "
-)  # of a table of processes, whose times are how long they ran
+# a progress bar has `[elapsed<remaining`
+_CLOCK = regex(r"(?<!<)\b(\d\d):(\d\d):(\d\d)\b(?:[.,]\d{1,9})?(?!<)")
+# of a table of processes, whose times are how long they ran
+_COLUMNS = regex(r"^\s{0,10}\d{1,9} {1,10}\d{1,9} ")
 _NO_STAMP = regex(r"[a-z]{3}|=\s{0,3}$")
 _DATE = regex(r"\b\d{4}[-/]\d\d[-/]\d\d\b|\b\d\d[-/]\d\d[-/]\d{4}\b")
 _DATED = regex(rf"(?:{_DATE.pattern})[ T_-]$")

@@ -127,9 +127,8 @@ class KeptText:
     def _column(self) -> re.Pattern[str] | None:
         if self.own:
             return None
-        raws = (
-            raw[:_HEAD] for raw in self.raw[-_MOST:] if not raw.startswith(b"[rank")
-        )  # torch's own prefix
+        # torch's own prefix
+        raws = (raw[:_HEAD] for raw in self.raw[-_MOST:] if not raw.startswith(b"[rank"))
         heads = (_HEAD_END.sub(b"", raw).decode("utf-8", "replace") for raw in raws)
         return column_of([*heads])
 

@@ -253,9 +253,8 @@ class Reading:
     events: list[Event] = field(default_factory=list)
     stacks: list[ProcessStacks] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    log: LogReading = field(
-        default_factory=lambda: LogReading("")
-    )  # of one that is read as no log: without lines
+    # of one that is read as no log: without lines
+    log: LogReading = field(default_factory=lambda: LogReading(""))
     written: float | None = None  # when the file was (s since the epoch), as far as that is known
 
     @property

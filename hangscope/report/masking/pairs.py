@@ -29,9 +29,8 @@ _NESTED = regex(
     r"\{(?!\{|[^{}\s:=\"']{1,128}\})|(?:value|secret|data|content|raw|plain|name)[\"']?\s{0,4}[:=]\s"
 )
 _HEAD = regex(r"[A-Za-z_]{1,20}:")  # the first name of a nested block
-_INNER = frozenset(
-    ("value", "val", "secret", "data", "content", "raw", "plain", "default", "")
-)  # keys within `"token": {...}`
+# keys within `"token": {...}`
+_INNER = frozenset(("value", "val", "secret", "data", "content", "raw", "plain", "default", ""))
 _REFERRING = ("name", "key")  # keys whose value is a name: `name: DB_PASSWORD, value: XXXX`
 # What says that an object holds a secret, and under which keys it does: `"sensitive": true`, a private key as a JWK.
 _MARKED = (

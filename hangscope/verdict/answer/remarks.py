@@ -32,9 +32,8 @@ _PASSING = frozenset(
 _SHOWN = 4  # calls
 _CODE = 80  # characters of a line
 _REPLIES, _MEANINGS = 2, 1
-_OF_A_PATH = frozenset(
-    {"network_stall", "unknown", "init_hang", "runtime_deadlock"}
-)  # what a path that does not work looks like
+# what a path that does not work looks like
+_OF_A_PATH = frozenset({"network_stall", "unknown", "init_hang", "runtime_deadlock"})
 
 
 @dataclass(frozen=True, slots=True)

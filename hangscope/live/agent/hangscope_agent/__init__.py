@@ -33,9 +33,8 @@ def start() -> None:
     folder = os.environ.get("HANGSCOPE_DIR") or os.environ.get("PYTHON_HANGSCOPE_DIR", "")
     if not folder or _agent is not None or not _is_main_interpreter():
         return
-    copy = sys.modules.get(
-        "hangscope_agent"
-    )  # what `hangscope run` has loaded, if a script starts one itself
+    # what `hangscope run` has loaded, if a script starts one itself
+    copy = sys.modules.get("hangscope_agent")
     if copy is not None and copy.__name__ != __name__ and getattr(copy, "_agent", None) is not None:
         return
     _agent = Agent(folder)
