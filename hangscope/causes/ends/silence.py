@@ -75,14 +75,14 @@ def vanished(case: Case) -> Match | None:
     dumps = any(record.dump_file for record in ranks.values())
     unusable = any(ranks[r].absence in (Absence.UNREADABLE, Absence.STALE) for r in culprits)
     nothing = "no usable dump" if unusable else "no dump"
-    what = f"left {nothing if dumps else 'no further output'}, and every blocked rank is waiting for {'it' if one else 'them'}"
+    what = f"left {nothing if dumps else 'no further output'}, and {_awaited(case)} {'it' if one else 'them'}"
     ras = {event.what for event in finding.events if isinstance(event, NcclRas)}
     if ras:
         what = f"{agree(culprits, 'is', 'are')} {'reported dead by' if ras == {'dead'} else 'not answering'} NCCL's RAS"
     # A process that ends closes its connections at once: peers that waited for a timeout had one that was still there.
     lived = bool(statements.all(GlooTimeout)) and not silent
     sure = ras == {"dead"} or (complete and (silent or (bool(lost) and one and not lived)))
-    evidence: list[Evidence | Event] = [_trace(ranks[rank], dumps) for rank in culprits[:8]]
+    evidence: list[Evidence | Event] = [_trace(case, ranks[rank], dumps) for rank in culprits[:8]]
     evidence += [quote(event, f"a peer lost its connection: {event.text}") for event in lost[:1]]
     why = f"{who(culprits)} {what}"
     if not (dumps or lost or silent or ras or _of_nobody(statements)) and any(
@@ -128,13 +128,18 @@ def _of_nobody(statements: Statements) -> bool:
     return any(e.rank is None for e in (*statements.all(OomCuda, OomHost), *raised))
 
 
-def _trace(record: RankRecord, dumps: bool) -> Evidence:
+def _awaited(case: Case) -> str:
+    """Return who waits for a rank without a record, as far as the members of the groups are known."""
+    return f"{'every blocked rank is' if case.whole_group else 'the blocked ranks may be'} waiting for"
+
+
+def _trace(case: Case, record: RankRecord, dumps: bool) -> Evidence:
     """Return what is left of a rank that every blocked rank waits for."""
     left = "no line" if not record.files else "a log that ends without an error"
     if dumps:
         unusable = f" ({record.absence.value})" if record.dump_file and record.absence else ""
         left = f"no {'usable ' if unusable else ''}dump{unusable}"
-    text = f"rank {record.rank} left {left}, and every blocked rank is waiting for it"
+    text = f"rank {record.rank} left {left}, and {_awaited(case)} it"
     source = Source(record.files[0]) if record.files and not dumps else None
     return Evidence("dump" if dumps else "log", text, record.rank, source)
 
@@ -152,11 +157,11 @@ def _alive(case: Case, culprits: tuple[int, ...]) -> Match | None:
     if not (locked or timed_out or swept or (one and calls_stay_open(case))):
         return None
     whose, are = who(culprits), agree(culprits, "is", "are")
-    why = f"{whose} {agree(culprits, 'has', 'have')} no collective in the collected files, and the others are waiting for {agree(culprits, 'it', 'them')}"
+    why = f"{whose} {agree(culprits, 'has', 'have')} no collective in the collected files, and {_awaited(case)} {agree(culprits, 'it', 'them')}"
     look = f"Check whether {whose} {are} still running, and what {agree(culprits, 'it does', 'they do')} (py-spy dump --native --pid PID; `ps -o stat`: T is stopped, D is waiting for a disk), for example a thread that holds the GIL."
     host = "A host that lost power or network leaves its connections open as well: check that it answers."
     strength = 1 if timeouts or locked else 0
-    facts: list[Evidence | Event] = [_trace(ranks[culprits[0]], True), *[*locked, *timeouts][:3]]
+    facts: list[Evidence | Event] = [_trace(case, ranks[culprits[0]], True), *[*locked, *timeouts][:3]]
     return answer(
         "stuck_rank", culprits, why, look, host, strength=strength, evidence=facts, rivals=[_NO_POWER]
     )
