@@ -89,6 +89,8 @@ def _is_secret_word(last: str, before: list[str]) -> bool:
 
 
 def _of_key(before: list[str], is_clear: bool) -> Strength:
+    if before[-1:] == ["password"]:
+        return Strength.MAYBE  # the key of a password in a secret of Kubernetes
     if words("secret_keys") & set(before):
         return Strength.NOTHING if "public" in before else Strength.SECRET
     if words("plain_keys") & set(before[-1:]):

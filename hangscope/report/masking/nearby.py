@@ -36,7 +36,7 @@ def _hidden(text: str, row: dict[str, Any]) -> str:
     spans: list[tuple[int, int]] = []
     done = scanned = 0
     for word in words.finditer(text):
-        # a question is answered on the next lines
+        # A question is answered on the next lines.
         here = word.lastgroup and not text.startswith("?", word.end())
         until = _until(text, word.end(), 1 if here else row["lines"])
         begin = word.end() if word.lastgroup else word.start() - row["back"]

@@ -120,6 +120,8 @@ class _Pairs:
         is_said = not quote and value.isalpha() and text.startswith(('" :', "' :"), pair.end(1))
         # The answer to a prompt: `password: \nPermission denied`
         is_said |= value.isalpha() and "\n" in text[pair.end(1) : at] and text.startswith(" ", end)
+        # A list of words: `["secrets", "configmaps"]`
+        is_said |= value.isalpha() and value.islower() and text[pair.end(2) : at].lstrip().startswith(",")
         is_code = is_said or (value == name.rpartition(".")[2] and "_" in value)
         if is_hidden and not (is_code or is_placeholder(value, name) or names_a_secret(value)):
             end = _end(text, at, quote, name, len(text)) if end == at + _JUDGED else end
@@ -134,7 +136,7 @@ class _Pairs:
         begin, text = pair.start(), self.text
         line = text[max(0, begin - 120) : begin].rpartition("\n")[2]
         is_bare = text[pair.end(1)] not in "\\\"'`"
-        return is_bare and line.count(quote) % 2 == 1 and text[pair.end() : pair.end() + 1] in " ),;"
+        return is_bare and line.count(quote) % 2 == 1 and text[pair.end() : pair.end() + 1] in " \n),;"
 
     def _is_signature(self, pair: re.Match[str]) -> bool:
         """Return whether a name is a parameter where its function is defined, so that its type or another name follows."""

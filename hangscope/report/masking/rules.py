@@ -10,7 +10,7 @@ from typing import Any
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 from hangscope.report.masking.names import MAX_NAME, Strength, names_a_secret, strength
-from hangscope.report.masking.tables import compiled, starred, table
+from hangscope.report.masking.tables import compiled, starred, table, words
 from hangscope.report.masking.values import LOOKS, is_placeholder
 
 _MOST = 4  # secrets of one command
@@ -52,7 +52,7 @@ class Rule:
             return False
         if (self.looks and not any(LOOKS[word](value) for word in self.looks)) or is_placeholder(value, name):
             return False
-        if names_a_secret(value):
+        if names_a_secret(value) or value.rstrip(",;").lower() in words("no_secret"):
             return False
         line = match.string[max(0, match.start() - _FAR) : match.start()].rpartition("\n")[2]
         if value.isupper() and value.replace("_", "").isalpha() and _USAGE.search(line):

@@ -15,6 +15,7 @@ from hangscope.report.masking.pairs import hide_pairs
 from hangscope.report.masking.randomness import is_mixed
 from hangscope.report.masking.rules import hide
 from hangscope.report.masking.tables import compiled, table, tokens
+from hangscope.report.masking.values import is_placeholder
 from hangscope.report.words import clean
 
 _DISGUISES = 3  # how many times text may be encoded
@@ -52,4 +53,6 @@ def _without_token(match: re.Match[str]) -> str:
     """Within a word only what looks random is a token: `my_hf_XXXX`, not `task-0123`."""
     before = match.string[match.start() - 1 : match.start()]
     inside = before.isalnum() or before in ("_", "-")
+    if is_placeholder(match.group()):
+        return match.group()
     return "***" if not inside or match.group().isupper() or is_mixed(match.group()) else match.group()

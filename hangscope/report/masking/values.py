@@ -23,7 +23,7 @@ _TURNS = 3  # from one kind of character to another
 _SHORT_USER = 8  # letters of a name in a URL
 _LONGEST_USER = 20  # characters of a name in a URL; more may be a token
 _PLACEHOLDER = regex(
-    r"(?:(?:bearer|basic|token) {1,4})?(?:(?:[a-z]{1,8}[_-])?\*+|[)\]};,]+|x+|\.+|-+|##\w{1,40}|<[\w .-]{0,40}>?|\[[\w .-]{0,40}\]?|\([\w .-]{0,40}\)?|\$\{?[A-Za-z_]\w*(?::?\?[^}]*)?\}?|\$\{[a-z_.]{1,20}:[A-Za-z_.]{1,60}(?:,(?:null)?)?\}?|"
+    r"(?:(?:bearer|basic|token) {1,4})?(?:(?:[a-z]{1,8}[_-])?(?:\*+|x+)|[)\]};,]+|\.+|-+|~|%\w{1,60}%|##\w{1,40}|<[\w .-]{0,40}>?|\[(?![0-9a-f]{8}-)[\w .-]{0,40}\]?|\([\w .-]{0,40}\)?|\$\{?[A-Za-z_]\w*(?::?\?[^}]*)?\}?|\$\{[a-z_.]{1,20}:[A-Za-z_.]{1,60}(?:,(?:null)?)?\}?|"
     r"\$\(.*|%\(.*|%[sr]|\{\{.*|\{[A-Za-z_.]{0,40}\}?|your[_-][\w-]{1,40}|\d{0,3}|"
     # kept elsewhere, or asked for: `op://vault/item`, `${{ secrets.X }}`, `Password for %s: `
     r"fileb?://\S{1,200}|SHA256:[A-Za-z0-9+/]{43}=?|age1[a-z0-9]{58}|0x(?:[0-9A-Fa-f]{8}){1,2}|"
