@@ -58,11 +58,14 @@ def member_of(incident: Incident, group: Group, rank: int, p2p_numbers: bool) ->
     trusted = not p2p_numbers
     if len(queue):
         member.first_row, member.last_row = int(queue.seq.min()), int(queue.seq.max())
-        rest = np.flatnonzero(queue.state != State.DONE)  # of most queues one row or none
+        is_over = queue.state == State.DONE
+        if queue.tells_completion and _went_on(record, queue):
+            is_over |= queue.state == State.UNKNOWN
+        rest = np.flatnonzero(~is_over)  # of most queues one row or none
         seqs, states = queue.seq[rest], queue.state[rest]
         member.pending = tuple(sorted(set(seqs[states <= State.STARTED].tolist())))
         member.unknown = tuple(seqs[states == State.UNKNOWN].tolist())
-        over = queue.seq[queue.state == State.DONE]
+        over = queue.seq[is_over]
         member.completed = int(over[over < min(member.unknown, default=1 << 62)].max(initial=0))
         # gloo advances last_completed on errors too
         trusted = trusted and incident.kinds.without_sizes(int(queue.kind[0])).backend != "gloo"
@@ -78,3 +81,9 @@ def member_of(incident: Incident, group: Group, rank: int, p2p_numbers: bool) ->
     if trusted:  # rows that a recorder left "scheduled" although later calls of the same stream completed
         member.pending = tuple(s for s in member.pending if s > member.completed)
     return member
+
+
+def _went_on(record: RankRecord, queue: Queue) -> bool:
+    """Return whether a rank issued collectives of another group after the last one of a queue, whose failure would have raised an error."""
+    last = int(queue.order[-1])
+    return any(len(other) and int(other.order[-1]) > last for other in record.queues.values())

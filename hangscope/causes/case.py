@@ -21,6 +21,7 @@ from hangscope.model.incident import CallKind, Event, Frame, Incident, Stack
 from hangscope.model.rankset import ranks_phrase
 
 _OF_A_HOST = 16  # devices
+_FRAMES = 4  # that a fact quotes of a stack
 
 
 @dataclass(slots=True)
@@ -112,7 +113,7 @@ class Case:
     def seen_at(self, rank: int) -> Evidence:
         """Return where the stack or traceback of a rank shows it."""
         where = self.statements.whereabouts[rank]
-        text = f"rank {rank}'s stack: " + " <- ".join(str(frame) for frame in where.stack[:4])
+        text = f"rank {rank}'s stack: {_told(where.stack)}"
         return Evidence(where.kind, text, rank, Source(where.source))
 
     def warned(self, *faults: str) -> list[NcclWarn]:
@@ -122,6 +123,15 @@ class Case:
     def frame_of(self, kind: CallKind | None) -> Frame | None:
         """Return the line of the user's that issued a collective."""
         return user_frame(kind.stack) if kind is not None else None
+
+
+def _told(stack: Stack) -> str:
+    """Return the frames of a stack that tell most: the innermost ones, or the innermost and those down to the user's line."""
+    user = user_frame(stack)
+    place = stack.index(user) if user is not None else 0
+    if place < _FRAMES:
+        return " <- ".join(map(str, stack[:_FRAMES]))
+    return f"{stack[0]} <- ... <- {' <- '.join(map(str, stack[place - 2 : place + 1]))}"
 
 
 @dataclass(slots=True)
@@ -186,8 +196,9 @@ def at(frame: Frame | None) -> str:
 
 
 def quote(event: Event, text: str | None = None, *, kind: str = "log", stance: str = "for") -> Evidence:
-    """Return a line as evidence, as it was printed or in the words of `text`."""
+    """Return a line as evidence, as it was printed or in the words of `text`; one that a launcher or a kernel printed is of an exit."""
     source = Source(event.file, event.line)
+    kind = "exit" if kind == "log" and event.by_launcher and event.rank is not None else kind
     return Evidence(kind, text or event.text, event.rank, source, stance=stance, quoted=text is None or None)
 
 

@@ -52,7 +52,9 @@ def remedy(event: Event, who: str, frame: Frame | None = None) -> str:
     where = f" at {frame.file}:{frame.line} in {frame.name}" if frame is not None else ""
     error = (event.type if isinstance(event, RankException) else "") or "exception"
     held = event.held if isinstance(event, OomCuda) else ""
-    return fault.remedy.format(who=who, where=where, error=error, held=held)
+    # As the kernel prints it where no control group has a limit of its own.
+    limit = "" if "CONSTRAINT_NONE" in event.text else ", or the limit of its container or job step,"
+    return fault.remedy.format(who=who, where=where, error=error, held=held, limit=limit)
 
 
 def device_error(event: Event) -> str:

@@ -74,7 +74,9 @@ def _by_its_call(d: Difference) -> Match | None:
     unheard_of = len(culprits) == 1 and finding.change.elsewhere and finding.own.seq == 1
     sure = not even and not saves and not unheard_of and (len(culprits) > 1 or d.out_of_their_function)
     return _left(
-        culprits, int(sure), f"exited the training loop early{at(d.beyond)}; the others are still in it"
+        culprits,
+        int(sure),
+        f"{'' if sure else 'probably '}exited the training loop early{at(d.beyond)}; the others are still in it",
     )
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from hangscope.align.waitgraph import Instance, Node
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe, meeting
 from hangscope.explain.finding import Extra, Unseen
+from hangscope.ingest.evidence.stack_owners import LOADER_WORKER
 from hangscope.ingest.job_logs.activity import Computing, Held
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
 from hangscope.knowledge.callsite import shared_line, user_frame
 from hangscope.knowledge.doing import doing
-from hangscope.model.conclusion import Evidence
-from hangscope.model.frames import Frame
+from hangscope.model.conclusion import Evidence, Source
+from hangscope.model.frames import Frame, Stack
 from hangscope.model.incident import ROOTED_OPS, CallKind, Event, State
 from hangscope.model.rankset import agree, counted
 
@@ -44,14 +46,13 @@ def one_sided_call(case: Case) -> Match | None:
         advice = f"Let all ranks skip together: all_reduce the flag that made {whose} skip, or run the step with a zero loss."
     values = [o for o in case.statements.outlier_lines if o.telling and o.how == "value"]
     if differing := next((o for o in values if o.ranks == finding.culprits), None):
-        advice = f"Find out why {differing.note.partition(';')[0]} ('{differing.text[:_QUOTED]}'): {whose} may take another path because of it."
+        advice = f"Find out why {differing.note.partition(' (')[0].partition(';')[0]} ('{differing.text[:_QUOTED]}'): {whose} may take another path because of it."
     crossed = finding.change.elsewhere and finding.circle is not None and finding.circle.kind == "cycle"
     return answer(
         "rank_conditional_collective",
         finding.culprits,
         f"{whose} {what}",
         advice,
-        "Every rank must issue each collective of a step, or none.",
         strength=2 if d.steps.skips else strength,
         evidence=map(of_outlier, d.steps.skips[:2]),
         rivals=[_ORDER] if crossed else (),
@@ -176,6 +177,11 @@ def busy(case: Case, culprits: Sequence[int]) -> Match:
     elif frame:
         did = f"{whose} {'does' if one else 'do'} at {frame}"
         look = [f"Check what {did}: I/O, a lock, a data loader, a download.", _MOVE]
+    behind = _works_for(case, culprits[0]) if one and outside else None
+    if behind is not None:
+        worker, at_work, fact = behind
+        look = [f"Check what {worker} of {whose} does at {at_work}: that is what its main thread waits for."]
+        evidence.append(fact)
     computing = all(statements.of(r, Computing) for r in culprits)
     what = f"{'is' if one else 'are'} computing and {'has' if one else 'have'} not" if computing else "never"
     acts = {d.doing for r in outside if (d := doing(placed[r].stack)) is not None and d.host}
@@ -195,6 +201,26 @@ def busy(case: Case, culprits: Sequence[int]) -> Match:
         frame=frame,
         rivals=[_LATE] if computing else passed,
     )
+
+
+def _works_for(case: Case, rank: int) -> tuple[str, Frame, Evidence] | None:
+    """Return which other thread of a rank, or worker of its data loader, is in the user's code where those of no other rank are, and where."""
+    records = case.incident.ranks
+    own, peers = records[rank], [r for r in records.values() if r.rank != rank]
+    alike = {user_frame(_of_a_worker(stack)) for peer in peers for _, stack in peer.threads[1:]}
+    for name, stack in own.threads[1:]:
+        frame = user_frame(_of_a_worker(stack))
+        if frame is not None and frame not in alike:
+            what = name if name.startswith("worker") else f"thread {name}"
+            shown = " <- ".join(map(str, _of_a_worker(stack)[:4]))
+            source = Source(own.stack_file or "")
+            return f"the {what}", frame, Evidence("stack", f"rank {rank}'s {what}: {shown}", rank, source)
+    return None
+
+
+def _of_a_worker(stack: Stack) -> Stack:
+    """Return a stack without what a forked worker process inherited from its parent."""
+    return tuple(takewhile(lambda frame: frame.name != LOADER_WORKER, stack))
 
 
 def _another_branch(case: Case, culprits: Sequence[int], frame: Frame | None) -> Match | None:

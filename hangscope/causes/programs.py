@@ -94,8 +94,12 @@ def _in_the_users_loop(d: Difference, own: Reading, peer: Reading) -> tuple[str,
     shared = shared_line(d.own_stack, d.peer_stack) if unplaced else None
     after = d.beyond is not None or (shared is not None and shared[0].line > shared[1].line)
     if after and d.finding.culprits != (0,) and own.kind not in (*_CONDITIONAL, "exchange"):
-        return "uneven_loader", f"{whose} reached {here} after the loop while the others are still in it", 0
-    return _ALONE, f"{whose} alone called {here}", 2 if d.inside and own.kind not in _CONDITIONAL else 1
+        why = f"{whose} reached {here}, probably after the loop, while the others are still in it"
+        return "uneven_loader", why, 0
+    why = f"{whose} alone called {here}"
+    if d.past and peer.by_user and peer.api:
+        why = f"{whose} called {here} while the others called {peer.api}{at(peer.caller)}"
+    return _ALONE, why, 2 if d.inside and own.kind not in _CONDITIONAL else 1
 
 
 def _even_loader(d: Difference) -> Frame | None:

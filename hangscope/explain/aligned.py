@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import takewhile
 
 from hangscope.align.counters import Contradiction
 from hangscope.align.frontier import GroupFrontier
@@ -15,7 +16,7 @@ from hangscope.align.waitgraph import Called, Host, Node, Root, WaitGraph
 from hangscope.explain.finding import AnyFinding, Finding, OwnCall, StuckCall
 from hangscope.explain.predict import Replay
 from hangscope.explain.statements.statements import Statements
-from hangscope.model.incident import Incident
+from hangscope.model.incident import CallKind, Incident
 
 
 class Aligned:
@@ -80,7 +81,8 @@ class Aligned:
             before = programs.before(half.rank, programs.row_of(half.rank, half.order))
             return StuckCall(view, half.seq, half.rank, self.incident.kinds[half.kind], before, pair)
         inside = [r for r, _ in self.graph.calls_of(node)]
-        rank = next((r for r in inside if r not in culprits), inside[0])
+        others = [r for r in inside if r not in culprits] or inside
+        rank = nearest(view, node.seq, others, view.kind_of(culprits[0], node.seq) if culprits else None)
         before = programs.before(rank, programs.row_at(rank, node.gid, node.seq))
         return StuckCall(view, node.seq, rank, view.kind_of(rank, node.seq), before)
 
@@ -116,3 +118,17 @@ class Aligned:
     def replay(self) -> Replay:
         """Return the wait-for graph, ready to be run on."""
         return Replay(self.graph)
+
+
+def nearest(view: GroupFrontier, seq: int, ranks: Sequence[int], own: CallKind | None) -> int:
+    """Return the first of the ranks whose collective comes through the same outer frames as another one, as far as any does."""
+    if own is None or not own.stack:
+        return ranks[0]
+    by_kind = {view.kind_index(rank, seq): rank for rank in reversed(ranks)}
+
+    def shared(rank: int) -> int:
+        kind = view.kind_of(rank, seq)
+        frames = zip(reversed(own.stack), reversed(kind.stack if kind is not None else ()), strict=False)
+        return sum(1 for _ in takewhile(lambda both: both[0] == both[1], frames))
+
+    return max(sorted(by_kind.values()), key=shared)

@@ -41,6 +41,7 @@ from hangscope.explain.statements.bounds import behind
 from hangscope.explain.text.hypotheses import findings
 from hangscope.explain.text.partitions import decided
 from hangscope.model import incident
+from hangscope.model.rankset import counted
 
 PROVEN = (
     0.95  # the share of the waiting ranks that ranks account for whose program parts from that of their role
@@ -67,7 +68,7 @@ def explain(aligned: Aligned) -> Explanation:
     set_aside = [candidate for finding in alike for candidate in finding.set_aside]
     for finding in alike:
         if set(finding.culprits) - set(best.culprits):
-            why = f"accounts for {finding.explained} blocked ranks, "
+            why = f"accounts for {counted(finding.explained, 'blocked rank')}, "
             fewer = finding.explained < best.explained
             why += f"the verdict for {best.explained}" if fewer else "but on weaker evidence than the verdict"
             set_aside.append(Candidate(finding.culprits, finding.name, why))

@@ -216,11 +216,11 @@ class Stalled(Finding):
 class Source(Enum):
     """What a finding rests on: what it costs that no recorder shows it, and what names the ranks, in words."""
 
-    CALLS = 0.0, "the recorded collectives"  # of dumps, or lines of the watchdog
+    CALLS = 0.0, "the collectives"  # of dumps, or lines of the watchdog
     OWN_WORDS = 0.05, "the errors that ranks printed"
     REPORT = 0.25, "a report on all ranks"
     HINT = 0.65, "an indirect sign"
-    SILENCE = 0.75, "the missing output"  # or a place elsewhere, while all others failed
+    SILENCE = 0.75, "what stacks and logs show"  # a place elsewhere, or no output while all others failed
     OUTPUT = 0.85, "the program's output"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.conclusion import Evidence, Hypothesis
 from hangscope.model.incident import on_group
-from hangscope.model.rankset import counted, ranks_phrase, spans
+from hangscope.model.rankset import agree, counted, ranks_phrase, spans
 from hangscope.model.regex import regex
 from hangscope.report.schema.document import CulpritPart, Document, OutlierLine, VerdictPart
 from hangscope.report.words import call_words, duration, utc
@@ -86,6 +86,23 @@ def culprit_call(verdict: VerdictPart) -> str:
         verb = "issued" if call.completed else "is in"
         return f"{verb} {call_words(call)}" + (f" {on_group(call.group)}" if call.group is not None else "")
     return f"last enqueued {call_words(call)} on that group"
+
+
+def is_another_call(verdict: VerdictPart) -> bool:
+    """Return whether the culprit's collective is known, and is not the one in which the others are."""
+    call = verdict.culprit_call
+    return call is not None and bool(call.op) and (call.op, call.seq) != (verdict.op, verdict.seq)
+
+
+def library_call(verdict: VerdictPart) -> str:
+    """Return the library call that makes a collective, and whose that is; empty where none is known."""
+    if not verdict.api:
+        return ""
+    if not is_another_call(verdict):
+        return f"{verdict.api}, the library call that makes this collective"
+    its = agree(verdict.culprit_ranks, "its", "their")
+    whose = f" of {ranks_phrase(verdict.culprit_ranks)}" if verdict.culprit_ranks else ""
+    return f"{verdict.api}, the library call{whose} that makes {its} own collective"
 
 
 def other_facts(verdict: VerdictPart, stance: str = "for") -> tuple[Evidence, ...]:

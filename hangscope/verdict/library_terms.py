@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from hangscope.causes.case import Case, Match, at, who
+from hangscope.causes.difference import Difference
 from hangscope.explain.finding import Different, Extra, Stalled
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import first_difference, user_frame, user_frames
@@ -34,6 +35,8 @@ def in_library_terms(case: Case, match: Match) -> Match:
     places = case.statements.whereabouts
     if any(places[r].stack[:1] == own[:1] for r in places.keys() - set(match.culprits) if own):
         alone = None  # others are in it as well
+    if Difference(case).past:
+        alone = None  # others may be on their way to it, and it left out what they call
     why = match.why
     if alone is not None and reading.by_user and match.culprits:
         if alone.api not in why:
@@ -75,8 +78,6 @@ def _advice(
     general = (rule for rule in fitting if rule.built_in)
     nearest = min(general, key=lambda rule: min(_depth(rule, stack) for stack in stacks), default=None)
     lines = _lines(filter(None, (alone, nearest)), words)
-    if lines and match.cause in _ALONE:
-        lines.append("Every rank must issue each collective of a step, or none.")
     owned = [*site, *filter(None, [reading.call])]
     owners = [f"Ask {rule.owner}, who own this." for rule in owned if rule.owner]
     owners += [f"Runbook: {rule.runbook}" for rule in owned if rule.runbook]

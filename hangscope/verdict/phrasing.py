@@ -167,7 +167,8 @@ def cited(fact: Evidence) -> str:
     line = without_prefix(line) if fact.quoted else line
     line = short(line, _SHOWN, end=4)
     whose = f"rank {fact.rank}" if fact.rank is not None else "the log"
-    return f'{whose} reports: "{line}"' if fact.quoted else line
+    says = f"a line about {whose} says" if fact.kind == "exit" else f"{whose} reports"
+    return f'{says}: "{line}"' if fact.quoted else line
 
 
 def fitting(parts: Iterable[str], limit: int, joint: str = "; ") -> str:

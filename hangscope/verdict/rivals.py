@@ -16,6 +16,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict.unfit import contradicted
 
+_IDENTIFIED = "the evidence identifies"
 MOST_HYPOTHESES, MOST_ALTERNATIVES, MOST_RULED_OUT = 6, 3, 12
 
 
@@ -53,7 +54,10 @@ def rivals(case: Case, match: Match, others: Sequence[Match], verdict: Verdict) 
         left = blocked_without(case, ranks)
         # The same ranks account for the same waits, whatever they did.
         fewer = left if complete and ranks != verdict.culprit_ranks else ()
-        if because := _excluded(case, match, verdict, cause, ranks) or "".join(fewer):
+        because = _excluded(case, match, verdict, cause, ranks) or "".join(fewer)
+        if cause == "slow_rank" and verdict.confidence == "high" and because.startswith(_IDENTIFIED):
+            continue  # whether it would have gone on, one moment does not show
+        if because:
             ruled_out.append(RuledOut(cause, ranks, because))
         else:
             possible.append(Hypothesis(cause, ranks, (why,), left, CATALOG[cause].would_decide))
@@ -68,7 +72,7 @@ def _excluded(case: Case, match: Match, verdict: Verdict, cause: str, ranks: tup
     """Return the fact that excludes an explanation, empty where it remains possible."""
     records = case.incident.ranks
     if cause == "collective_mismatch" and CATALOG[match.cause].of_collectives:
-        return f"a more specific cause applies: {match.cause}"
+        return f"it means that no finer cause fits, and {match.cause} does"
     if cause in ("crashed_rank", "early_exit") and (fact := _end_of(case, cause, ranks)):
         return fact
     if cause == "stuck_rank" and ranks and all(r in case.stacks and case.stacks[r].inside for r in ranks):
@@ -78,9 +82,9 @@ def _excluded(case: Case, match: Match, verdict: Verdict, cause: str, ranks: tup
         return f"several dumps show {ranks_phrase(ranks)} at the same place"
     facts = [verdict.evidence[number] for number in verdict.deciding]
     facts = facts or [fact for fact in verdict.evidence if fact.stance == "for"][:1]
-    if verdict.confidence == "high" and facts:
-        return next((fact for fact in facts if fact.kind == "stack"), facts[0]).text
-    return contradicted(case, match.cause, cause, ranks)
+    if fact := contradicted(case, match.cause, cause, ranks):
+        return fact
+    return f"{_IDENTIFIED} {match.cause}: {facts[0].text}" if verdict.confidence == "high" and facts else ""
 
 
 def _end_of(case: Case, cause: str, ranks: tuple[int, ...]) -> str:

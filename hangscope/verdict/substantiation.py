@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from hangscope.causes.case import Case, Match, of_outlier, quote
+from hangscope.causes.ends.process import REASONS
 from hangscope.causes.mismatch import describe, received
 from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.steps import is_last, last_output
@@ -26,6 +27,7 @@ from hangscope.verdict.rivals import blocked_without
 MOST = 40  # facts that are listed
 MOST_DECIDING = 3
 _MOST_LINES = 8
+_ENDS = frozenset({"crashed_rank", "early_exit"})
 _NOT_WAITING = frozenset({"crashed_rank", "stuck_rank", "early_exit"})
 #: What ranks that wait print in any hang.
 _ANYWAY = (WatchdogTimeout, GlooTimeout, GlooClosed, WatchdogStatus, DumpSignal)
@@ -39,6 +41,7 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
         *match.evidence,
         *map(quote, case.finding.events[:8]),
         *_corroboration(case, match),
+        *_termination(case, match),
         *islice(_against(case, match), 6),
         *(Evidence("method", text, stance="missing") for text in missing),
     )
@@ -116,10 +119,10 @@ def _of_culprits(case: Case, match: Match) -> Iterator[Evidence]:
             yield quote(words, f"rank {rank} printed last: {words.text}")
         for raised in case.statements.of(rank, RankException)[:1]:
             if raised.symptom and match.frame is not None and match.frame in user_frames(raised.frames):
-                text = f"rank {rank}'s traceback goes through {match.frame} as well: {raised.text}"
+                text = f"rank {rank}'s traceback shows {match.frame}: {raised.text}"
                 yield quote(raised, text)
         for waited in case.statements.of(rank, *WAITED)[:1] if match.cause in _NOT_WAITING else ():
-            text = f"rank {rank} was still alive when it timed out or lost a peer: {waited.text}"
+            text = f"rank {rank} was still alive when it {_end_of(waited)}: {waited.text}"
             yield quote(waited, text, stance="against")
 
 
@@ -132,15 +135,31 @@ def _of_waiting(case: Case, match: Match) -> Iterator[Evidence]:
     for event in events:
         first.setdefault(type(event), event)
     for event in first.values():
-        yield quote(event, f"rank {event.rank} was blocked until it timed out or lost a peer: {event.text}")
+        yield quote(event, f"rank {event.rank} was blocked until it {_end_of(event)}: {event.text}")
+
+
+def _end_of(wait: Event) -> str:
+    """Return how a wait ended, in words."""
+    if isinstance(wait, GlooClosed):
+        return "lost a peer"
+    return "timed out" if isinstance(wait, WatchdogTimeout | GlooTimeout) else "timed out or lost a peer"
+
+
+def _termination(case: Case, match: Match) -> Iterator[Evidence]:
+    """Yield who or what terminated a job that had another cause to stop."""
+    event = case.statements.external
+    if event is not None and match.category != "external":
+        how = REASONS.get(str(event.reason), "was terminated from outside")
+        yield quote(event, f"in the end the job {how}: {event.text}", kind="exit")
 
 
 def _against(case: Case, match: Match) -> Iterator[Evidence]:
     """Yield the evidence against the verdict: the launcher's own root cause, other deaths."""
     for rank, event in sorted(case.statements.exits.items()):
         if event.first and match.culprits and rank not in match.culprits:
-            text = f"the launcher reports rank {rank} as its first observed failure; torchrun reports the first failure it polled, often a victim"
-            yield quote(event, text, kind="exit", stance="against")
+            text = f"the launcher reports rank {rank} as its first observed failure: the first that it polled, often a victim"
+            stance = "against" if match.cause in _ENDS else "for"
+            yield quote(event, text, kind="exit", stance=stance)
     for death in case.statements.deaths:
         if death.rank not in match.culprits:
             text = f"rank {death.rank} {death.how} as well, later or as a consequence: {death.event.text}"

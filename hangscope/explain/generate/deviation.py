@@ -13,7 +13,7 @@ from hangscope.align.fold import Deviation, fold
 from hangscope.align.p2p import PairInstance
 from hangscope.align.program import Programs
 from hangscope.align.waitgraph import Called, Instance
-from hangscope.explain.aligned import Aligned
+from hangscope.explain.aligned import Aligned, nearest
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall, Unpaired
 from hangscope.model.incident import CallKind, State
 
@@ -170,4 +170,10 @@ def _stuck(aligned: Aligned, d: Deviation, culprits: tuple[int, ...]) -> StuckCa
             peer, row = other, int(found[0])
             break
     gid, seq, call, _ = aligned.programs.call(peer, row)
-    return StuckCall(aligned.views[gid], seq, peer, call, aligned.programs.before(peer, row))
+    view, programs = aligned.views[gid], aligned.programs
+    alike = [r for r in view.seen if r not in culprits and r != peer and view.kind_index(r, seq) is not None]
+    alike = [r for r in alike if call.op == view.kinds[view.kind_index(r, seq) or 0].op]
+    peer = nearest(view, seq, [peer, *alike], view.kind_of(culprits[0], seq) if culprits else None)
+    return StuckCall(
+        view, seq, peer, view.kind_of(peer, seq) or call, programs.before(peer, programs.row_at(peer, gid, seq))
+    )

@@ -13,7 +13,7 @@ from hangscope.align.edits import edit_between
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import hard_keys
 from hangscope.align.program import Programs
-from hangscope.explain.aligned import Aligned
+from hangscope.explain.aligned import Aligned, nearest
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall
 from hangscope.explain.generate.deviation import change_between
 from hangscope.explain.text.partitions import outlier_of_two
@@ -67,7 +67,8 @@ def _finding(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> Diffe
             tie, guess = False, True  # more of those that were seen
     culprits = () if tie else tuple(sorted(odd))
     # A rank of which text alone tells has no lines: one that a recorder tells of shows where the call was made.
-    waiting = next((r for r in majority if r in kinds and kinds[r].stack), majority[0])
+    framed = [r for r in majority if r in kinds and kinds[r].stack] or majority[:1]
+    waiting = nearest(view, seq, framed, kinds.get(odd[0]))
     at, there = (programs.row_at(rank, gid, seq) for rank in (odd[0], waiting))
     change = Change()
     if not tie and at is not None and there is not None:

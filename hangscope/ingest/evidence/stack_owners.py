@@ -18,6 +18,7 @@ OF_NO_RANK = "stacks_of_no_rank"  # code of the note on a file of stacks of whic
 _OF_ONE_HOST = 8  # ranks
 _SHOWN = 8  # places of processes of no known rank
 _TORCH = "distributed_c10d.py"
+LOADER_WORKER = "_worker_loop"  # torch/utils/data/_utils/worker.py, and dataloader.py up to torch 1.1
 
 
 def owners(
@@ -36,7 +37,7 @@ def owners(
         elif process.pid is not None:
             others.append(process)
     if placed:
-        return placed, others
+        return placed, _without_workers(placed, others)
     of_no_pid = sum(process.pid is None for process in reading.stacks)
     by_pid: dict[int | None, ProcessStacks] = {}
     for process in reading.stacks:
@@ -62,7 +63,17 @@ def owners(
         rank = only({event.rank for event in events if event.rank is not None})
     if rank is not None and rank not in placed and missed and missed[0] is next(iter(by_pid.values())):
         placed[rank] = missed.pop(0).threads
-    return placed, missed
+    return placed, _without_workers(placed, missed)
+
+
+def _without_workers(placed: dict[int, list[Thread]], missed: list[ProcessStacks]) -> list[ProcessStacks]:
+    """Give the workers of a data loader to the one rank in a file as further threads, and return the other processes."""
+    if len(placed) != 1:
+        return missed
+    workers = [p for p in missed if any(f.name == LOADER_WORKER for _, stack, _ in p.threads for f in stack)]
+    (threads,) = placed.values()
+    threads += [(f"worker process {p.pid}", stack, False) for p in workers for _, stack, _ in p.threads[:1]]
+    return [process for process in missed if process not in workers]
 
 
 def _in_their_order(reading: Reading) -> bool:

@@ -8,7 +8,15 @@ from dataclasses import replace
 from hangscope.model.incident import on_group
 from hangscope.model.rankset import agree, counted, ranks_phrase
 from hangscope.report.html.drawings import draw_timeline
-from hangscope.report.reasons import commands, culprit_call, deciding_facts, read_words, size_words
+from hangscope.report.pictures.stacks import place
+from hangscope.report.reasons import (
+    commands,
+    culprit_call,
+    deciding_facts,
+    is_another_call,
+    read_words,
+    size_words,
+)
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.schema.page import PageData
 from hangscope.report.schema.pictures import StripData
@@ -54,6 +62,7 @@ class FirstScreen:
         self.op = (verdict.op or "") if verdict is not None else ""
         calls = [side.call for side in data.sides if side.call not in ("", self.op)]
         self.what = _what(verdict) or ([] if self.op else _pending(data)) or calls
+        self.inside = (verdict.api or "") if verdict is not None and not is_another_call(verdict) else ""
         self.no_what = "No collective is known to stay pending." if document.status == "no_hang" else ""
         self.why = _why(document, data)
         self.read = read_words(document)
@@ -112,9 +121,9 @@ def _places(sides: Sequence[SidePart], verdict: VerdictPart | None) -> list[tupl
     for side in sides:
         users = [f for f in side.frames if f.user]
         frames = [f for f in users if f.differs] or users[:2] or list(side.frames[:2])
-        places = [(f.file, f.line) for f in frames[:_FRAMES]]
+        places = [place(f) for f in frames[:_FRAMES]]
         if side.role == "culprit":
-            frames = [*(f for f in here if (f.file, f.line) not in places), *frames]
+            frames = [*(f for f in here if place(f) not in places), *frames]
         shown = replace(side, call=cut(side.call, 80), frames=tuple(frames[:_FRAMES]))
         found.append((shown, len(side.frames)))
     if not found and at is not None:
@@ -127,7 +136,7 @@ def _what(verdict: VerdictPart | None) -> list[str]:
     """Return what the waiting ranks are stuck in (without its op), then what the culprit issued instead."""
     if verdict is None:
         return []
-    stuck, culprit, group = verdict.waiting_call, verdict.culprit_call, verdict.group
+    stuck, group = verdict.waiting_call, verdict.group
     parts = [f"seq {verdict.seq}"] if verdict.seq is not None else []
     if stuck is not None:
         parts.append(sizes_words(stuck.sizes, stuck.dtypes))
@@ -135,8 +144,9 @@ def _what(verdict: VerdictPart | None) -> list[str]:
         members = counted(len(group.ranks), "rank") if group.members_known else "members not known"
         parts.append(f"{on_group(group.label).removeprefix('on ')}, {members}")
     lines = [line] if (line := " · ".join(filter(None, parts))) else []
-    is_other = culprit is not None and culprit.op and (culprit.op, culprit.seq) != (verdict.op, verdict.seq)
-    return [*lines, f"the culprit {culprit_call(verdict)}"] if lines and is_other else lines
+    if not lines or not is_another_call(verdict):
+        return lines
+    return [*lines, f"the culprit {culprit_call(verdict)}{f', inside {verdict.api}' if verdict.api else ''}"]
 
 
 def _pending(data: PageData) -> list[str]:
@@ -154,7 +164,7 @@ def _pending(data: PageData) -> list[str]:
 def _why(document: Document, data: PageData) -> list[tuple[str, str, bool]]:
     """Return the deciding facts cut to fit: text, source, and whether it is a quoted line."""
     facts = deciding_facts(document.verdict) if document.verdict is not None else ()
-    shown = [(cut(f.text, _FACT), cut_path(f.at, 60), f.kind == "log") for f in facts]
+    shown = [(cut(f.text, _FACT), cut_path(f.at, 60), f.kind in ("log", "exit")) for f in facts]
     story = data.story
     if shown or document.status != "inconclusive" or story is None or story.kind != "known":
         return shown

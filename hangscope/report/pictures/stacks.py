@@ -114,8 +114,12 @@ def page_frames(stack: Stack) -> tuple[PageFrame, ...]:
 
 def _marked(side: SidePart, other: SidePart | None) -> SidePart:
     """Return a side with the frames marked that the other side, if it has any, does not have."""
-    there = {(f.file, f.line) for f in other.frames} if other is not None else set()
+    there = {place(f) for f in other.frames} if other is not None else set()
     if not there:
         return side
-    frames = tuple(replace(frame, differs=(frame.file, frame.line) not in there) for frame in side.frames)
-    return replace(side, frames=frames)
+    return replace(side, frames=tuple(replace(f, differs=place(f) not in there) for f in side.frames))
+
+
+def place(frame: PageFrame) -> tuple[str, int]:
+    """Return where a frame is, for comparisons: dumps have whole paths, py-spy prints the ends of them."""
+    return frame.file.replace("\\", "/").rpartition("/")[2], frame.line

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hangscope.model.rankset import counted
 from hangscope.model.regex import regex
 from hangscope.report import quotes
 from hangscope.report.schema.pictures import Moment, StripData
@@ -51,12 +52,13 @@ def _stall(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
     if since is not None and _EARLIEST < since < min(stalls, default=since + 1):
         yield Moment("progress", str(since), "last progress", local=local)
     elif stalls and (last := subject.incident.last_completed()) > _EARLIEST:
-        what = f"{'' if subject.over else 'last progress: '}the last collective that completed was enqueued"
+        what = f"{'' if subject.over else 'last progress: '}the last completed collective was enqueued"
         yield Moment("progress", str(last), what, local=local)
     if stalls:
+        ahead = " while others went on" if subject.incident.last_completed() > stalls[0] else ""
         spread = (stalls[-1] - stalls[0]) / _SECOND
         tail = f", the last {duration(spread)} later" if spread >= 1e-3 else ""
-        what = f"first rank {'began to wait' if subject.over else 'blocked'}{tail}"
+        what = f"first rank {'began to wait' if subject.over else 'blocked'}{ahead}{tail}"
         if len(stalls) == 1:
             what = f"the rank {'began to wait' if subject.over else 'is blocked'}"
         yield Moment("stall", str(stalls[0]), what, local=local)
@@ -72,6 +74,9 @@ def _logged(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
             first = min(timed, key=lambda q: (q.at(new_year), q.rank not in subject.culprits, q.source))
             text = cut(_PREFIX.sub("", first.text), 120)
             who = f"rank {first.rank}: " if first.rank is not None else ""
+            at_once = {q.rank for q in timed if q.at(new_year) <= first.at(new_year) + 1} - {first.rank, None}
+            if kind == "end" and who and at_once:
+                who += f"(and {counted(len(at_once), 'more rank')} within a second) "
             yield Moment(kind, _ns(first.at(new_year)), who + text, first.source, first.local)
 
 

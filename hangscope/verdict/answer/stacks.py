@@ -10,7 +10,7 @@ from hangscope.causes.case import Case, at
 from hangscope.explain.statements.statements import Whereabouts
 from hangscope.explain.text.group_size import stated_size
 from hangscope.explain.text.sites import helper_of
-from hangscope.ingest.evidence.stack_owners import offered_call, place_of
+from hangscope.ingest.evidence.stack_owners import LOADER_WORKER, offered_call, place_of
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import in_backward, is_user, user_frame
@@ -26,7 +26,6 @@ _PATH = "NCCL_DEBUG=INFO of all ranks, and a run with NCCL_P2P_DISABLE=1 (GPUs o
 _SHOWN = 4  # processes of one place, and places
 _MOST_LISTED = 1024  # ranks of a job
 _MOST_UNSEEN = 16  # ranks
-_WORKER = "_worker_loop"  # torch/utils/data/_utils/worker.py, and dataloader.py up to torch 1.1
 
 
 def stacks(case: Case) -> Observation | None:
@@ -89,7 +88,8 @@ def loader_workers(case: Case) -> Observation | None:
     shown = [s for own in case.incident.unplaced for s in (own.stack, *own.others)]
     raised = [e.frames for e in case.statements.all(RankException)]
     own = next(
-        (s for s in (*threads, *shown, *raised) if any(f.name == _WORKER for f in s) and user_frame(s)), None
+        (s for s in (*threads, *shown, *raised) if any(f.name == LOADER_WORKER for f in s) and user_frame(s)),
+        None,
     )
     if own is None:
         return None
