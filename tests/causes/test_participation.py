@@ -201,3 +201,55 @@ def test_who_alone_printed_something_and_made_the_calls_of_its_peers_skipped_non
         for rank in range(4)
     }
     assert short(told(tmp_path, logs)) == answer
+
+
+# what a rank waits for on its own host
+
+_SPY = """Process {pid}: python train.py
+Thread {pid} (idle): "MainThread"
+    wait (threading.py:327)
+    get (queue.py:171)
+    __next__ (loader.py:48)
+    train (train.py:{line})
+    <module> (train.py:200)
+Thread 9{pid} (idle): "prefetch"
+    {inner}
+    _read (loader.py:44)
+    run (threading.py:982)
+"""
+_WORKER = """
+Process 77: python train.py
+Parent Process 72: python train.py
+Thread 77 (idle): "MainThread"
+    __getitem__ (data.py:30)
+    fetch (torch/utils/data/_utils/fetch.py:54)
+    _worker_loop (torch/utils/data/_utils/worker.py:374)
+    __init__ (torch/utils/data/dataloader.py:1176)
+    train (train.py:38)
+    <module> (train.py:200)
+"""
+
+
+@pytest.mark.parametrize(
+    ("inner", "more", "place"),
+    [
+        ("reseed (loader.py:18)", "", "the thread prefetch of rank 2 does at loader.py:18 in reseed"),
+        ("put (queue.py:140)", _WORKER, "the worker process 77 of rank 2 does at data.py:30 in __getitem__"),
+    ],
+)
+def test_another_thread_or_a_worker_shows_what_a_rank_waits_for(
+    tmp_path: Path, inner: str, more: str, place: str
+) -> None:
+    for recorder in job(4):
+        recorder.call("all_reduce", line=41, times=STEPS)
+        if recorder.rank != 2:
+            recorder.call("all_reduce", line=41, state="started")
+        recorder.write(tmp_path)
+        at = inner if recorder.rank == 2 else "put (queue.py:140)"
+        text = _SPY.format(pid=70 + recorder.rank, line=30 if recorder.rank == 2 else 41, inner=at)
+        extra = more if recorder.rank == 2 else ""
+        (tmp_path / f"stack_rank_{recorder.rank}.txt").write_text(text + extra)
+    report = analyze(tmp_path)
+    assert blame(report)[1:] == ("stuck_rank", (2,))
+    assert place in said(report)
+    assert not report.warnings

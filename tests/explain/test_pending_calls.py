@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import analyze
-from tests.dump_writer import SCRIPT, TORCH, Recorder, job
+from tests.dump_writer import SCRIPT, TORCH, Recorder, job, world
 from tests.verdicts import TIMED_OUT, blame, judged
 
 HEAD = "[rank0]: Traceback (most recent call last):"
@@ -94,3 +94,13 @@ def test_ranks_in_a_call_that_no_recorder_keeps_have_left_the_last_one_that_gloo
     (tmp_path / "rank_2.log").write_text("[rank2]: step 6 loss 2.0\n")
     report = analyze(tmp_path)
     assert blame(report)[2] == (2,)
+
+
+def test_a_line_that_issues_several_collectives_places_a_rank_by_torchs_own_function(tmp_path: Path) -> None:
+    """gloo records a reduce_scatter as the all_reduce that it makes of it."""
+    recorders = [Recorder(rank, world(3), "gloo") for rank in (1, 2)]
+    for recorder in recorders:
+        recorder.call("all_reduce", line=55, times=12).call("all_reduce", line=55, state="started")
+        recorder.entries[-1]["frames"][0]["name"] = "reduce_scatter_single"
+    report = judged(tmp_path, recorders, rank_0=_traceback("all_gather_single", 55))
+    assert blame(report)[2] == (0,)

@@ -7,8 +7,11 @@ from pathlib import Path
 
 from hangscope.analysis import analyse
 from hangscope.model.conclusion import CallRef
+from hangscope.model.rankset import ranks_phrase
 from hangscope.report.html.tables import causes
-from hangscope.report.schema.stories import Table
+from hangscope.report.pictures.stacks import _marked
+from hangscope.report.reasons import library_call
+from hangscope.report.schema.stories import PageFrame, SidePart, Table
 from hangscope.report.story.calls import mismatch
 from hangscope.report.subject import Subject
 from tests.dump_writer import Recorder, world
@@ -59,3 +62,23 @@ def test_an_undecided_page_does_not_say_that_the_job_hangs() -> None:
     unknown = replace(hung, verdict=replace(hung.verdict, cause="unknown", alternatives=()), hypotheses=())
     assert "is hung" in causes(unknown)[0][1]
     assert "is hung" not in causes(replace(unknown, status="inconclusive"))[0][1]
+
+
+def test_frames_are_alike_whatever_part_of_their_path_is_known() -> None:
+    whole = PageFrame("main", "/workspace/train/train.py", 71, True)
+    frames = (PageFrame("batches", "train.py", 40, True), PageFrame("main", "train.py", 71, True))
+    side = _marked(SidePart("culprit", "", "", 1, frames), SidePart("waiting", "", "", 0, (whole,)))
+    assert [frame.differs for frame in side.frames] == [True, False]
+
+
+def test_a_library_call_is_that_of_the_rank_whose_collective_it_makes() -> None:
+    hung = document("hang_8")
+    assert hung.verdict is not None
+    own = CallRef("all_gather", 9)
+    verdict = replace(hung.verdict, api="Accelerator.gather", op="all_reduce", seq=9, culprit_call=own)
+    whose = f"of {ranks_phrase(verdict.culprit_ranks)}"
+    assert (
+        library_call(verdict) == f"Accelerator.gather, the library call {whose} that makes its own collective"
+    )
+    same = replace(verdict, culprit_call=replace(own, op="all_reduce"))
+    assert library_call(same) == "Accelerator.gather, the library call that makes this collective"

@@ -62,3 +62,34 @@ def test_an_explanation_that_frees_not_everybody_is_contradicted(tmp_path: Path)
     assert set(verdict.culprit_ranks) == {1, 2}
     best = analyze(tmp_path)._analysis.judgement.hypotheses[0]
     assert best.ranks == (1, 2) and not best.contradicts
+
+
+def test_how_a_wait_ended_and_who_terminated_the_job_are_noted(tmp_path: Path) -> None:
+    _stuck(tmp_path)
+    (tmp_path / "rank_0.log").write_text(timeout(0, group=DEFAULT, seq=21, n=8) + "\n")
+    end = "W1122 03:04:52.290000 24494 torch/distributed/elastic/agent/server/api.py:753] Received 15 death signal, shutting down workers"
+    (tmp_path / "torchrun.log").write_text(end + "\n")
+    verdict = judged(analyze(tmp_path))
+    facts = [fact.text for fact in verdict.evidence if fact.stance == "for"]
+    assert any(fact.startswith("rank 0 was blocked until it timed out: ") for fact in facts)
+    assert any(
+        fact.startswith("in the end the job was terminated from outside (SIGTERM): ") for fact in facts
+    )
+
+
+def test_the_launchers_first_failure_contradicts_an_end_alone(tmp_path: Path) -> None:
+    _stuck(tmp_path)
+    table = [
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  time      : 2026-11-20_15:31:51",
+        "  host      : gpu07",
+        "  rank      : 0 (local_rank: 0)",
+        "  exitcode  : 1 (pid: 29459)",
+        "  error_file: <N/A>",
+        "  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html",
+    ]
+    (tmp_path / "torchrun.log").write_text("\n".join(table) + "\n")
+    verdict = judged(analyze(tmp_path))
+    (said,) = [fact for fact in verdict.evidence if "first observed failure" in fact.text]
+    assert verdict.cause == "stuck_rank" and said.stance == "for"

@@ -175,5 +175,9 @@ def _stuck(aligned: Aligned, d: Deviation, culprits: tuple[int, ...]) -> StuckCa
     alike = [r for r in alike if call.op == view.kinds[view.kind_index(r, seq) or 0].op]
     peer = nearest(view, seq, [peer, *alike], view.kind_of(culprits[0], seq) if culprits else None)
     return StuckCall(
-        view, seq, peer, view.kind_of(peer, seq) or call, programs.before(peer, programs.row_at(peer, gid, seq))
+        view,
+        seq,
+        peer,
+        view.kind_of(peer, seq) or call,
+        programs.before(peer, programs.row_at(peer, gid, seq)),
     )

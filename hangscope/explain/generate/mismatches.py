@@ -58,6 +58,9 @@ def _finding(aligned: Aligned, view: GroupFrontier, mismatch: Mismatch) -> Diffe
         even = [s for s in sides if outvoted or len(s) == len(majority)]
         keeping = [_keeps_pattern(programs, side, gid, seq) for side in even]
         broken = even[keeping.index(False)] if keeping.count(False) == 1 and any(keeping) else None
+        odd_ones = {o.ranks for o in aligned.stated.outlier_lines if o.decides}
+        if len(named := [side for side in even if side in odd_ones]) == 1:
+            broken = named[0]  # the others of the job printed what the other side did
         if broken is None and len(even) == 2:
             off = outlier_of_two(even, kinds, aligned.stated)
             broken = even[off] if off is not None else None

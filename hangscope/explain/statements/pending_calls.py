@@ -108,6 +108,9 @@ def _may_be(kind: CallKind, where: Whereabouts) -> bool:
     """Return whether a rank may be in a recorded collective: from its line, and not of another operation that the recorder names as well."""
     both = {kind.op, where.op}
     other = len(both) == 2 and both <= _NAMED_ALIKE and (kind.backend == "gloo" or both != _OF_A_BARRIER)
+    # A line such as `loss.backward()` issues several, which gloo records by what it makes of them.
+    called = {s[0].name for s in (kind.stack, where.stack) if s and s[0].file.endswith(COLLECTIVES[0])}
+    other |= len(called) == 2
     return not other and _is_from(kind.stack, where.stack)
 
 
