@@ -94,6 +94,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     guarded_at: int = 0
     helped: str = ""
     before: tuple[int, str] | None = None
+    written: tuple[int, ...] = ()  # numbers of the lines that people wrote
     commands: tuple[str, ...] = ()
     unlike: tuple[Unlike, ...] = ()
 
@@ -143,6 +144,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
             " ".join(t for t, shape in zip(texts, shapes, strict=True) if shape.reported), _SHOWN
         ),
         prose=said,
+        written=tuple(people),
         logged=bool(telling) or any(words("logged").search(t) or words("examines").match(t) for _, t in ours),
         broken=pace.broken([text for _, text in ours]),
         moves=pace.moves(counts, printed),
@@ -182,7 +184,7 @@ def _before_the_errors(printed: Sequence[tuple[int, str]]) -> tuple[int, str] | 
         line = strip_prefix(text, number)
         if line.level in ("E", "F") or tells_of_trouble(text):
             return before
-        if template_of(line):
+        if template_of(line) and not words("launchers_line").match(text.lstrip()):
             before = number, quote(text, _SHOWN)
     return None
 

@@ -130,7 +130,11 @@ class KeptText:
         # torch's own prefix
         raws = (raw[:_HEAD] for raw in self.raw[-_MOST:] if not raw.startswith(b"[rank"))
         heads = (_HEAD_END.sub(b"", raw).decode("utf-8", "replace") for raw in raws)
-        return column_of([*heads])
+        if (column := column_of([*heads])) is not None or len(self.raw) > _MOST:
+            return column
+        return column_of(
+            [line.text[:_HEAD] for line in map(self.line, range(len(self.raw))) if line.rank is None]
+        )
 
     def by_writer(self) -> list[Sequence[int]]:
         """Return the places of the lines of one wording and one writer, those that were printed last first."""

@@ -134,11 +134,10 @@ def column_of(texts: Sequence[str]) -> re.Pattern[str] | None:
         back = sum(b < a for a, b in steps)
         cyclic = sum(b in (a + 1, 0) for a, b in steps)
         named = head.strip(" [(<:#=_.-").lower() in _OF_RANKS  # then once is enough
-        complete = (
-            times.keys() == set(range(len(times))) and len(times) > 1 and (named or min(times.values()) > 1)
-        )
+        often = sorted(times.values())[len(times) > 3 :]  # the rank that is looked for may have printed once
+        complete = times.keys() == set(range(len(times))) and len(times) > 1 and (named or often[0] > 1)
         of_all = tail.strip("/)]>") == str(len(times))  # `(3/8)`: a counter would come to 8
-        in_no_order = back >= (1 if named else len(times)) and 4 * cyclic < 3 * len(steps)
+        in_no_order = back >= (1 if named else (len(times) + 1) // 2) and 4 * cyclic < 3 * len(steps)
         if complete and ((of_all and back) or (in_no_order and 2 * len(numbers) > len(texts))):
             before = expressions()["before_a_column"]
             return re.compile(rf"{before}{re.escape(head)}(\d{{1,5}}){re.escape(tail)} ?")

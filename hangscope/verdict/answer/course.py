@@ -98,6 +98,7 @@ def _said_done(case: Case) -> Progress | None:
 def _last_progress(case: Case) -> Progress | None:
     """Return the last line that counts steps or epochs."""
     failed = {(e.file, e.line) for e in trouble(case)}  # two writers share a line now and then
+    written = {(text.file, number) for text in case.statements.all(Excerpt) for number in text.written}
     complaint = complaint_of(case)
     counted = (
         e
@@ -106,6 +107,7 @@ def _last_progress(case: Case) -> Progress | None:
         and ((e.file, e.line) not in failed or _BAR.search(e.text))
         and _OF_A_PROGRAM.search(e.text)
         and not of_people(e.text)
+        and (e.file, e.line) not in written
         and not e.text.startswith("#")  # the head of a table
         and not ranks_titled(e.text, above_a_stack=True)
         and short(e.text) != short(complaint)
