@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from hangscope.ingest.evidence.attempts import with_attempts
-from hangscope.ingest.evidence.tasks import take_stated_ranks, tasks_are_ranks
+from hangscope.ingest.evidence.tasks import of_the_only_failure, take_stated_ranks, tasks_are_ranks
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.files.naming import bare_number
 from hangscope.ingest.files.numbering import of_files
@@ -190,7 +190,8 @@ class Processes:
         log = reading.log
         reading.events = [self._by_local(event) for event in reading.events]
         tasks = tasks_are_ranks(log.events)
-        log.events = with_attempts([self._by_log(event, log, tasks) for event in log.events], log.attempt)
+        settled = of_the_only_failure([self._by_log(event, log, tasks) for event in log.events])
+        log.events = with_attempts(settled, log.attempt)
         restarted = any(event.attempt for event in log.events)
         for recording in log.recordings:
             if recording.rank is None and recording.local_rank is not None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.torch_logs.store import RendezvousBegun
+from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.workers.reading import LogReading
 from hangscope.model.events import Event
 
@@ -44,3 +46,14 @@ def take_stated_ranks(logs: Collection[LogReading]) -> None:
     for log in logs:
         if log.stated is not None and log.rank is None and log.local_rank is None:
             log.rank = log.stated[0]
+
+
+def of_the_only_failure(events: list[Event]) -> list[Event]:
+    """Give the only exception of a log that names no rank that of the only process which torchrun's table below it reports as failed."""
+    table = [e for e in events if isinstance(e, Exit) and e.via == "table" and e.rank is not None]
+    raised = [e for e in events if isinstance(e, RankException) and not e.symptom]
+    if len({e.rank for e in table}) != 1 or len(raised) != 1 or raised[0].line > table[0].line:
+        return events
+    own, rank = raised[0], table[0].rank
+    is_known = own.rank is not None or own.local_rank is not None
+    return events if is_known else [replace(e, rank=rank) if e is own else e for e in events]

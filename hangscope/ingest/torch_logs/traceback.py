@@ -34,7 +34,7 @@ _MESSAGE_LINES = 4
 
 #: A rank in parentheses is the one that raised it, whoever prints it (torch/distributed/checkpoint/api.py).
 _HEADER = regex(
-    r"^(?:\s*(?:\^C)?(?:Original )?|Exception in thread .{0,100})Traceback \(most recent call last\):(?: \(RANK (\d{1,7})\))?\s*$"
+    r"^(?:\s*(?:\^C)?(?:Original )?|Exception in thread .{0,100}|\S[^\x22']{1,160}: )Traceback \(most recent call last\):(?: \(RANK (\d{1,7})\))?\s*$"
 )
 _FRAME = regex(r'^( {2,6})File "(.{1,1000}?)", line (\d{1,9})(?:, in (.{1,300}))?\s*$')
 #: What `ray.get` raises: the frames below are those of the actor or task with that process id (python/ray/exceptions.py).
@@ -164,7 +164,11 @@ class TracebackParser(LineParser):
         elif not self._continues(key, text):
             frame = _FRAME.match(text)
             if frame and len(frame[1]) == 2 and frame[4]:  # the log begins within this traceback
-                self._open[key] = _Traceback(line, self._fed, headed=False)
+                above = next((k for k, t in self._open.items() if t.where.number == line.number - 1), None)
+                # Of a logger's record only the first line has a prefix.
+                headed = self._open.pop(above) if above is not None and not self._open[above].rows else None
+                rank = headed.where.rank if headed is not None else None
+                self._open[key] = _Traceback(line, self._fed, headed=headed is not None, rank=rank)
                 self._open[key].add(frame)
             else:
                 yield from self._bare(key, line)
