@@ -139,10 +139,9 @@ def _join_at_width(lines: list[str], writers: Container[str]) -> int:
     broken = [n for n in full if _goes_on(lines[n], lines[n + 1], writers)]
     if not _TERMINAL <= width <= _WIDTH or len(broken) < _EDGES or len(broken) < _MOST_FULL * len(full):
         return 0
-    # Where another line is wider by a character, these end where the terminal does; else a blank is lost at the edge.
-    width = Counter(len(lines[n]) for n in broken).most_common(1)[0][0]
     for n in reversed(broken):  # so that the rest of a rest is joined first
-        lines[n], lines[n + 1] = lines[n].ljust(width) + lines[n + 1], ""
+        cut_number = lines[n][-1:].isdigit() and lines[n + 1][:1].isdigit()  # else a blank is lost at the edge
+        lines[n], lines[n + 1] = lines[n].ljust(0 if cut_number else width) + lines[n + 1], ""
     return len(broken)
 
 
