@@ -99,7 +99,7 @@ def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
         since=_ns(stop.since),
         until=_ns(stop.until),
     )
-    why = f"{stop.phrase()}; who prints that waits, and is not thereby to blame"
+    why = f"{stop.phrase()}; a rank that prints this was waiting, which is no fault of its own"
     return worded(verdict, Act((), why), "")
 
 

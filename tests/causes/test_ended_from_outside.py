@@ -166,12 +166,9 @@ def test_a_time_limit_is_no_ranks_fault_and_what_ranks_report_after_it_follows_f
     late = [STORE.format(rank=rank) for rank in (1, 2)]
     verdict = judged(told(tmp_path / "late", [end, *late]))
     assert (verdict.category, verdict.culprit_ranks, verdict.suspect_ranks) == ("external", (), ())
-    assert (
-        "It was ended from outside, by no rank: what ranks 1 and 2 reported came after that."
-        in verdict.explanation
-    )
+    assert "No rank caused that end: what ranks 1 and 2 reported came after it." in verdict.explanation
     explanation = judged(told(tmp_path / "alone", ["[rank0]: step 5", end])).explanation
-    assert "It was ended from outside, by no rank." in explanation and "came after" not in explanation
+    assert "No rank caused that end." in explanation and "came after" not in explanation
 
 
 def test_megatrons_line_of_an_iteration_is_the_last_progress_before_the_end(tmp_path: Path) -> None:

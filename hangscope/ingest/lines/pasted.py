@@ -140,7 +140,9 @@ def _join_at_width(lines: list[str], writers: Container[str]) -> int:
     if not _TERMINAL <= width <= _WIDTH or len(broken) < _EDGES or len(broken) < _MOST_FULL * len(full):
         return 0
     for n in reversed(broken):  # so that the rest of a rest is joined first
-        cut_number = lines[n][-1:].isdigit() and lines[n + 1][:1].isdigit()  # else a blank is lost at the edge
+        cut_number = (
+            lines[n][-1:].isdigit() and lines[n + 1][:1].isdigit()
+        )  # else a blank is lost at the edge
         lines[n], lines[n + 1] = lines[n].ljust(0 if cut_number else width) + lines[n + 1], ""
     return len(broken)
 

@@ -34,7 +34,7 @@ _MESSAGE_LINES = 4
 
 #: A rank in parentheses is the one that raised it, whoever prints it (torch/distributed/checkpoint/api.py).
 _HEADER = regex(
-    r"^(?:\s*(?:\^C)?(?:Original )?|Exception in thread .{0,100}|\S[^\x22']{1,160}: )Traceback \(most recent call last\):(?: \(RANK (\d{1,7})\))?\s*$"
+    r"^(?:\s*(?:\^C)?(?:Original )?|Exception in thread .{0,100}|\S[^\x22']{1,160}\b(?:exception|error|failed|crashed)\b[^\x22']{0,60}: )Traceback \(most recent call last\):(?: \(RANK (\d{1,7})\))?\s*$"
 )
 _FRAME = regex(r'^( {2,6})File "(.{1,1000}?)", line (\d{1,9})(?:, in (.{1,300}))?\s*$')
 #: What `ray.get` raises: the frames below are those of the actor or task with that process id (python/ray/exceptions.py).

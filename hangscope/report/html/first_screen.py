@@ -177,7 +177,8 @@ def _reasons(document: Document) -> list[str]:
     """Return why the confidence is what it is; where another explanation remains possible, which, and what would confirm it."""
     reasons = list(document.confidence_why)
     for rival in document.hypotheses[1:2] if reasons[:1] == [USUAL] else ():
-        reasons[0] = f"{rival.cause} remains possible; to confirm: {rival.would_decide}"
+        other = "another cause" if rival.cause == "unknown" else rival.cause
+        reasons[0] = f"{other} remains possible; to confirm: {rival.would_decide}"
     return [cut(line, _REASON) for line in reasons[:2]]
 
 

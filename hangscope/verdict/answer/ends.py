@@ -85,8 +85,8 @@ def after_the_end(case: Case) -> str:
         for e in case.statements.all(*PROOFS, StoreUnreachable, StoreTimeout, RankException)
         if end is not None and e.file == end.file and e.line > end.line and e.rank is not None
     }
-    nobody = "It was ended from outside, by no rank"
-    return f"{nobody}: what {ranks_phrase(later)} reported came after that" if later else nobody
+    nobody = "No rank caused that end"
+    return f"{nobody}: what {ranks_phrase(later)} reported came after it" if later else nobody
 
 
 def victims(case: Case, verdict: Verdict) -> str:
