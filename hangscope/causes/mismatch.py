@@ -63,6 +63,8 @@ def meeting(d: Difference) -> str:
         return f"called {d.own.op} of root {d.own.root}, the others of root {d.peer.root}"
     places = [f"at {place.strip(' ()')}" if place else "" for place in (here, there)]
     called = f"called {d.own.op or 'a collective'} {places[0]}".rstrip()
+    if not any(places) and own != peer:
+        return f"called {own}, the others {peer}"
     return f"{called}, the others {places[1] or 'a different one'}"
 
 

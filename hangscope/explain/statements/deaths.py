@@ -22,6 +22,7 @@ from hangscope.ingest.torch_logs.c10d import (
     DumpSignal,
     HeartbeatTimeout,
     WatchdogStatus,
+    WatchdogTimeout,
 )
 from hangscope.ingest.torch_logs.reports import Terminate
 from hangscope.ingest.torch_logs.traceback import RankException
@@ -48,6 +49,7 @@ _FAULTS: tuple[tuple[type[Event], str], ...] = (
     (OomHost, "was killed by the host's out-of-memory killer"),
     (LoaderWorkerDeath, "lost a data loader worker"),
 )
+_HANDLED = 60  # seconds
 #: How a process's own handler reports a signal that no peer sends.
 _CRASH = regex(r"SIG(?:SEGV|BUS|ILL|FPE)\b|Caught signal (?:4|7|8|11) |Segmentation fault")
 
@@ -120,6 +122,8 @@ def _went_on(event: Event, statements: Statements) -> bool:
     that end the process: then an error of a later wait shows that it was caught.
     """
     assert event.rank is not None
+    if any(_began_after(e, event) for e in statements.of(event.rank, WatchdogTimeout)):
+        return True
     waited = statements.any_of(*WAITED)  # "done" may come from a handler, for which the others still wait
     steps = [e for e in statements.of(event.rank, Progress) if not e.leaving and e.attempt == event.attempt]
     later = [(e.file, e.line) for e in steps if e.step is not None or (e.over and not waited)]
@@ -136,6 +140,12 @@ def _went_on(event: Event, statements: Statements) -> bool:
             ending = (e for e in raised if by_library or handled or (logged and e.text.startswith(_PREFIX)))
             later += [(e.file, e.line) for e in ending]
     return any(file == event.file and line > event.line for file, line in later)
+
+
+def _began_after(wait: WatchdogTimeout, event: Event) -> bool:
+    """Return whether a rank issued the collective in which it timed out well after an error: its handler issues one at once."""
+    issued, failed = wait.in_the_year, event.in_the_year
+    return issued is not None and failed is not None and issued - (wait.ran_ms or 0) / 1000 > failed + _HANDLED
 
 
 def _left_its_peers(event: RankException, raised: Sequence[RankException], statements: Statements) -> bool:
