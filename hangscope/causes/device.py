@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from itertools import chain
 from math import inf
 
 from hangscope.align.p2p import Pair
@@ -14,6 +15,7 @@ from hangscope.explain.statements.group_ranks import label_of
 from hangscope.explain.text.group_size import all_timed_out
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.settings import setting
+from hangscope.ingest.job_logs.activity import WaitedFor
 from hangscope.ingest.job_logs.faults import CudaError, DeviceReset, Xid
 from hangscope.ingest.lines.vocabulary import words
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -46,12 +48,17 @@ def device_fault(case: Case) -> Match | None:
     finding, statements = case.finding, case.statements
     reported = (statements.all(Xid, DeviceReset, CudaError), case.warned("cuda"))
     by_rank = ([e for e in events if e.rank is not None] for events in reported)
+    # A kernel that gives up its wait for another rank ends with an error of its device.
+    waited = {(e.rank, e.file): e.line for e in reversed(statements.all(WaitedFor))}
     faults = [e for e in next(filter(None, by_rank), ()) if not _of_the_program(e)]
+    faults = [e for e in faults if waited.get((e.rank, e.file), e.line) >= e.line]
     broken_path = any(e.tier < 3 for e in statements.all(NcclWarn) if e.of_transport)
     if isinstance(finding, Lagging) and 0 < len(finding.culprits) <= _AT_ONCE and not broken_path:
         return _lags(case, finding, faults) if faults or not (apart := _out_of_step(case)) else apart
     ranks = {e.rank for e in faults if e.rank is not None}
-    few = 0 < 2 * len(ranks) <= len(case.incident.ranks)
+    # Lines of processes of no known rank count as well: what all of them report is no fault of one device.
+    unknown = {e.pid for e in chain(*reported) if e.rank is None} - {None}
+    few = 0 < 2 * max(len(ranks), len(unknown)) <= len(case.incident.ranks)
     if not few or not isinstance(finding, Nothing | Stalled | Unseen | Absent):
         return None
     first = min(faults, key=_moment)

@@ -66,6 +66,7 @@ def known_notice(case: Case) -> Match | None:
 def _by_message(case: Case, defect: bool) -> Match | None:
     """Return the answer of the first entry with a cause, which is a known defect or not."""
     messages = [(e, table()[e.id]) for e in case.statements.all(Message) if e.id in table()]
+    messages.sort(key=lambda row: row[1].category != "external")  # the rest follows from an end from outside
     return _of_entry(case, [(e, k) for e, k in messages if k.cause and (k.cause == "known_defect") == defect])
 
 

@@ -145,7 +145,9 @@ def _went_on(event: Event, statements: Statements) -> bool:
 def _began_after(wait: WatchdogTimeout, event: Event) -> bool:
     """Return whether a rank issued the collective in which it timed out well after an error: its handler issues one at once."""
     issued, failed = wait.in_the_year, event.in_the_year
-    return issued is not None and failed is not None and issued - (wait.ran_ms or 0) / 1000 > failed + _HANDLED
+    return (
+        issued is not None and failed is not None and issued - (wait.ran_ms or 0) / 1000 > failed + _HANDLED
+    )
 
 
 def _left_its_peers(event: RankException, raised: Sequence[RankException], statements: Statements) -> bool:
