@@ -95,3 +95,17 @@ def test_what_a_vendor_prints_below_an_error_is_no_step_after_it(tmp_path: Path)
     verdict = judged(told(tmp_path, [*raised(2, error), below, f"[rank6]: {error}", f"[rank1]: {error}"]))
     assert verdict.culprit_ranks == ()  # all waited
     assert "Ranks 1, 2 and 6 raised RuntimeError" in verdict.summary
+
+
+def test_who_issues_collectives_long_after_it_ran_out_of_memory_survived_that(tmp_path: Path) -> None:
+    """A batch that did not fit was skipped, so that the rank is one step ahead of the others."""
+    oom = (
+        "2026-02-19 11:02:11,300 step 2178: CUDA out of memory. Tried to allocate 3.41 GiB. -> skipping batch"
+    )
+    waits = "2026-02-19 11:23:10,010 [rank{0}]:[E219 11:23:10.008840170 ProcessGroupNCCL.cpp:688] [Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=21603, OpType=ALLREDUCE, NumelIn={1}, NumelOut={1}, Timeout(ms)=600000) ran for 600037 milliseconds before timing out."
+    logs: dict[str, str | list[str]] = {
+        f"rank_{rank}.log": [waits.format(rank, 1 if rank == 2 else 65536)] for rank in range(4)
+    }
+    logs["rank_2.log"] = [oom, *logs["rank_2.log"]]
+    report = told(tmp_path, logs)
+    assert judged(report).culprit_ranks == (2,) and judged(report).cause != "crashed_rank"

@@ -183,3 +183,24 @@ def test_a_gpu_that_its_driver_resets_is_of_the_rank_on_that_bus(tmp_path: Path)
     assert short(report)[:2] == ("gpu_stall", (13,))
     assert judged(report).title == "The GPU of rank 13 failed: its driver reset GPU 0000:c5:00.0"
     assert short(told(tmp_path / "other", [*lines, reset.format("a5"), timeout(9)]))[1] == ()
+
+
+def test_a_device_error_after_a_wait_that_was_given_up_names_who_was_awaited(tmp_path: Path) -> None:
+    """A kernel that waits for a flag of its peer traps when it gives up."""
+    waited = [
+        f"dispatch: ---Rank {rank} timed out waiting for completion flag from rank 3" for rank in (0, 1, 2)
+    ]
+    error = "[07/29/2026-14:27:10] [TRT-LLM] [RANK 0] [E] Error in worker: CUDA error: CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure"
+    working = "[07/29/2026-14:27:14] [TRT-LLM] [RANK 3] [I] [AutoTuner] Profiling tactic 161/164"
+    verdict = judged(told(tmp_path, [*waited, error, working]))
+    assert verdict.culprit_ranks == (3,) and verdict.cause == "stuck_rank"
+
+
+def test_an_error_of_all_processes_of_a_host_is_that_of_no_device(tmp_path: Path) -> None:
+    warned = [
+        f"node1:{1200 + n}:{1240 + n} [{n}] init.cc:1236 NCCL WARN Cuda failure 'system not yet initialized'"
+        for n in range(4)
+    ]
+    raised = [f"[rank{rank}]: Cuda failure 'system not yet initialized'" for rank in range(4)]
+    verdict = judged(told(tmp_path, [*warned, *raised]))
+    assert verdict.cause == "init_hang" and verdict.culprit_ranks == ()

@@ -16,7 +16,7 @@ from hangscope.explain.text.group_size import others_of, stated_size
 from hangscope.explain.text.known_messages import blanks_of, filled
 from hangscope.explain.text.stop import find_stop, stopped
 from hangscope.ingest.excerpts.excerpt import Excerpt
-from hangscope.ingest.job_logs.activity import GpuUse
+from hangscope.ingest.job_logs.activity import GpuUse, WaitedFor
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied, ended_with
 from hangscope.ingest.job_logs.faults import OomCuda, Xid
 from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
@@ -84,6 +84,8 @@ def _of_entry(case: Case, messages: Sequence[tuple[Message | Notice, Known]]) ->
     else:
         return None  # the program caught it, or it had been there before
     blanks, ranks = blanks_of(events), {e.rank for e in events if e.rank is not None}
+    if ranks and case.finding.culprits and ranks <= case.statements.ranks(WaitedFor):
+        return None  # these ranks had given up their wait for another one
     culprits = ranks if entry.culprit and len(ranks) == 1 else ()
     why = filled(entry.says, blanks) + (f" (known: {entry.upstream})" if entry.upstream else "")
     steps, category = f"Collect {filled(entry.collect, blanks)}.", entry.category or None

@@ -112,3 +112,39 @@ def test_srun_tasks_that_are_agents_of_torchrun_are_no_ranks(begins: str, rank: 
     ]
     log = settled("\n".join([*lines, "1: ValueError: bad shard", ""]))
     assert [(e.rank, e.task) for e in log.events if e.kind == "exception"] == [(rank, 1)]
+
+
+def test_the_only_exception_is_that_of_the_only_process_that_torchruns_table_names(tmp_path: Path) -> None:
+    raised = [
+        "Traceback (most recent call last):",
+        '  File "/workspace/train/sft.py", line 233, in <module>',
+        "    save()",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'a'",
+    ]
+    table = [
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  time      : 2023-12-20_17:02:16",
+        "  host      : gpu-b",
+        "  rank      : 8 (local_rank: 0)",
+        "  exitcode  : 1 (pid: 71419)",
+        "  error_file: <N/A>",
+    ]
+    log = tmp_path / "node1.log"
+    log.write_text("\n".join([*raised, *table]) + "\n")
+    verdict = analyze(log).verdict
+    assert verdict is not None and verdict.culprit_ranks == (8,)
+    assert verdict.location is not None and verdict.location.line == 233
+    log.write_text("\n".join([*raised, *raised[:-1], "KeyError: 3", *table]) + "\n")
+    verdict = analyze(log).verdict
+    assert verdict is None or verdict.location is None or verdict.location.rank != 8
+
+
+def test_a_traceback_below_a_loggers_line_is_of_the_rank_in_its_prefix(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text(
+        "[2026-03-18 14:22:50 TP3] Scheduler hit an exception: Traceback (most recent call last):\n"
+        '  File "/workspace/serve/scheduler.py", line 29, in run\n    self.pop(ack)\nKeyError: 17352\n'
+    )
+    verdict = analyze(log).verdict
+    assert verdict is not None and verdict.culprit_ranks == (3,)

@@ -46,3 +46,10 @@ def test_a_line_that_begins_with_a_clock_is_no_rest_of_another() -> None:
         f"[10:17:05.41{n}][worker {n}][I] round 3: mean score 0.05757 over 120 answers" for n in range(6)
     ]
     assert not repair("\n".join(lines).encode())[1]
+
+
+def test_the_halves_of_a_number_are_joined_without_a_blank() -> None:
+    wide = "x" * 80
+    text = f"{wide} NumelOut=3\n276800, done\n{wide} NumelOut=34\n5 done\n{wide} NumelOut=4\n4 done\n"
+    joined, breaks = repair(text.encode())
+    assert breaks == 3 and b"NumelOut=3276800, done" in joined and b"NumelOut=44 done" in joined

@@ -314,3 +314,11 @@ def test_a_line_that_a_rank_printed_above_a_command_is_no_title_of_what_that_pri
     line: str, rank: int | None
 ) -> None:
     assert _ranks(line, "$ py-spy dump --pid 4", _spy(4)) == [rank]
+
+
+def test_a_bare_column_of_a_loggers_lines_counts_its_writers() -> None:
+    order = [7, 2, 5, 6, 4, 0, 1, 3, 2, 5, 0, 3, 7, 1, 4]
+    lines = [f"{rank} - trainer.ckpt - shard written" for rank in order]  # rank 6 wrote none
+    column = column_of(lines)
+    assert column is not None and (found := column.match(lines[0])) is not None and found[1] == "7"
+    assert column_of([f"{step} - trainer - loss 2.1" for step in range(20)]) is None
