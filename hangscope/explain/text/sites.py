@@ -138,7 +138,7 @@ def _without_shortened(shown: Mapping[_Place, list[int]], bare: Set[_Place]) -> 
             key
             for key in found
             if key[0] == op
-            and (key[1][: len(frames)] == frames or (op and place in bare and key not in bare))
+            and (key[1][: len(frames)] == frames or (op and place in bare))
         )
         found.setdefault(next(whole, place), []).extend(ranks)
     return {key: sorted(ranks) for key, ranks in found.items()}
