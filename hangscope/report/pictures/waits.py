@@ -24,9 +24,10 @@ def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> Wai
     """Return the picture, or None where nobody is seen to wait."""
     if not edges:
         return None
-    index = {node: i for i, node in enumerate(edges)}
+    drawn_nodes = [*edges]
+    index = {node: i for i, node in enumerate(drawn_nodes)}
     parts = components([[index[target] for target in targets] for targets in edges.values()])
-    cycle = frozenset(list(edges)[i] for part in parts if len(part) > 1 for i in part)
+    cycle = frozenset(drawn_nodes[i] for part in parts if len(part) > 1 for i in part)
     classes = _condense(subject, edges, roots)
     members = grouped((classes[node], node) for node in edges)
     order = sorted(
