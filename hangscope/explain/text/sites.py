@@ -137,8 +137,7 @@ def _without_shortened(shown: Mapping[_Place, list[int]], bare: Set[_Place]) -> 
         whole = (
             key
             for key in found
-            if key[0] == op
-            and (key[1][: len(frames)] == frames or (op and place in bare))
+            if key[0] == op and (key[1][: len(frames)] == frames or (op and place in bare))
         )
         found.setdefault(next(whole, place), []).extend(ranks)
     return {key: sorted(ranks) for key, ranks in found.items()}
