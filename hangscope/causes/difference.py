@@ -103,12 +103,6 @@ class Difference:
         """Return where the culprit's collective is after the loop that its peers are in, None where it is not."""
         return self.position[1] if self.position is not None and self.position[0] == "beyond" else None
 
-    @cached_property
-    def past(self) -> bool:
-        """Return whether the culprit is at a later line than its peers of the innermost function that both are in."""
-        shared = callsite.shared_line(self.own_stack, self.peer_stack)
-        return shared is not None and shared[0].line > shared[1].line
-
     @property
     def out_of_their_function(self) -> bool:
         """Return whether the culprit's collective is in a function that called the one in which its peers are."""
@@ -132,7 +126,7 @@ class Difference:
             return False  # one that all have just issued, once more: an extra one before shifted it
         counts = Counter(self.history[(places[-2] + 1 if len(places) > 1 else 0) : places[-1]])
         since = Counter(self.history[places[-1] + 1 :])
-        if since == counts and not self.steps.behind:
+        if since == counts and not (self.peer.is_p2p or self.steps.behind):
             return False  # it issued as many as before the last one: the others have more
         line = user_frames(self.own.stack)
         other_lines = not line or any(user_frames(k.stack) != line for k in counts)

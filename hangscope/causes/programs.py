@@ -96,10 +96,7 @@ def _in_the_users_loop(d: Difference, own: Reading, peer: Reading) -> tuple[str,
     if after and d.finding.culprits != (0,) and own.kind not in (*_CONDITIONAL, "exchange"):
         why = f"{whose} reached {here}, probably after the loop, while the others are still in it"
         return "uneven_loader", why, 0
-    why = f"{whose} alone called {here}"
-    if d.past and peer.by_user and peer.api:
-        why = f"{whose} called {here} while the others called {peer.api}{at(peer.caller)}"
-    return _ALONE, why, 2 if d.inside and own.kind not in _CONDITIONAL else 1
+    return _ALONE, f"{whose} alone called {here}", 2 if d.inside and own.kind not in _CONDITIONAL else 1
 
 
 def _even_loader(d: Difference) -> Frame | None:

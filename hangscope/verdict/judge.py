@@ -140,7 +140,7 @@ def _by_a_moving_job(case: Case, match: Match) -> bool:
     # No later moment undoes that ranks of one role went different ways, or that one came late.
     if finding.change.votes > 1 or match.cause == "slow_rank":
         return False
-    if {where.op for where in case.stacks.values()} == {"send"}:
+    if match.cause == "p2p_mismatch" and {where.op for where in case.stacks.values()} == {"send"}:
         return False  # whoever sends receives nothing
     by_events = any(item.kind in ("stack", "log", "exit") for item in match.evidence)
     # Collectives at one seq of their group that cannot match wait for ever.

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from hangscope.causes.case import Case, Match, at, who
-from hangscope.causes.difference import Difference
 from hangscope.explain.finding import Different, Extra, Stalled
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import first_difference, user_frame, user_frames
@@ -35,8 +34,6 @@ def in_library_terms(case: Case, match: Match) -> Match:
     places = case.statements.whereabouts
     if any(places[r].stack[:1] == own[:1] for r in places.keys() - set(match.culprits) if own):
         alone = None  # others are in it as well
-    if Difference(case).past:
-        alone = None  # others may be on their way to it, and it left out what they call
     why = match.why
     if alone is not None and reading.by_user and match.culprits:
         if alone.api not in why:

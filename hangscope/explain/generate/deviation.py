@@ -171,6 +171,8 @@ def _stuck(aligned: Aligned, d: Deviation, culprits: tuple[int, ...]) -> StuckCa
             break
     gid, seq, call, _ = aligned.programs.call(peer, row)
     view, programs = aligned.views[gid], aligned.programs
+    if call.is_p2p:
+        return StuckCall(view, seq, peer, call, programs.before(peer, row))
     alike = [r for r in view.seen if r not in culprits and r != peer and view.kind_index(r, seq) is not None]
     alike = [r for r in alike if call.op == view.kinds[view.kind_index(r, seq) or 0].op]
     peer = nearest(view, seq, [peer, *alike], view.kind_of(culprits[0], seq) if culprits else None)
