@@ -43,8 +43,7 @@ def one_sided_call(case: Case) -> Match | None:
     if d.past_backward and not d.own_gradient:
         advice = f"Look for what takes {whose} around a collective of the backward pass: a branch of its forward pass that cuts the graph (an empty batch, a new tensor, no_grad), or parameters that get no gradient there."
     if d.steps.skips:
-        line = d.steps.skips[0].text[:_QUOTED]
-        advice = f"Find out why {whose} took another way after '{line}', and let all ranks decide it together: all_reduce the flag."
+        advice = f"Find out why {whose} took another way after the line that no other rank printed, and let all ranks decide it together: all_reduce the flag."
     if d.skipped or any("skip" in line.text.lower() for line in d.steps.skips):
         advice = f"Let all ranks skip together: all_reduce the flag that made {whose} skip, or run the step with a zero loss."
     values = [o for o in case.statements.outlier_lines if o.telling and o.how == "value"]
