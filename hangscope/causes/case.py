@@ -113,7 +113,7 @@ class Case:
     def seen_at(self, rank: int) -> Evidence:
         """Return where the stack or traceback of a rank shows it."""
         where = self.statements.whereabouts[rank]
-        text = f"rank {rank}'s stack: {_told(where.stack)}"
+        text = f"rank {rank}'s stack: {told(where.stack)}"
         return Evidence(where.kind, text, rank, Source(where.source))
 
     def warned(self, *faults: str) -> list[NcclWarn]:
@@ -125,7 +125,7 @@ class Case:
         return user_frame(kind.stack) if kind is not None else None
 
 
-def _told(stack: Stack) -> str:
+def told(stack: Stack) -> str:
     """Return the frames of a stack that tell most: the innermost ones, or the innermost and those down to the user's line."""
     user = user_frame(stack)
     place = stack.index(user) if user is not None else 0

@@ -94,15 +94,13 @@ def is_another_call(verdict: VerdictPart) -> bool:
     return call is not None and bool(call.op) and (call.op, call.seq) != (verdict.op, verdict.seq)
 
 
-def library_call(verdict: VerdictPart) -> str:
-    """Return the library call that makes a collective, and whose that is; empty where none is known."""
-    if not verdict.api:
-        return ""
+def of_library_call(verdict: VerdictPart) -> str:
+    """Return what the library call is that a verdict names: of whom, and which collective it makes."""
     if not is_another_call(verdict):
-        return f"{verdict.api}, the library call that makes this collective"
+        return "the library call that makes this collective"
     its = agree(verdict.culprit_ranks, "its", "their")
     whose = f" of {ranks_phrase(verdict.culprit_ranks)}" if verdict.culprit_ranks else ""
-    return f"{verdict.api}, the library call{whose} that makes {its} own collective"
+    return f"the library call{whose} that makes {its} own collective"
 
 
 def other_facts(verdict: VerdictPart, stance: str = "for") -> tuple[Evidence, ...]:

@@ -102,8 +102,8 @@ def _places(verdict: VerdictPart, over: bool) -> Iterator[Label]:
         state = "waited" if over else verdict.wait_ends.state(ranks)
         blocked = f"{ranks_phrase(ranks)}, {state} in {waiting.op or 'a collective'}"
         yield PLACE, f"{frame.file}:{frame.line} in {frame.name}  ({blocked})"
-    if inside := reasons.library_call(verdict):
-        yield "inside", inside
+    if verdict.api:
+        yield "inside", f"{verdict.api}, {reasons.of_library_call(verdict)}"
 
 
 def _notes(document: Document, verdict: VerdictPart, verbose: bool) -> Iterator[Label]:

@@ -119,8 +119,9 @@ def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:
         seq = f" seq {verdict.seq}" if verdict.seq is not None else ""
         group = f" {on_group(verdict.group.label)}" if verdict.group is not None else ""
         rows.append(("What", (Piece(verdict.op, code=True), Piece(seq + group))))
-    name, of_whom = (reasons.library_call(verdict) or ", ").split(", ", 1)
-    rows.append(("Inside", (Piece(name, code=True), Piece(f", {of_whom}" if of_whom else ""))))
+    if verdict.api:
+        whose = f", {reasons.of_library_call(verdict)}"
+        rows.append(("Inside", (Piece(verdict.api, code=True), Piece(whose))))
     if blocked := verdict.waiting_ranks:
         explained = reasons.accounts(document)
         share = f"; the root cause accounts for {explained}" if explained else ""

@@ -16,7 +16,6 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict.unfit import contradicted
 
-_IDENTIFIED = "the evidence identifies"
 MOST_HYPOTHESES, MOST_ALTERNATIVES, MOST_RULED_OUT = 6, 3, 12
 
 
@@ -54,10 +53,12 @@ def rivals(case: Case, match: Match, others: Sequence[Match], verdict: Verdict) 
         left = blocked_without(case, ranks)
         # The same ranks account for the same waits, whatever they did.
         fewer = left if complete and ranks != verdict.culprit_ranks else ()
-        because = _excluded(case, match, verdict, cause, ranks) or "".join(fewer)
-        if cause == "slow_rank" and verdict.confidence == "high" and because.startswith(_IDENTIFIED):
-            continue  # whether it would have gone on, one moment does not show
-        if because:
+        because = _excluded(case, match, verdict, cause, ranks)
+        if not because and (proof := _identified(match, verdict)):
+            if cause == "slow_rank":
+                continue  # whether it would have gone on, one moment does not show
+            because = proof
+        if because := because or "".join(fewer):
             ruled_out.append(RuledOut(cause, ranks, because))
         else:
             possible.append(Hypothesis(cause, ranks, (why,), left, CATALOG[cause].would_decide))
@@ -80,11 +81,15 @@ def _excluded(case: Case, match: Match, verdict: Verdict, cause: str, ranks: tup
         return f"the stack of {ranks_phrase(ranks[:1])} shows it in {where.op or 'a collective'}"
     if cause == "slow_rank" and any(records[r].unchanged_snapshots for r in ranks if r in records):
         return f"several dumps show {ranks_phrase(ranks)} at the same place"
+    return contradicted(case, match.cause, cause, ranks)
+
+
+def _identified(match: Match, verdict: Verdict) -> str:
+    """Return the fact that decides a verdict of high confidence, empty for another one."""
     facts = [verdict.evidence[number] for number in verdict.deciding]
     facts = facts or [fact for fact in verdict.evidence if fact.stance == "for"][:1]
-    if fact := contradicted(case, match.cause, cause, ranks):
-        return fact
-    return f"{_IDENTIFIED} {match.cause}: {facts[0].text}" if verdict.confidence == "high" and facts else ""
+    sure = verdict.confidence == "high" and facts
+    return f"the evidence identifies {match.cause}: {facts[0].text}" if sure else ""
 
 
 def _end_of(case: Case, cause: str, ranks: tuple[int, ...]) -> str:

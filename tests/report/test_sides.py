@@ -10,7 +10,7 @@ from hangscope.model.conclusion import CallRef
 from hangscope.model.rankset import ranks_phrase
 from hangscope.report.html.tables import causes
 from hangscope.report.pictures.stacks import _marked
-from hangscope.report.reasons import library_call
+from hangscope.report.reasons import of_library_call
 from hangscope.report.schema.stories import PageFrame, SidePart, Table
 from hangscope.report.story.calls import mismatch
 from hangscope.report.subject import Subject
@@ -77,8 +77,6 @@ def test_a_library_call_is_that_of_the_rank_whose_collective_it_makes() -> None:
     own = CallRef("all_gather", 9)
     verdict = replace(hung.verdict, api="Accelerator.gather", op="all_reduce", seq=9, culprit_call=own)
     whose = f"of {ranks_phrase(verdict.culprit_ranks)}"
-    assert (
-        library_call(verdict) == f"Accelerator.gather, the library call {whose} that makes its own collective"
-    )
+    assert of_library_call(verdict) == f"the library call {whose} that makes its own collective"
     same = replace(verdict, culprit_call=replace(own, op="all_reduce"))
-    assert library_call(same) == "Accelerator.gather, the library call that makes this collective"
+    assert of_library_call(same) == "the library call that makes this collective"

@@ -146,8 +146,8 @@ def _with_facts(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ve
     shown = [s.shows for s in (*its, *(s for s in seen if s not in its and not s.vague))]
     if not its:
         shown = [*text.before_an_abort(case, {*at}), *(cited(f) for f in at.values() if f.quoted), *shown]
-    act, _, waits_ = verdict.summary.rpartition("; ")
-    said = act if act and any(_covers(fact, waits_) for fact in shown[:_MOST]) else verdict.summary
+    act, _, wait = verdict.summary.rpartition("; ")
+    said = act if act and any(_covers(fact, wait) for fact in shown[:_MOST]) else verdict.summary
     claim = [] if shown and _covers(shown[0], verdict.summary) else [said]
     if find_stop(case.statements) is not None:
         shown = [*text.of_ranks(case, verdict.culprit_ranks, {*at}), *shown]

@@ -26,14 +26,8 @@ _MOST = 2  # lines that are added to another answer
 _GAPS = 3  # ranks that print for each one that does not
 _ASKS = {"kernel log": regex(r"kernel log|dmesg"), "pip list": regex(r"pip list")}
 _ABOVE = 12  # lines
-_LEFT_OVER = (
-    "then ",
-    "on ",
-    "of ",
-    "for ",
-    "as ",
-    "or ",
-)  # with which what follows a part that is left out goes on
+# with which what follows a part that is left out goes on
+_LEFT_OVER = ("then ", "on ", "of ", "for ", "as ", "or ")
 #: what people are asked to run, and may have run
 _COMMANDS = regex(
     r"\b(?:ray status|ulimit -l|df -h|kubectl describe|kubectl get events|nvidia-smi topo|ss -ltn|sacct|scontrol show|ibv_devinfo|ibstat|lsmod|free -g)\b"
