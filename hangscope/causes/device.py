@@ -54,7 +54,7 @@ def device_fault(case: Case) -> Match | None:
     faults = [e for e in faults if waited.get((e.rank, e.file), e.line) >= e.line]
     broken_path = any(e.tier < 3 for e in statements.all(NcclWarn) if e.of_transport)
     if isinstance(finding, Lagging) and 0 < len(finding.culprits) <= _AT_ONCE and not broken_path:
-        return _lags(case, finding, faults) if faults or not (apart := _out_of_step(case)) else apart
+        return _lags(case, finding) if faults or not (apart := _out_of_step(case)) else apart
     ranks = {e.rank for e in faults if e.rank is not None}
     # Lines of processes of no known rank count as well: what all of them report is no fault of one device.
     unknown = {e.pid for e in chain(*reported) if e.rank is None} - {None}
@@ -99,7 +99,7 @@ def _moment(event: Event) -> tuple[float, str, int]:
     return (inf if moment is None else moment, event.file, event.line)
 
 
-def _lags(case: Case, finding: Lagging, faults: list[Event]) -> Match:
+def _lags(case: Case, finding: Lagging) -> Match:
     """Return the answer for devices that have not completed, or not started, what those of all others have."""
     culprits, seq = finding.culprits, finding.own.seq
     behind = "has not completed collectives that its peers have completed with it"
@@ -108,7 +108,6 @@ def _lags(case: Case, finding: Lagging, faults: list[Event]) -> Match:
     why = f"the {agree(culprits, 'GPU', 'GPUs')} of {who(culprits)} stopped completing enqueued collectives"
     sure = len(culprits) == 1 and not unstarted and not finding.tie and _is_no_older_dump(case, culprits[0])
     evidence: list[Evidence | Event] = [Evidence("dump", f"rank {r} {behind}", r) for r in culprits]
-    evidence += [e for e in faults if e.rank in culprits][:4]
     evidence += [e for r in culprits for e in case.statements.of(r, WatchdogTimeout) if e.seq == seq]
     return answer("gpu_stall", culprits, why, strength=2 if sure else 1, evidence=evidence)
 

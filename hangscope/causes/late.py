@@ -14,7 +14,7 @@ from hangscope.ingest.job_logs.durations import Durations, LongWork
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.lines.prefixes import quote as quote_text
 from hangscope.ingest.lines.vocabulary import words
-from hangscope.ingest.torch_logs.c10d import AsyncError, DumpObserved, WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
@@ -71,7 +71,6 @@ def came_late(case: Case) -> Match | None:
     why = f"{who(culprits, 'a rank')} arrived after the timeout; the collective that the others timed out in did complete"
     complete = "no dump has a pending collective: the one that timed out is complete in every dump"
     evidence: list[Evidence | Event] = [timeouts[0], Evidence("dump", complete)]
-    evidence += [e for r in culprits for e in case.statements.of(r, DumpObserved)[:1]]
     return answer("slow_rank", culprits, why, strength=2 if culprits else 0, evidence=evidence)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.causes.difference import Difference
 from hangscope.explain.finding import Absent, Different, Unseen
-from hangscope.explain.statements.statements import WAITED
 from hangscope.ingest.job_logs.activity import Held
 from hangscope.ingest.job_logs.progress import LoopLength, Progress
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
@@ -93,14 +92,10 @@ def unequal_loops(case: Case) -> Match | None:
     others = {rank: total for rank, (total, _) in lengths.items() if rank not in short}
     steps = {e.step: e for e in case.statements.all(Progress) if e.step is not None}
     last = steps[max(steps)] if steps and least - 1 <= max(steps) <= least else None
-    waited = case.statements.ranks(*WAITED)
-    by_bars = any(isinstance(e, Progress) for _, e in lengths.values())
-    if last is None and (by_bars or not waited or waited.intersection(short)):
+    if last is None:
         return None
     fewest, most = min(others.values()), max(others.values())
     rest = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     why = f"{who(short)} has {least} steps in its loop, the others {rest}"
-    why += f"; the output stops at step {last.step}, where {who(short)} is through" if last else ""
-    return answer(
-        "uneven_loader", short, why, evidence=[*(e for _, e in lengths.values()), *filter(None, [last])][:6]
-    )
+    why += f"; the output stops at step {last.step}, where {who(short)} is through"
+    return answer("uneven_loader", short, why, evidence=[*(e for _, e in lengths.values()), last][:6])

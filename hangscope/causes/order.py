@@ -11,7 +11,6 @@ from hangscope.align.waitgraph import OpenCall
 from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.causes.mismatch import OWN_GROUP, describe
 from hangscope.causes.participation import busy
-from hangscope.explain.finding import Circular
 from hangscope.explain.statements.whereabouts import located
 from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.incident import CallKind, on_group
@@ -29,7 +28,7 @@ def circular_wait(case: Case) -> Match | None:
     ranks = members or finding.waiting
     heads = {r: calls for r in ranks if (calls := case.graph.open_calls.get(r))}
     culprits = members if len(members) <= FEW else ()
-    first = next((r for r in (*culprits, *ranks) if r in heads), None)
+    first = next((r for r in ranks if r in heads), None)
     # One CPU thread that is busy elsewhere while its collective is pending makes the same cycle, as lines would show.
     fits = len(members) <= FEW and (len(culprits) != 1 or bool(case.statements.kinds))
     return answer(
@@ -49,8 +48,7 @@ def false_circle(case: Case) -> Match | None:
     finding = case.finding
     if finding.circle is None or finding.circle.kind != "cycle":
         return None
-    members = finding.circle.ranks if isinstance(finding, Circular) else ()
-    away = tuple(case.elsewhere(sorted({*members, *finding.culprits})))
+    away = tuple(case.elsewhere(finding.culprits))
     if not away or len(away) * 2 > len(case.incident.ranks):
         return None
     its = agree(away, "its", "their")

@@ -162,8 +162,6 @@ def left_by_one(case: Case) -> Match | None:
     if len(named) < 2 or len(lines) != 1 or not named <= stacks.keys() or not case.on_gloo:
         return None
     frame, odd = user_frame(tuple(lines)), [o for o in case.statements.outlier_lines if o.telling]
-    if frame is None:
-        return None
     others = [block - named for block in _blocks(case.incident.groups) if named < block][:1]
     if len({o.ranks for o in odd}) == 1 and named.issuperset(odd[0].ranks):
         at_fault, why = odd[0].ranks, odd[0].says()
@@ -214,7 +212,7 @@ def _skipped(case: Case) -> Match:
 def _somewhere(case: Case) -> Match:
     """Return the answer where every rank waits in a send or receive, and no record shows which one is missing."""
     finding = case.finding
-    named, blocked = finding.culprits, sorted({*finding.waiting, *finding.culprits, *case.statements.inside})
+    named, blocked = finding.culprits, sorted({*finding.waiting, *case.statements.inside})
     why = f"{who(blocked)} are blocked in sends and receives: a matching send or recv is missing, or they wait for each other in a cycle"
     placed, waiter = case.statements.whereabouts, finding.stuck.rank
     beyond = [r for r in blocked if r in placed and placed[r].op not in (None, *_PAIRED)]

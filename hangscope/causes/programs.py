@@ -93,7 +93,7 @@ def _in_the_users_loop(d: Difference, own: Reading, peer: Reading) -> tuple[str,
     unplaced = not d.history and own.kind != "weights"
     shared = shared_line(d.own_stack, d.peer_stack) if unplaced else None
     after = d.beyond is not None or (shared is not None and shared[0].line > shared[1].line)
-    if after and d.finding.culprits != (0,) and own.kind not in (*_CONDITIONAL, "exchange"):
+    if after and d.finding.culprits != (0,) and own.kind != "exchange":
         why = f"{whose} reached {here}, probably after the loop, while the others are still in it"
         return "uneven_loader", why, 0
     return _ALONE, f"{whose} alone called {here}", 2 if d.inside and own.kind not in _CONDITIONAL else 1
@@ -154,7 +154,7 @@ def gradient_sets(case: Case) -> Match | None:
     each_step = 2 * d.times_before(d.own) > d.times_before(d.peer)
     goes_on = d.peer_gradient and not d.own_gradient and each_step and d.steps.loop_over is None
     sure = missing or d.gradients(d.added) or other_buckets
-    by_hand = d.known and not d.gradients((*d.skipped, *d.added, d.peer))
+    by_hand = d.known and not d.gradients((*d.skipped, d.peer))
     if not (sure or goes_on) or by_hand or d.ends_epochs:
         return None  # a line of the user's issued it; or the rank left the loop, and so skipped the reductions of a step
     what = "issued a gradient reduction that the others did not issue"

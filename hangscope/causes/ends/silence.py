@@ -16,7 +16,6 @@ from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.prefixes import cut
 from hangscope.ingest.nccl.ras_json import NcclRas
-from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import (
     AsyncError,
     DumpObserved,
@@ -123,9 +122,8 @@ def _left_by_the_text(case: Case, culprits: tuple[int, ...]) -> Match | None:
 
 
 def _of_nobody(statements: Statements) -> bool:
-    """Return whether a process of no known rank ran out of memory or raised something of its own."""
-    raised = [e for e in statements.all(RankException) if not e.symptom]
-    return any(e.rank is None for e in (*statements.all(OomCuda, OomHost), *raised))
+    """Return whether a process of no known rank ran out of memory."""
+    return any(e.rank is None for e in statements.all(OomCuda, OomHost))
 
 
 def _awaited(case: Case) -> str:
@@ -153,8 +151,7 @@ def _alive(case: Case, culprits: tuple[int, ...]) -> Match | None:
     locked = [e for r in culprits for e in statements.of(r, HeartbeatTimeout) if e.what == "gil"]
     timeouts, others = statements.all(GlooTimeout), set(ranks).difference(culprits)
     timed_out = all(ranks[r].files for r in culprits) and others <= {e.rank for e in timeouts}
-    swept = one and culprits[0] in _swept(statements) and statements.ranks(*WAITED) >= others
-    if not (locked or timed_out or swept or (one and calls_stay_open(case))):
+    if not (locked or timed_out or (one and calls_stay_open(case))):
         return None
     whose, are = who(culprits), agree(culprits, "is", "are")
     why = f"{whose} {agree(culprits, 'has', 'have')} no collective in the collected files, and {_awaited(case)} {agree(culprits, 'it', 'them')}"
@@ -204,18 +201,6 @@ def _last_words(case: Case, culprits: tuple[int, ...]) -> Match | None:
     return answer(
         "early_exit", culprits, why, code, strength=0, evidence=map(of_outlier, own[:1]), rivals=rivals
     )
-
-
-def lost_by_peers(case: Case) -> Match | None:
-    """A rank that its log shows behind, and whose host the others name as the one that closed their connections."""
-    if (died := may_have_died(case)) is None or len(died.culprits) != 1:
-        return None
-    rank, host = died.culprits[0], case.incident.ranks[died.culprits[0]].host
-    lost = [e for e in case.warned("closed_by_peer") if host and host in (e.peer_node, e.peer_host)]
-    if not lost or case.statements.of(rank, NcclWarn):
-        return None
-    why = f"the log of rank {rank} ends before the collective that the others are blocked in, and they report that its host closed their connections"
-    return answer("crashed_rank", (rank,), why, evidence=lost[:3])
 
 
 def may_have_died(case: Case) -> Match | None:

@@ -115,10 +115,7 @@ def fault_without_rank(case: Case) -> Match | None:
             what = fault.says.replace("{error}", device_error(events[0]))
             steps = (remedy(events[0], "that process"), _WHOSE)
             match = _match(case, fault.cause, events, what, *steps, strength=fault.strength)
-            whose = {e.rank for e in events}
-            alone = any(o.telling and {*o.ranks} == whose for o in case.statements.outlier_lines)
-            named = tuple(r for r in whose if r is not None)
-            return replace(match, culprits=named) if alone else _by_silence(case, match)
+            return _by_silence(case, match)
     return None
 
 
@@ -194,7 +191,6 @@ def _ended(case: Case) -> Match | None:
     exits = [e for e in case.statements.all(Exit) if e.code not in {0, *CLEANUPS}]
     if find_stop(case.statements) is not None:
         exits = [e for e in exits if e.rank is None and e.code in _KILLED]
-    exits.sort(key=lambda e: not e.first)
     if not exits:
         return None
     # Whoever loses a peer is aborted: an end of another kind is the one that these answer.
