@@ -19,18 +19,16 @@ from hangscope.explain.finding import (
     Nothing,
     OtherRoot,
     Source,
-    Unseen,
 )
 from hangscope.explain.predict import MOST_REPLAYED
 from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.deaths import doubt, endings, raised_by_victims
 from hangscope.explain.statements.standstill import stood_still
-from hangscope.explain.text.excerpt import not_collected
 from hangscope.explain.text.stop import stopped
 from hangscope.ingest.job_logs.activity import Computing
 from hangscope.ingest.job_logs.endings import ExternalEnd
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.torch_logs.c10d import DumpObserved, WatchdogTimeout
+from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.dataclass import dataclass
@@ -43,8 +41,6 @@ from hangscope.verdict.unrecorded import (
     LOW,
     MEDIUM,
     Doubts,
-    at_one_line,
-    in_an_unrecorded_call,
     may_wait_unrecorded,
 )
 
@@ -120,8 +116,6 @@ def damaged(case: Case, match: Match, proof: Proof) -> Doubts:
         return
     printed, victims = endings(case.statements), raised_by_victims(case.statements)
     for death in case.statements.first_deaths:
-        if death.rank not in match.culprits:
-            continue
         if why := doubt(death, case.statements, printed, victims) or cut(case.incident, death.event):
             yield MEDIUM, why
 
@@ -193,9 +187,6 @@ def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:
     by_place = isinstance(finding, Different) and source is Source.SILENCE
     if len(match.culprits) > 1 and (by_place or (isinstance(finding, Extra) and source is Source.REPORT)):
         yield LOW, "nothing shows which of these ranks parted from the others first"
-    reported = {r for w in case.explanation.weighed if w.source is Source.REPORT for r in w.finding.culprits}
-    if reported and reported.isdisjoint(match.culprits) and source is not Source.REPORT:
-        yield LOW, f"a report on all ranks says that the others wait for {ranks_phrase(reported)}"
     if case.from_text and isinstance(finding, Different) and aborted:
         yield (
             LOW,
@@ -219,7 +210,7 @@ def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:
 
 
 def older_dumps(case: Case, match: Match, proof: Proof) -> Doubts:
-    """Doubt that a rank is absent or lags: its dump may be older than the hang, or it may wait for ranks of which nothing is known."""
+    """Doubt that a rank is absent or lags: its dump may be older than the hang."""
     finding, statements, named = case.finding, case.statements, set(match.culprits)
     if case.from_text or not isinstance(finding, Absent | Lagging) or match.cause not in _OF_A_MOMENT:
         return
@@ -233,13 +224,6 @@ def older_dumps(case: Case, match: Match, proof: Proof) -> Doubts:
     seen_at = [where for rank in named if (where := statements.whereabouts.get(rank)) is not None]
     if any(w.kind == "log" and w.op and waited is not None and waited not in w.stack for w in seen_at):
         yield LOW, "a traceback shows another collective, so the dump of its rank may be older than the hang"
-    missing = not_collected(case.incident, statements) - named
-    placed = any(statements.of(rank, DumpObserved) for rank in named) or any(
-        item.rank in named and item.kind != "dump" for item in match.evidence
-    )
-    if not placed and len(missing) > int(isinstance(finding, Absent)):
-        why = f"nothing was collected of {ranks_phrase(missing)}, which the named rank may be waiting for"
-        yield LOW, why
 
 
 def text_alone(case: Case, match: Match, proof: Proof) -> Doubts:
@@ -269,14 +253,6 @@ def no_history(case: Case, match: Match, proof: Proof) -> Doubts:
         yield MEDIUM if shown else LOW, why
 
 
-def left_or_died(case: Case, match: Match, proof: Proof) -> Doubts:
-    """Doubt that a silent rank crashed if the last that it printed is a line of its own: it may say why the rank left."""
-    own = [odd for odd in case.statements.outlier_lines if odd.telling and odd.ranks == match.culprits]
-    known = {death.rank for death in case.statements.deaths}.issuperset(match.culprits)
-    if match.cause == "crashed_rank" and isinstance(case.finding, Unseen) and own and not known:
-        yield LOW, "no line shows how it ended, and what it alone printed may say why it left"
-
-
 #: Each with whether it is about the ranks, and about the cause.
 DOUBTS: tuple[tuple[Callable[[Case, Match, Proof], Doubts], bool, bool], ...] = (
     (damaged, True, True),
@@ -288,8 +264,5 @@ DOUBTS: tuple[tuple[Callable[[Case, Match, Proof], Doubts], bool, bool], ...] = 
     (older_dumps, True, True),
     (text_alone, True, True),
     (no_history, False, True),
-    (left_or_died, False, True),
-    (in_an_unrecorded_call, False, True),
-    (at_one_line, True, True),
     (may_wait_unrecorded, True, True),
 )

@@ -88,12 +88,11 @@ def _depth(rule: Rule, stack: Stack) -> int:
 
 
 def _situation(case: Case, match: Match, stacks: tuple[Stack, Stack]) -> Situation:
-    """Return what the verdict is about, as rules ask for it: the frames are also those of culprits outside of any collective."""
-    finding, group, places = case.finding, case.finding.stuck.group, case.statements.whereabouts
-    outside = (places[rank].stack for rank in match.culprits[:4] if rank in places)
+    """Return what the verdict is about, as rules ask for it."""
+    finding, group = case.finding, case.finding.stuck.group
     return Situation(
         match.cause,
-        frames=tuple(frame for stack in (*stacks, *outside) for frame in stack),
+        frames=tuple(frame for stack in stacks for frame in stack),
         op=tuple(kind.op for kind in (finding.own.kind, finding.stuck.kind) if kind is not None and kind.op),
         group=(group.name, group.desc, group.label) if group is not None else (),
         log=tuple(event.text for event in case.incident.events),

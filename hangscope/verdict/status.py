@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 
 from hangscope.align.frontier import GroupFrontier
@@ -91,8 +90,8 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
 def ended_well(case: Case) -> bool:
     """Return whether the whole job is reported to have ended with exit code 0; dumps may have been written before.
 
-    One agent reports only its own workers. It speaks for the whole job if all ranks print in its log alone, or if nearly
-    all ranks wait, among them one of its own.
+    One agent reports only its own workers. It speaks for the whole job if all ranks print in its log alone, or if all ranks,
+    or all but one, wait.
     """
     statements, ranks = case.statements, case.incident.ranks
     if not _survived(case, [e for e in trouble(case) if not harmless_at_an_end(e)]):
@@ -105,8 +104,7 @@ def ended_well(case: Case) -> bool:
     if statements.all(JobCompleted) or len(everywhere) == 2 or every_code_is_0 or (waiting and by_script):
         return True
     if case.graph.waiting:
-        hosts = Counter(r.host for r in ranks.values() if r.host)
-        nearly_all = len(ranks) - len(case.graph.waiting) < max([2, *hosts.values()])
+        nearly_all = len(ranks) - len(case.graph.waiting) < 2
         if _all_said_so(case) and _in_the_loop(case):
             return True  # the dumps, and stacks with them, are older
         return (False in everywhere and nearly_all) or _all_took_their_leave(case)
