@@ -12,8 +12,8 @@ from hangscope.align.roles import group_kinds
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.incident import Incident
 
-#: The levels: exact sizes and line; exact sizes; sizes as powers of two; operation and group alone.
-LEVELS = EXACT, SIZES, ROUNDED, BARE = range(4)
+#: The levels: exact sizes and line; exact sizes; operation and group alone.
+LEVELS = EXACT, SIZES, BARE = range(3)
 
 
 class Tokens:
@@ -36,7 +36,6 @@ class Tokens:
         levels: list[Iterable[Hashable]] = [
             zip(named, keys, (user_frame(kind.stack) for kind in kinds.alone), strict=True),
             zip(named, keys, strict=True),
-            zip(named, map(_rounded, keys), strict=True),
             named,
         ]
         self._by_level = [numbers(level)[kinds.plain] for level in levels]
@@ -44,10 +43,3 @@ class Tokens:
     def of(self, gids: np.ndarray, kinds: np.ndarray, level: int) -> np.ndarray:
         """Return the token of each call, given by its group and its kind."""
         return np.asarray(self._by_level[level][kinds] * self._kinds + self._of_group[gids])
-
-
-def _rounded(key: object) -> object:
-    """Return a match key with its sizes as powers of two."""
-    if isinstance(key, tuple):
-        return tuple(map(_rounded, key))
-    return key.bit_length() if isinstance(key, int) else key

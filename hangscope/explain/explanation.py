@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hangscope.align.waitgraph import Instance
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import (
     Absent,
@@ -21,7 +20,6 @@ from hangscope.explain.finding import (
     Lagging,
     Miscounted,
     Nothing,
-    OwnCall,
     Source,
     Stalled,
     Unpaired,
@@ -187,8 +185,6 @@ def _by_text(aligned: Aligned) -> list[Weighed]:
     """Return what text tells, held against the calls that are open."""
     replay, weighed = aligned.replay, []
     for finding, source in findings(aligned.incident, aligned.stated):
-        if source is Source.REPORT and isinstance(finding, Absent):
-            finding = _in_its_own_call(aligned, finding)
         culprits = frozenset(finding.culprits)
         if source is Source.SILENCE and culprits and culprits <= replay.waiting:
             records = (aligned.incident.ranks[r] for r in culprits)
@@ -199,16 +195,3 @@ def _by_text(aligned: Aligned) -> list[Weighed]:
         share = 1 - len(left) / max(1, len(replay.waiting - culprits))
         weighed.append(Weighed(finding, source, share - price(finding, source)))
     return weighed
-
-
-def _in_its_own_call(aligned: Aligned, finding: Absent) -> Finding:
-    """Return a report's word on who is absent, where all of them are in a call of their own, as that they are in another one."""
-    calls = [calls[0].node for r in finding.culprits if (calls := aligned.graph.open_calls.get(r))]
-    nodes = [node for node in calls if isinstance(node, Instance)]
-    if not nodes or len(nodes) < len(finding.culprits):
-        return finding
-    own = OwnCall(aligned.views[nodes[0].gid].kind_of(finding.culprits[0], nodes[0].seq), nodes[0].seq)
-    return Different(
-        finding.culprits, finding.stuck, own, waiting=finding.waiting, reached=finding.reached, assumed=finding.assumed,
-        events=finding.events,
-    )  # fmt: skip
