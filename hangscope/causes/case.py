@@ -10,6 +10,7 @@ from hangscope.align.waitgraph import WaitGraph
 from hangscope.explain.finding import Explanation, Finding, Nothing
 from hangscope.explain.predict import Replay
 from hangscope.explain.statements.outlier_lines import OutlierLine
+from hangscope.explain.statements.pending_calls import is_from
 from hangscope.explain.statements.statements import Statements, Whereabouts
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.knowledge.callsite import user_frame
@@ -17,7 +18,7 @@ from hangscope.knowledge.catalog import CATALOG
 from hangscope.knowledge.library import Knowledge, own_knowledge
 from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.dataclass import dataclass
-from hangscope.model.incident import CallKind, Event, Frame, Incident, Stack
+from hangscope.model.incident import CallKind, Event, Frame, Incident, Stack, State
 from hangscope.model.rankset import ranks_phrase
 
 _OF_A_HOST = 16  # devices
@@ -95,7 +96,16 @@ class Case:
         places, few = Counter(top.values()), max(1, len(top) // 8)
         if self.incident.ranks.keys() - set(ranks) <= self.statements.inside.union(self.graph.waiting):
             few = len(ranks)
-        return [r for r in ranks if r in top and not self.stacks[r].inside and places[top[r]] <= few]
+        alone = [r for r in ranks if r in top and not self.stacks[r].inside and places[top[r]] <= few]
+        return [r for r in alone if not self._at_its_call(r)]
+
+    def _at_its_call(self, rank: int) -> bool:
+        """Return whether a stack ends in the line that issued a pending collective of its rank: a wait in C++ has no frame."""
+        stack = self.stacks[rank].stack
+        queues = (q for q in self.incident.ranks[rank].queues.values() if len(q))
+        pending = (int(q.kind[-1]) for q in queues if q.state[-1] <= State.STARTED)
+        kinds = (self.incident.kinds.without_sizes(kind) for kind in pending)
+        return stack[0] == user_frame(stack) and any(is_from(kind.stack, stack) for kind in kinds)
 
     def stack_of(self, kind: CallKind | None, ranks: Iterable[int]) -> Stack:
         """Return where a collective was issued: its frames, or the stack or traceback of the first of `ranks` that shows one."""

@@ -93,7 +93,7 @@ def _in_the_users_loop(d: Difference, own: Reading, peer: Reading) -> tuple[str,
     unplaced = not d.history and own.kind != "weights"
     shared = shared_line(d.own_stack, d.peer_stack) if unplaced else None
     after = d.beyond is not None or (shared is not None and shared[0].line > shared[1].line)
-    if after and d.finding.culprits != (0,) and own.kind != "exchange":
+    if after and d.finding.culprits != (0,) and own.kind not in (*_CONDITIONAL, "exchange"):
         why = f"{whose} reached {here}, probably after the loop, while the others are still in it"
         return "uneven_loader", why, 0
     return _ALONE, f"{whose} alone called {here}", 2 if d.inside and own.kind not in _CONDITIONAL else 1

@@ -9,6 +9,7 @@ import pytest
 from hangscope.api import Report
 from tests.conftest import analyze
 from tests.dump_writer import SCRIPT, TORCH, Recorder, job, write_all
+from tests.simulator import write_incident
 from tests.text_lines import short
 from tests.verdicts import blame, judged, level, said
 
@@ -210,3 +211,14 @@ def _both(recorder: Recorder, state: str) -> None:
 def _half(recorder: Recorder, group: str, state: str) -> None:
     for size in (64, 16, 8):
         recorder.call("all_reduce", group, sizes=[[size, int(group)]], line=10 * int(group), state=state)
+
+
+@pytest.mark.parametrize("seed", [4, 8])
+def test_who_is_at_the_line_of_its_pending_collective_is_in_it(tmp_path: Path, seed: int) -> None:
+    """The wait for a collective is in C++, below the line that issued it."""
+    truth = write_incident(tmp_path, "extra_call", seed)
+    assert blame(analyze(tmp_path / "dumps")) == (
+        "hang",
+        "rank_conditional_collective",
+        tuple(truth.culprits),
+    )

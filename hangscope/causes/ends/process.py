@@ -47,6 +47,7 @@ _ADVICE = {
     None: "Check whether the job was still making progress when it was terminated: the time of its last step, or a stack of each rank.",
     True: "The job had stalled before it was terminated: take a stack of every rank before ending it next time.",
 }
+_STOPPED = ("early_exit", "a rank that stopped the loop or the program by itself ends the same way")
 _RAISED = (
     "crashed_rank",
     "an exception whose `finally` destroys the groups is not printed while that blocks",
@@ -212,6 +213,12 @@ def left_quietly(case: Case) -> Match | None:
     evidence: list[Evidence | Event] = [
         Evidence("exit", f"rank {r}: {quiet[r]}", r, ends.get(r)) for r in left
     ]
+    others = (rank for rank in sorted(case.statements.whereabouts) if rank not in left)
+    reading = case.knowledge.read(case.stack_of(finding.stuck.kind, others))
+    if reading.loop is not None and reading.stage == "step" and not reading.by_user:
+        # The user's code cannot return from within a library's loop: it is over where the batches are, or where something stops it.
+        why = f"{who(left)} finished {reading.loop.api} and exited without an error while the others are still in a step"
+        return answer("uneven_loader", left, why, evidence=evidence, rivals=[_STOPPED])
     last = [e for r in left for e in case.statements.of(r, Progress)[-1:]]
     why = f"{who(left)} exited without an error while the others still had collectives to issue"
     strength = 2 if any("code 0" in quiet[r] for r in left) else 1

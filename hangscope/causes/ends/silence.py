@@ -16,6 +16,7 @@ from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.prefixes import cut
 from hangscope.ingest.nccl.ras_json import NcclRas
+from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import (
     AsyncError,
     DumpObserved,
@@ -201,6 +202,18 @@ def _last_words(case: Case, culprits: tuple[int, ...]) -> Match | None:
     return answer(
         "early_exit", culprits, why, code, strength=0, evidence=map(of_outlier, own[:1]), rivals=rivals
     )
+
+
+def lost_by_peers(case: Case) -> Match | None:
+    """A rank that its log shows behind, and whose host the others name as the one that closed their connections."""
+    if (died := may_have_died(case)) is None or len(died.culprits) != 1:
+        return None
+    rank, host = died.culprits[0], case.incident.ranks[died.culprits[0]].host
+    lost = [e for e in case.warned("closed_by_peer") if host and host in (e.peer_node, e.peer_host)]
+    if not lost or case.statements.of(rank, NcclWarn):
+        return None
+    why = f"the log of rank {rank} ends before the collective that the others are blocked in, and they report that its host closed their connections"
+    return answer("crashed_rank", (rank,), why, evidence=lost[:3])
 
 
 def may_have_died(case: Case) -> Match | None:

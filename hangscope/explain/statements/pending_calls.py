@@ -79,7 +79,7 @@ def _is_past(incident: Incident, rank: int, where: Whereabouts) -> bool:
         return False
     last = [q.kind[-1] for q in incident.ranks[rank].queues.values() if len(q)]
     kinds = [incident.kinds.without_sizes(int(kind)) for kind in last]
-    return all(kind.op != where.op and not _is_from(kind.stack, where.stack) for kind in kinds)
+    return all(kind.op != where.op and not is_from(kind.stack, where.stack) for kind in kinds)
 
 
 def _pending(incident: Incident) -> Iterator[_Pending]:
@@ -111,7 +111,7 @@ def _may_be(kind: CallKind, where: Whereabouts) -> bool:
     # A line such as `loss.backward()` issues several, which gloo records by what it makes of them.
     called = {s[0].name for s in (kind.stack, where.stack) if s and s[0].file.endswith(COLLECTIVES[0])}
     other |= len(called) == 2
-    return not other and _is_from(kind.stack, where.stack)
+    return not other and is_from(kind.stack, where.stack)
 
 
 def _alone(
@@ -127,7 +127,7 @@ def _alone(
     return replace(sure[0], kind=len(incident.kinds) + len(added) - 1)
 
 
-def _is_from(recorded: Stack, shown: Stack) -> bool:
+def is_from(recorded: Stack, shown: Stack) -> bool:
     """Return whether a collective was issued where a stack or traceback shows a rank.
 
     A handler that raised another exception cuts off the traceback's outer frames. Paths are compared by their last part, as
