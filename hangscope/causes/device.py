@@ -150,7 +150,9 @@ def network_fault(case: Case) -> Match | None:
     first = [e for e in warnings if e.tier == tier]
     if first and not (complete and case.whole_group) and all(e.fault == "closed_by_peer" for e in first):
         return _cut_between(first) or _peer_ended(first)
-    local = tuple(sorted({e.rank for e in first if tier == 1 and e.rank is not None}))
+    # What adapters of several hosts report, or of processes that no line names, is no fault of the one whose rank is known.
+    apart = len({e.host for e in first}) > 1 or any(e.rank is None for e in first)
+    local = tuple(sorted({e.rank for e in first if e.rank is not None})) if tier == 1 and not apart else ()
     culprits = local or (_both_ends(first) if tier == 2 else ())
     minor = all(e.retrying or e.fault == "size_mismatch" for e in first)  # sizes are the program's own
     if isinstance(finding, Nothing) and not complete and (tier > 2 or (minor and not culprits)):

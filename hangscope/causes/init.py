@@ -51,7 +51,7 @@ def _refused(case: Case) -> Match | None:
         return answer("init_hang", ranks, why, fix, strength=1 if joined else 2, evidence=events[:3])
     if shared := case.warned("duplicate_gpu"):
         # Ranks of a smaller communicator are numbered anew.
-        own = [e for e in shared if e.rank in (None, e.rank_a)]
+        own = [e for e in shared if e.rank in (None, e.rank_a, e.peer_rank)]
         named = sorted({r for e in own for r in (e.rank_a, e.peer_rank) if r is not None})
         why = f"{who(named, 'two ranks')} use the same {'GPU' if len(named) <= 2 else 'GPUs'}"
         fix = "Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process."

@@ -15,7 +15,7 @@ from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, Mo
 from hangscope.knowledge.callsite import forms_a_group
 from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.incident import Event
-from hangscope.model.rankset import agree
+from hangscope.model.rankset import agree, ranks_phrase
 
 _WITNESSES = 2  # ranks that wait, at least, to single out a rank that does not
 _BEFORE = "Do the work of one rank before init_process_group, or with more processes (num_proc), or give the group a longer timeout."
@@ -43,12 +43,7 @@ def at_the_store(case: Case, world: int) -> Match | None:
         return split
     waiting, reached, apart = ranks_of(waits), set(ranks_of(answered)), ranks_of(unreachable)
     # In the barrier of the whole job, the number in a group is the rank.
-    gave_up = any(not e.waiting for e in barriers)  # the others had waited as long
-    of_all = (
-        e.group_rank
-        for e in barriers
-        if e.rank is None and e.world_size == world and (gave_up or not e.waiting)
-    )
+    of_all = (e.group_rank for e in barriers if e.rank is None and e.world_size == world)
     waiting = tuple(sorted({*waiting, *(rank for rank in of_all if rank is not None)}))
     others = tuple(r for r in range(world) if r not in waiting)  # who does not wait for anybody to join
     logged = {r for r, record in case.incident.ranks.items() if record.files or record.events}
@@ -68,8 +63,10 @@ def at_the_store(case: Case, world: int) -> Match | None:
         lacking = tuple(
             r for r in range(world) if r not in (came if came - {0} or len(came) == joined else logged)
         )
-        missing = lacking if len(lacking) == of - joined else ()
-        why = f"only {joined} of {of} ranks {'had joined when the text ends' if still else 'joined'}"
+        # Where most are missing, the text has the lines of the few that came, and shows nothing of the others.
+        missing = lacking if len(lacking) == of - joined and (not still or joined >= len(lacking)) else ()
+        these = f" ({ranks_phrase(waiting)})" if len(waiting) == joined and not missing else ""
+        why = f"only {joined} of {of} ranks{these} {'had joined when the text ends' if still else 'joined'}"
         why += f"; {who(missing)} did not" if missing else ""
     elif unreachable:
         heard = any(0 in group.ranks for e in statements.all(Excerpt) for group in e.groups)

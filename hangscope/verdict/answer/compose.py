@@ -164,8 +164,9 @@ def _with_facts(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ve
         case, [s for s in its if low or s.cause == verdict.cause or (s.blamed and s.reads(deciding))]
     )
     suspects = {r for s in its[:1] for r in s.suspects}
+    of_facts = _nexts(case, [s for s in seen if s.shows in facts])
     return replace(
-        _completed(case, verdict, facts, nexts, {*at, *_lines_of(seen, facts)}),
+        _completed(case, verdict, facts, nexts, {*at, *_lines_of(seen, facts)}, of_facts),
         suspect_ranks=tuple(sorted({*verdict.suspect_ranks, *suspects})),
     )
 
@@ -176,11 +177,13 @@ def _completed(
     facts: Sequence[str],
     nexts: Sequence[Collect],
     read: Set[int],
+    later: Sequence[Collect] = (),
 ) -> Verdict:
-    """Return a verdict with these facts, and with what to collect next or its own advice where nothing is."""
+    """Return a verdict with these facts, and with what to collect next or its own advice where nothing is, then what facts ask for."""
     own = _not_present(case, verdict.advice)
     step = f"Next: {_lowered(imperative(nexts[0].text))}" if nexts else "".join(own[:1])
     steps = [sentence_case(item.text) for item in nexts] or own
+    steps = [*steps[:2], *(sentence_case(item.text) for item in later)]
     facts = [*facts[:1], *filter(None, [comparisons.outputs(case)]), *facts[1:]]
     collect = nexts or (verdict.collect if verdict.confidence == "low" else [])
     if not pasted(case):  # a job's own folder: what was not recorded can be recorded next time

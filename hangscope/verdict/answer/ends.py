@@ -107,6 +107,12 @@ def victims(case: Case, verdict: Verdict) -> str:
     )
     if not hurt and (lost or symptoms or case.statements.any_of(*PROOFS)):
         said = "The timeouts and lost connections of the others are a consequence of it"
+    swept = {
+        e.rank for e in case.statements.all(Exit) if e.rank is not None and e.code in CLEANUPS
+    } - culprits
+    if culprits and swept:
+        launcher = f"the launcher ended {who(sorted(swept))} after it (SIGTERM)"
+        said = f"{said}; {launcher}" if said else sentence_case(launcher)
     if culprits and first is not None and first not in culprits:
         polled = f"the launcher's first observed failure, rank {first}, is the one that it noticed first"
         said = f"{said}; {polled}" if said else sentence_case(polled)

@@ -7,6 +7,7 @@ from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.model.conclusion import Verdict
 from hangscope.verdict.answer import course
 from hangscope.verdict.answer.compose import new, observations
+from hangscope.verdict.answer.messages import messages
 from hangscope.verdict.answer.remarks import remarks
 from hangscope.verdict.phrasing import sentence_case
 
@@ -15,7 +16,8 @@ _MOST = 3  # observations
 
 def why_no_hang(case: Case, verdict: Verdict) -> list[str]:
     """Return what a text shows of a job that does not hang, the most telling first; `verdict` is that nothing is known."""
-    seen = [s.shows for s in observations(case, course.over(case))]
+    harmless = [s for entry, s in messages(case) if entry.benign]
+    seen = [s.shows for s in (*observations(case, course.over(case)), *harmless)]
     facts = [seen[0], *new(seen[1:], seen[0])][:_MOST] if seen else []
     facts += [quiet] if (quiet := course.silence(case)) else []
     facts += [far] if (far := course.went_on(case)) else []

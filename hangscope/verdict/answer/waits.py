@@ -158,7 +158,7 @@ def timeouts(case: Case) -> Observation | None:
     """Read the watchdogs' timeouts, compared with the size of their group."""
     found = waits(case)
     if len(found) > 1:
-        return _several(found)
+        return _several(case, found)
     if not found:
         return None
     wait, size = found[0], found[0].size(world_size(case.statements))
@@ -226,7 +226,7 @@ def _membership(wait: Wait, size: int | None, missing: Sequence[int], heard: Seq
     return f"; {size} ranks take part, of which {shown} reported that wait; the text does not show which rank {they} waiting for"
 
 
-def _several(found: Sequence[Wait]) -> Observation:
+def _several(case: Case, found: Sequence[Wait]) -> Observation:
     """Read timeouts in several collectives, or in one with different sizes."""
     sides = {f"timed out after {w.span()} in {w.sized_call()}": w.ranks for w in found}
     head = ""
@@ -239,7 +239,13 @@ def _several(found: Sequence[Wait]) -> Observation:
     if apart:
         text = "where in the program {who} issued it; a rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL stops at the first collective that differs"
     events = [e for w in found for e in w.events]
-    seen = compared(head, sides, text, events, suspects=None if apart else ())
+    sizes = [w.size(world_size(case.statements)) for w in found if w.default]
+    unseen = others_of(max(filter(None, sizes), default=None), case.statements.of_rank)
+    behind = bool(unseen) and apart and len({w.events[0].seq for w in found}) == len(found)
+    if behind:  # whoever printed nothing may be behind all of them
+        text = f"the log and a stack of {ranks_phrase(unseen)}; {text}"
+    seen = compared(head, sides, text, events, suspects=unseen if behind else None if apart else ())
     unnamed = "; the lines do not name the group" if ("", "") in groups else ""
+    unnamed += f"; {ranks_phrase(unseen)} {agree(unseen, 'is', 'are')} not shown" if unseen else ""
     unnamed += _PAUSED if any(w.is_late for w in found) else ""
     return replace(seen, shows=f"{seen.shows}{unnamed}", blamed=False)
