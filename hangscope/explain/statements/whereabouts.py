@@ -10,6 +10,7 @@ from hangscope.ingest.stacks.threads import Variables
 from hangscope.ingest.torch_logs.reports import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import calls_collectives, in_backward
+from hangscope.knowledge.doing import doing
 from hangscope.knowledge.library import before_signal, own_knowledge
 from hangscope.model.frames import Stack
 from hangscope.model.incident import RankRecord
@@ -98,7 +99,8 @@ def located(stack: Stack, source: str, kind: str) -> Whereabouts:
     if stack and not inside:
         first = stack[0]
         named = bool(words("makes").search(first.name) and words("makers").search(first.file))
-        inside = named or _is_near(stack, "gathers")
+        known_wait = doing(stack[:_NEAR])
+        inside = named or (known_wait is not None and known_wait.collective)
         name = _BASES.get(first.name, first.name)
         op = name if named and not name.startswith("_") else None
     if _is_near(stack, "paired_waits"):

@@ -48,7 +48,9 @@ def stacks(case: Case) -> Observation | None:
     helper = helper_of([*firsts.values()])
     size = stated_size(case.incident, case.statements) or 0
     unseen = sorted({*case.incident.ranks, *range(min(size, _MOST_LISTED))} - case.stacks.keys())
-    met = not unseen and all((d := doing(w.stack)) and d.collective for w in case.stacks.values())
+    met = not unseen and all(
+        (d := doing(w.stack)) and (d.collective or d.message) for w in case.stacks.values()
+    )
     found = compared("by their stacks", found_at, _PATH if met else _MOVE, (), what="stack", suspects=())
     if helper is not None:
         inside = (
