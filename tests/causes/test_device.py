@@ -204,3 +204,19 @@ def test_an_error_of_all_processes_of_a_host_is_that_of_no_device(tmp_path: Path
     raised = [f"[rank{rank}]: Cuda failure 'system not yet initialized'" for rank in range(4)]
     verdict = judged(told(tmp_path, [*warned, *raised]))
     assert verdict.cause == "init_hang" and verdict.culprit_ranks == ()
+
+
+def test_a_fault_that_adapters_of_both_hosts_report_names_no_rank(tmp_path: Path) -> None:
+    failed = "{host}:{pid}:{pid} [{device}] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer {peer}<51022> with error 4, opcode 0, len 0, vendor err 81 (Send) localGid ::1 remoteGid ::2"
+    lines = [
+        failed.format(host=host, pid=pid, device=device, peer=peer)
+        for host, pid, device, peer in (
+            ("n1", 41, 0, "10.0.0.2"),
+            ("n1", 44, 3, "10.0.0.2"),
+            ("n2", 51, 1, "10.0.0.1"),
+        )
+    ]
+    lines.append(
+        "n1:44:44 [3] NCCL INFO comm 0x55d0c1127ab0 rank 3 nranks 16 cudaDev 3 busId ba000 - Abort COMPLETE"
+    )
+    assert short(told(tmp_path, lines))[:2] == ("network_stall", ())

@@ -179,3 +179,17 @@ def test_megatrons_line_of_an_iteration_is_the_last_progress_before_the_end(tmp_
     end = CANCELLED.format(at="04:10:01 DUE TO TIME LIMIT")
     explanation = judged(told(tmp_path, [*lines, end])).explanation
     assert "last progress shown is 'iteration 48220/ 100000 |" in explanation
+
+
+def test_a_job_that_was_ended_while_it_set_up_its_communicator_never_began(tmp_path: Path) -> None:
+    rings = [
+        f"{rank}: n1:{90 + rank}:{95 + rank} [{rank}] NCCL INFO Connected all rings" for rank in range(4)
+    ]
+    verdict = judged(told(tmp_path, [*rings, CANCELLED.format(at="04:10:01 DUE TO TIME LIMIT")]))
+    assert (verdict.cause, verdict.culprit_ranks, verdict.confidence) == ("init_hang", (), "low")
+    assert verdict.title == "The job reached its time limit while it was still building a communicator"
+
+
+def test_a_preempted_job_is_to_be_requeued(tmp_path: Path) -> None:
+    end = CANCELLED.format(at="04:10:01 DUE TO PREEMPTION")
+    assert any("requeue" in step for step in judged(told(tmp_path, ["step 7", end])).advice)

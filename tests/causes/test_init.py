@@ -349,3 +349,12 @@ def test_who_alone_reports_that_one_of_two_joined_counts_itself(tmp_path: Path) 
     lines = ["Traceback (most recent call last):", f"RuntimeError: {error.format(2)}"]
     assert short(told(tmp_path / "a", lines))[:2] == ("init_hang", (1,))
     assert short(told(tmp_path / "b", [lines[0], f"RuntimeError: {error.format(4)}"]))[1] == (1, 2, 3)
+
+
+@pytest.mark.parametrize(("came", "missing"), [(7, (0,)), (1, ())])
+def test_who_did_not_come_to_the_barrier_of_a_group_of_all_is_named_where_most_came(
+    tmp_path: Path, came: int, missing: tuple[int, ...]
+) -> None:
+    wait = "I0510 07:28:1{rank}.4 1398 distributed_c10d.py:337] Waiting in store based barrier to initialize process group for rank: {rank}, key: store_based_barrier_key:2 (world_size=8, worker_count={came}, timeout=0:30:00)"
+    verdict = judged(told(tmp_path, [wait.format(rank=rank, came=came) for rank in range(8 - came, 8)]))
+    assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", missing)

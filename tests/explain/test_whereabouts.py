@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.dump_writer import SCRIPT, TORCH
-from tests.text_lines import short, told
+from tests.text_lines import short, spy, told
 from tests.verdicts import TIMED_OUT
 
 WAITING = [f'  File "{TORCH}/distributed/distributed_c10d.py", line 2900 in broadcast']
@@ -159,3 +159,16 @@ def test_who_spins_in_a_call_of_nccl_is_in_that_collective(tmp_path: Path) -> No
     ]
     cause, ranks, _ = short(told(tmp_path, {"stack_rank_0.txt": spy, "stack_rank_1.txt": waiting}))
     assert (cause, ranks) == ("rank_conditional_collective", ())
+
+
+def test_who_waits_in_a_librarys_own_gather_is_in_a_collective(tmp_path: Path) -> None:
+    """Its wait is in C++ below the library's line, and the one rank that is elsewhere is awaited."""
+    loop = ["evaluation_loop (transformers/trainer.py:4398)", "main (train.py:212)"]
+    gathers = ["_pad_across_processes (accelerate/utils/operations.py:672)"]
+    gathers += ["pad_across_processes (accelerate/utils/operations.py:690)", *loop]
+    grades = ["simplify (sympy/simplify/simplify.py:706)", "is_equiv (grade.py:88)", *loop]
+    lines = ["It hangs in evaluation. GPU 2 is at 0 %, all others at 100 %.", ""]
+    for rank in range(4):
+        title = f"Process {40 + rank}: python train.py (RANK={rank})"
+        lines += spy(title, 40 + rank, *(grades if rank == 2 else gathers))
+    assert short(told(tmp_path, lines))[:2] == ("stuck_rank", (2,))

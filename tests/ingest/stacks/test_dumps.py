@@ -156,6 +156,7 @@ def test_one_file_for_all_ranks() -> None:
         b"Thread pool started\n",
         b"[rank0]: Traceback (most recent call last):\n",
         b"[1, 2]",
+        b"rank 3:\n\t   - [0, 1] joined but didn't finish collective #412 (count from 1)\n",
         b"\x00\xff",
     ],
 )

@@ -170,3 +170,10 @@ def test_a_server_that_came_up_after_its_waits_shows_no_hang_whatever_its_report
     assert report.status == "inconclusive"  # it states neither its ranks nor their ends
     assert ("The server finished its start" in explanation) is started_last
     assert ("these lines show no hang" in explanation) is started_last
+
+
+def test_a_warning_of_a_job_that_ended_well_is_said_to_end_nothing(tmp_path: Path) -> None:
+    warning = "[rank1]:[W819 05:58:41.651187702 ProcessGroupNCCL.cpp:1479] Warning: WARNING: destroy_process_group() was not called before program exit, which can leak resources. (function operator())"
+    report = told(tmp_path, ["did it hang?", "step 10/10 loss 1.0", "Training finished in 3:12:44", warning])
+    assert report.status == "no_hang"
+    assert "without destroy_process_group(), which is a warning" in report.to_text()

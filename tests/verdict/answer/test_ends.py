@@ -48,3 +48,21 @@ def test_the_process_that_the_kernel_killed_has_the_rank_of_its_id(tmp_path: Pat
         "[ 10.5] Out of memory: Killed process 78808 (python) total-vm:1kB",
     ]
     assert judged(told(tmp_path, lines)).culprit_ranks == (5,)
+
+
+def test_whom_the_launcher_ended_after_the_first_death_is_no_second_death(tmp_path: Path) -> None:
+    table = [
+        "[0]:",
+        "  time      : 2026-03-02_10:00:00",
+        "  host      : n1",
+        "  rank      : {rank} (local_rank: {rank})",
+        "  exitcode  : {code} (pid: 50{rank})",
+        "  error_file: <N/A>",
+    ]
+    lines = ["train.py FAILED", "Failures:"]
+    for rank in (0, 1, 3):
+        lines += [line.format(rank=rank, code=-15) for line in table]
+    lines += ["Root Cause (first observed failure):", *(line.format(rank=2, code=-7) for line in table)]
+    verdict = judged(told(tmp_path, lines))
+    assert verdict.culprit_ranks == (2,)
+    assert "The launcher ended ranks 0, 1 and 3 after it (SIGTERM)" in verdict.explanation

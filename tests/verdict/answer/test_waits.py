@@ -90,6 +90,12 @@ def gather(rank: int, numel_in: int, numel_out: int) -> str:
             (0, 1),
             id="different collectives",
         ),
+        pytest.param(
+            [*(timeout(r, op="BROADCAST", seq=4, group=DEFAULT) for r in (1, 2)), gather(0, 8, 32)],
+            ["broadcast seq 4", "rank 3 is not shown", "the log and a stack of rank 3"],
+            (3,),
+            id="who is not shown may be behind all of them",
+        ),
     ],
 )
 def test_timeouts(
