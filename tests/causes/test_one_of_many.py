@@ -16,17 +16,23 @@ def _stack(rank: int, *frames: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("inner", "named"),
-    [("_try_get_data (torch/utils/data/dataloader.py:1251)", (2,)), ("step (adam.py:8)", ())],
+    ("inner", "says"),
+    [
+        ("_try_get_data (torch/utils/data/dataloader.py:1251)", "is waiting for a batch"),
+        ("step (adam.py:8)", "never entered all_reduce"),
+    ],
 )
-def test_who_alone_waits_for_its_host_is_named(tmp_path: Path, inner: str, named: tuple[int, ...]) -> None:
+def test_who_alone_is_elsewhere_while_all_others_reduce_is_named(
+    tmp_path: Path, inner: str, says: str
+) -> None:
     reduces = "finish_grad_sync (megatron/core/distributed/param_and_grad_buffer.py:447)"
     lines = [
         *_stack(0, "all_reduce (torch/distributed/distributed_c10d.py:2806)"),
         *_stack(1, reduces),
         *_stack(2, inner),
     ]
-    assert judged(told(tmp_path, lines)).culprit_ranks == named
+    verdict = judged(told(tmp_path, lines))
+    assert verdict.culprit_ranks == (2,) and says in verdict.explanation
 
 
 def test_an_abort_after_a_message_that_all_ranks_print_names_nobody(tmp_path: Path) -> None:

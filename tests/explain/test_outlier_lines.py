@@ -11,6 +11,8 @@ from hangscope.explain.statements.outlier_lines import TELLING, OutlierLine, out
 from hangscope.ingest.job_logs.last_lines import Printed, last_lines
 from hangscope.ingest.lines.kept_text import KeptText
 from tests.conftest import analyze
+from tests.text_lines import short, told
+from tests.verdicts import TIMED_OUT
 
 ORDINARY = ["step 1 loss 0.5", "step 2 loss 0.4"]
 
@@ -152,3 +154,13 @@ def test_files_each_of_one_rank_by_its_lines_are_compared_whatever_their_names(t
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
     found = analyze(tmp_path)._analysis.case.statements.outlier_lines
     assert [(line.ranks, line.how, line.telling) for line in found] == [((1,), "value", True)]
+
+
+def test_in_one_log_the_rank_that_lacks_the_last_line_of_all_others_is_the_one_they_wait_for(
+    tmp_path: Path,
+) -> None:
+    """Each line names its rank behind the same words, the first ones that of every rank."""
+    lines = [f"[io.py:61] >> [Rank {rank}] staging done, 14.{rank} GB" for rank in range(8)]
+    lines += [f"[io.py:88] >> [Rank {rank}] shard write took 17.{rank}s" for rank in range(8) if rank != 5]
+    lines += [f"[rank{rank}]: {TIMED_OUT}" for rank in (0, 1, 4, 7)]
+    assert short(told(tmp_path, lines))[:2] == ("stuck_rank", (5,))

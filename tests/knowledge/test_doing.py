@@ -34,7 +34,7 @@ def test_the_innermost_known_frame_decides_whatever_is_around_it() -> None:
 def test_a_wait_for_the_device_says_less_than_the_frames_around_it() -> None:
     stack = (frame("torch/cuda/streams.py:synchronize"), frame("pynccl.py:__init__"))
     around, alone = doing(stack), doing(stack[:1])
-    assert around is not None and around.collective
+    assert around is not None and around.message
     assert alone is not None and alone.device
     assert waits_for_its_device(stack) and not waits_for_its_device(stack[1:])
     users = Frame("synchronize", "/workspace/train/timing.py", 7)

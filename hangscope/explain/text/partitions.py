@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hangscope.explain.finding import Different, Finding, OwnCall, StuckCall, Unpaired, Unseen
+from hangscope.explain.finding import Absent, Different, Finding, OwnCall, StuckCall, Unpaired, Unseen
 from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.last_lines import Printed
@@ -62,7 +62,8 @@ def _stack(side: Sequence[int], kinds: Mapping[int, CallKind]) -> Stack:
 def decided(finding: Finding, statements: Statements, placed: Sequence[int] = ()) -> Finding:
     """Return a finding that names nobody with the one rank that is at another line than all others (`placed`), or printed what no other did."""
     telling = {odd.ranks for odd in statements.outlier_lines if odd.decides}
-    if isinstance(finding, Unseen) and len(finding.culprits) > 1:
+    by_text = isinstance(finding, Unseen) or (isinstance(finding, Absent) and finding.stuck.view is None)
+    if by_text and len(finding.culprits) > 1:
         return _of_several(finding, [ranks for ranks in telling if len(ranks) == 1], statements)
     if not finding.tie or finding.culprits or not isinstance(finding, Different | Unpaired):
         return finding
@@ -85,7 +86,7 @@ def decided(finding: Finding, statements: Statements, placed: Sequence[int] = ()
     )
 
 
-def _of_several(finding: Unseen, telling: Sequence[tuple[int, ...]], statements: Statements) -> Unseen:
+def _of_several(finding: Finding, telling: Sequence[tuple[int, ...]], statements: Statements) -> Finding:
     """Return a finding of several ranks without dumps as that of the one which alone printed something, where all their output was collected."""
     named = [ranks for ranks in telling if set(ranks) <= set(finding.culprits)]
     heard = all(statements.of(rank, Printed) for rank in (*finding.culprits, *finding.waiting))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hangscope.ingest.excerpts.prose import has_fences, written_by_people
@@ -169,26 +169,39 @@ class _Writers:
             self._said[prefix].add(line.rank)
         self._heard.add(who)
         if template := template_of(line):
-            for whose, their in self._spoken(who, template, places):
-                self._places[whose][template] += their
-                self._heard.add(whose)
+            self._places[who][template] += places
 
-    def _spoken(
-        self, who: object, template: str, places: Sequence[int]
-    ) -> Iterable[tuple[object, Sequence[int]]]:
-        """Split lines of one wording by the rank that each names in its middle, where these are 0 to N-1: each speaks of itself."""
-        if who != "" or len(places) < _LEAST_SPEAKERS or not _SPEAKER.search(template):
-            return [(who, places)]
-        by_rank: dict[object, list[int]] = defaultdict(list)
-        for place in places:
-            if (named := _SPEAKER_OF.search(self._kept.line(place).text)) is None:
-                return [(who, places)]
-            by_rank[int(named[1])].append(place)
-        complete = by_rank.keys() == set(range(len(by_rank))) and len(by_rank) >= _LEAST_SPEAKERS
-        return by_rank.items() if complete else [(who, places)]
+    def _divide(self) -> None:
+        """Give lines of one wording to the ranks that they name in their middle, where these are 0 to N-1: each speaks of itself.
+
+        So do lines of another wording that begin alike and name most of these ranks: whom they do not name has not printed them.
+        """
+        speakers: dict[str, set[int]] = {}
+        found = []
+        for template, places in self._places.get("", {}).items():
+            named = _SPEAKER.search(template)
+            if named is None or len(places) < _LEAST_SPEAKERS:
+                continue
+            by_rank: dict[int, list[int]] = defaultdict(list)
+            for place in sorted(places):
+                if (own := _SPEAKER_OF.search(self._kept.line(place).text)) is not None:
+                    by_rank[int(own[1])].append(place)
+            before = template[: named.start()]
+            if len(by_rank) >= _LEAST_SPEAKERS and sum(map(len, by_rank.values())) == len(places):
+                found.append((template, before, by_rank))
+                if by_rank.keys() == set(range(len(by_rank))):
+                    speakers.setdefault(before, set()).update(by_rank)
+        for template, before, by_rank in found:
+            every = speakers.get(before, set())
+            if by_rank.keys() <= every and 2 * len(by_rank) > len(every):
+                del self._places[""][template]
+                for rank, places in by_rank.items():
+                    self._places[rank][template] += places
+                    self._heard.add(rank)
 
     def events(self, complete: bool) -> list[Printed]:
         """Return what each writer printed; nothing where there is no other to compare it with."""
+        self._divide()
         for prefix, ranks in self._said.items():  # a process that said once which rank it is
             if len(ranks) == 1 and prefix in self._places:
                 for template, their in self._places.pop(prefix).items():
