@@ -9,6 +9,7 @@ import pytest
 from tests.text_lines import (
     CLOSED,
     at,
+    c10,
     judged,
     raised,
     short,
@@ -230,3 +231,18 @@ def test_ranks_that_fail_in_one_second_alike_are_all_named(tmp_path: Path) -> No
     ]
     verdict = judged(told(tmp_path, [*lines, *_ended({1: 1, 0: 1})], world_size=4))
     assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", (0, 1)) and verdict.confidence != "high"
+
+
+def test_an_abort_after_errors_of_nccl_that_other_ranks_report_is_their_consequence(tmp_path: Path) -> None:
+    failed = c10(
+        2,
+        "[Rank 2] Collective WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=8, NumelOut=8, Timeout(ms)=600000) raised the following async exception: NCCL error: remote process exited or there was a network error, NCCL version 2.25.1",
+    )
+    verdict = judged(told(tmp_path, [failed, *_ended({2: -15, 1: -15, 0: -6})]))
+    assert 0 not in verdict.culprit_ranks
+
+
+def test_who_meets_nobody_at_rays_store_waited_for_the_one_that_did_not_come(tmp_path: Path) -> None:
+    error = "RuntimeError: Unable to meet other processes at the rendezvous store. If you are using P2P communication, please check if tensors are put in the correct GPU."
+    report = told(tmp_path, [line for rank in (1, 2) for line in raised(rank, error)])
+    assert judged(report).culprit_ranks == ()

@@ -14,6 +14,7 @@ from hangscope.explain.statements.statements import CLOCK_SKEW, WAITED, Statemen
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd, ended_with, signal_name
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.torch_logs.c10d import AsyncError, HeartbeatTimeout
 
 ABORTS = frozenset({-6, 134})  # by SIGABRT, as a launcher or a shell reports it
 CLEANUPS = frozenset({-15, 143})  # how a process ends that lives when a launcher ends all
@@ -102,4 +103,4 @@ class Exits:
         """
         said = (e for events in self.statements.of_rank[rank].values() for e in events)
         heard = any(not e.by_launcher and not isinstance(e, Progress | Printed) for e in said)
-        return not heard and self.statements.any_of(*WAITED)
+        return not heard and self.statements.any_of(*WAITED, AsyncError, HeartbeatTimeout)

@@ -67,11 +67,16 @@ _AS = regex(r"(?i)\b(?:as|to|like) (?:on |for |of )?(?:ranks? ?|TP)?(\d{1,5})\b"
 
 
 def likewise(text: str) -> tuple[tuple[int, ...], int | None] | None:
-    """Return the ranks of which somebody writes that they show the same as another one, and that one where it is named; None of other lines."""
+    """Return the ranks of which somebody writes that they show the same as another one, and that one where it is named; None of other lines.
+
+    No ranks where the line begins with `same` and names the other one: it stands for the stack below a title.
+    """
     match = words("likewise").search(text) if len(text) <= _SENTENCE else None
     if match is None:
         return None
     before = [word.lower() for word in _WORD.findall(text[: match.start()])]
+    if not before and (like := _AS.search(text, match.end())) is not None:
+        return (), int(like[1])
     if not _OF_RANKS & {*before} or not all(map(words("before_same").match, before)):
         return None
     if (whole := _ALL_OF.search(text, 0, match.start())) is not None:

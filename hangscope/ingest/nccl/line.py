@@ -132,7 +132,7 @@ def _head(text: str, floor: int, marker: re.Match[str]) -> tuple[dict[str, str |
 _FORM = (
     rf"([A-Z][A-Za-z]{{2,23}}): opCount ([0-9a-f]{{1,16}}) sendbuff {POINTER} recvbuff {POINTER} "
     rf"(count (\d{{1,20}}) datatype (\d{{1,3}}) op \d{{1,10}} root (-?\d{{1,10}})) "
-    rf"comm ({POINTER}) \[nranks=(\d{{1,7}})\] stream {POINTER}(?: task -?\d{{1,10}} globalrank -?\d{{1,7}})?"
+    rf"comm ({POINTER}) \[nranks=(\d{{1,7}})\] stream {POINTER}(?: task -?\d{{1,10}} globalrank (-?\d{{1,7}}))?"
 )
 _COLL = regex(f"{_FORM}$")
 INFO = b" NCCL INFO "
@@ -159,7 +159,10 @@ _DTYPES = (
 
 @dataclass(slots=True)
 class CollLine:
-    """One COLL line. `key` is its text from count to root; `root` is the peer of a P2P op, and `to_peer` is None for others."""
+    """One COLL line. `key` is its text from count to root; `root` is the peer of a P2P op, and `to_peer` is None for others.
+
+    `rank` is the caller's in the communicator, which RCCL alone prints, as `globalrank` (ROCm/rccl src/enqueue.cc: localRankToRank).
+    """
 
     op: str
     op_count: int
@@ -170,17 +173,21 @@ class CollLine:
     pointer: str
     nranks: int
     to_peer: bool | None = None
+    rank: int | None = None
 
     @classmethod
-    def of(cls, groups: Sequence[str]) -> CollLine | None:
+    def of(cls, groups: Sequence[str | None]) -> CollLine | None:
         """Return the call that the groups of a line's pattern state; None where no job has so many ranks."""
-        name, op_count, key, count, datatype, root, pointer, nranks = groups
+        *stated, printed = groups
+        name, op_count, key, count, datatype, root, pointer, nranks = (text or "" for text in stated)
         if int(nranks) > MAX_RANKS:
             return None
+        rank = int(printed) if printed and 0 <= int(printed) < int(nranks) else None
         code, op = int(datatype), user_op(name)
         dtype = _DTYPES[code] if code < len(_DTYPES) else f"datatype {code}"
         to_peer = True if op in _TO_PEER else False if op in _FROM_PEER else None
-        return cls(op, int(op_count, 16), key, int(count), dtype, int(root), pointer, int(nranks), to_peer)
+        size = int(nranks)
+        return cls(op, int(op_count, 16), key, int(count), dtype, int(root), pointer, size, to_peer, rank)
 
     def kind(self, rank: int | None) -> KindRow:
         """Return what the call of a rank is. AllGather prints what each rank sends, ReduceScatter what each rank receives."""

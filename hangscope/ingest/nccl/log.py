@@ -86,10 +86,10 @@ class NcclParser(CallParser):
 
     def add(self, writer: tuple[Process, int], found: re.Match[bytes], number: int) -> bool:
         """Add a call on a known communicator."""
-        name, op_count, key, _, _, _, pointer, nranks = found.groups()
+        name, op_count, key, _, _, _, pointer, nranks, _ = found.groups()
         call = self._calls.get((name, key, pointer, nranks))
         if call is None:
-            call = CollLine.of([group.decode() for group in found.groups()])
+            call = CollLine.of([group.decode() if group else None for group in found.groups()])
             if call is None:
                 return False
             if len(self._calls) >= MOST_REMEMBERED:

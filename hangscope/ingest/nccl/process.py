@@ -133,6 +133,7 @@ class Process:
         track = self.live.get(call.pointer)
         if track is None:
             fields = {"pointer": call.pointer, "nranks": call.nranks, "cuda_dev": self.device}
+            fields |= {"comm_rank": call.rank, "completed": True}
             track, self.late = self._create(fields, line), True
             if call.to_peer is None:  # the text may begin in the middle of a job
                 track.comm.calls, self._order = call.op_count, self._order or call.op_count

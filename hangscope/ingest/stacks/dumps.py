@@ -218,7 +218,8 @@ class _Dump:
             return None
         if (alike := likewise(text) if self.threads else None) is not None:
             like = self._last[0] if alike[1] is None else alike[1]
-            self.titled[like] = tuple(dict.fromkeys((*self.titled.get(like, ()), *alike[0])))
+            own = alike[0] or tuple(rank for rank in self._last[:1] if rank is not None)
+            self.titled[like] = tuple(dict.fromkeys((*self.titled.get(like, ()), *own)))
             return None
         if ranks := ranks_titled(text, above_a_stack=True):
             self.titled[ranks[0]] = ranks

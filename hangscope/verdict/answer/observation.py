@@ -28,7 +28,7 @@ _ADDRESS = regex(
 
 #: What a message says of its possible reasons: no fact, and no hint that others are excluded.
 HEDGED = regex(
-    r"(?i)\b(?:likely|possibly|probably|perhaps|maybe|may be|might be|could be|can be|e\.g\.|for example|such as|please (?:check|make sure|ensure)|make sure|if (?:you|the|this|it))(?:\b|(?<=\.))(?:[^.;\n]|\.(?! [A-Z]|$)){0,200}"
+    r"(?i)\b(?:likely|possibly|probably|perhaps|maybe|may (?:be|indicate|mean)|might be|typical(?:ly)?|could be|can be|e\.g\.|for example|such as|please (?:check|make sure|ensure)|make sure|if (?:you|the|this|it))(?:\b|(?<=\.))(?:[^.;\n]|\.(?! [A-Z]|$)){0,200}"
 )
 
 

@@ -50,6 +50,7 @@ MESSAGE = "Watchdog caught it"
         (f"(DTensorPolicyWorkerV2[rank=3] pid=413) {MESSAGE}", {"pid": 413, "task": 3}),
         (f"[TRT-LLM] [RANK 2] [E] {MESSAGE}", {"rank": 2}),
         (f"[09/04/2026-03:12:45] [TRT-LLM] [E] [_torch][RANK 5] {MESSAGE}", {"rank": 5}),
+        (f"[XTuner][RANK 6][2026-05-27 02:10:34] {MESSAGE}", {"rank": 6}),
         (f"\x1b[36m(RayWorkerWrapper pid=4009)\x1b[0m {MESSAGE}", {"pid": 4009}),
         (f"[36m(RayWorkerWrapper pid=4009)[0m {MESSAGE}", {"pid": 4009}),
         (f"[pod/train-worker-1/main] [rank1]: {MESSAGE}", {"rank": 1, "host": "train-worker-1"}),

@@ -201,6 +201,8 @@ def test_null_pointers_and_rccl() -> None:
     )
     parser, _ = read([line.format("AllReduce"), line.format("AllReduce") + " task 0 globalrank 1"])
     assert [len(r) for r in parser.recordings()] == [2]
+    parser, _ = read([line.format("AllReduce") + " task 0 globalrank 1"])
+    assert [(c.comm_rank, c.completed) for c in parser.communicators()] == [(1, True)]
     w = NcclWriter((2, 18, 3), rccl=True)
     comm = world()
     parser, _ = read([w.banner(), w.complete(comm, 0, PROC), w.coll(comm, 0, PROC, "AllReduce", 3)])

@@ -183,6 +183,7 @@ def spy(pid: int) -> str:
         "The stack for rank{}:",
         "py-spy dump of rank {} (pid 88)",
         "=== Rank {} ===",
+        "===== n01 rank {} pid 31842 =====",
         "and what rank {} did during such a break (step 5000):",
     ],
 )
@@ -243,3 +244,17 @@ def test_stacks_below_the_names_of_numbered_files_are_of_ranks_unless_nodes_are_
     found = read_processes(io.BytesIO(text.encode()), "all.txt")
     shown = [(process.rank, process.threads[0][1][0].line) for process in found]
     assert shown == [(rank, 4 + n) for n, rank in enumerate(ranks)]
+
+
+def test_a_hang_detectors_stacks_and_those_that_a_person_calls_the_same() -> None:
+    """TensorRT-LLM prints the outermost frame first; `the same as rank 0` stands for the stack below a header."""
+    lines = []
+    for rank in range(3):
+        lines.append(f"[TRT-LLM] [RANK {rank}] [E] Thread 139{rank} stack trace:")
+        lines += [
+            '  File "/opt/exec.py", line 9, in run',
+            f'  File "/opt/exec.py", line {20 + rank}, in step',
+        ]
+        lines[-2:] = ["  (same two frames as rank 0, ends in step)"] if rank == 2 else lines[-2:]
+    found = read_processes(io.BytesIO("\n".join(lines).encode()), "stacks.txt")
+    assert {p.rank: p.threads[0][1][0].line for p in found if p.threads} == {0: 20, 1: 21, 2: 20}
