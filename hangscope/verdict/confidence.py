@@ -194,6 +194,13 @@ def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:
         )
     if not _by_calls(case, match):
         return
+    telling = {line.ranks for line in case.statements.outlier_lines if line.telling and line.how == "only"}
+    if match.culprits and telling and all(match.culprits != own for own in telling):
+        odd = sorted(rank for own in telling for rank in own)
+        yield (
+            MEDIUM,
+            f"{ranks_phrase(odd)} alone printed something right before, and {ranks_phrase(match.culprits)} did not",
+        )
     if (gone := _unseen(case, match)) and not isinstance(finding, Different):
         yield MEDIUM, f"collectives are also missing {ranks_phrase(gone)}, of which there is no usable dump"
     # Of a group with sends and receives it is not always known how far a rank is, although the rank was seen.

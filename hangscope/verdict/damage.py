@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hangscope.causes.case import Case, Match
+from hangscope.explain.statements.pending_calls import is_from
 from hangscope.explain.statements.torn_lines import is_garbled
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.catalog import CATALOG
@@ -41,6 +42,9 @@ def damage(case: Case, match: Match) -> str:
     ):  # collectives are compared: those of the culprits, and of one that waits for them
         compared = {*match.culprits, *finding.culprits, finding.stuck.rank}
         files |= {ranks[rank].calls_file for rank in compared if rank in ranks}
+        for rank in sorted(r for r in {*compared, *finding.waiting} if r is not None):
+            if _unlike_its_stack(case, rank):
+                return f"the stack of rank {rank} shows another collective than its dump, which may be older or another rank's"
     for file in sorted({file.split("!/")[0] for file in files if file} & damaged_files(case.incident)):
         return f"it rests on {file}, which is damaged"
     lines += [(event.file, event.text) for event in finding.events]
@@ -52,3 +56,14 @@ def damage(case: Case, match: Match) -> str:
     if garbled is None:
         return ""
     return f"it rests on a line of {garbled} that contains invalid bytes, or one piece again and again"
+
+
+def _unlike_its_stack(case: Case, rank: int) -> bool:
+    """Return whether a stack shows a rank in another collective, at another line, than the last ones that its dump recorded."""
+    where, record = case.stacks.get(rank), case.incident.ranks.get(rank)
+    if where is None or record is None or not where.inside or record.dump_file is None:
+        return False
+    last = [case.incident.kinds.without_sizes(int(q.kind[-1])) for q in record.queues.values() if len(q)]
+    return bool(last) and all(
+        kind.stack and kind.op != where.op and not is_from(kind.stack, where.stack) for kind in last
+    )

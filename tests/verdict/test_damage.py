@@ -12,7 +12,7 @@ import pytest
 
 from hangscope.api import Report
 from tests.conftest import FIXTURES, analyze
-from tests.dump_writer import job, stuck, write_all
+from tests.dump_writer import SCRIPT, TORCH, job, stuck, write_all
 
 DEATH = (
     b"Traceback (most recent call last):\n"
@@ -184,3 +184,43 @@ def test_a_size_that_invalid_bytes_hide_makes_no_sure_mismatch(tmp_path: Path) -
     log = tmp_path / "job.log"
     log.write_bytes(text.replace(b"NumelOut", b"Nume\xb0Out", 1))
     assert certainty(analyze(log))[1] != "high"
+
+
+def _in_a_barrier(folder: Path, skips: int) -> Path:
+    """Write dumps and logs of four ranks, of which rank 1 is in a barrier; the log of rank `skips` says that it skipped a batch."""
+    recorders = job(4)
+    for recorder in recorders:
+        odd = recorder.rank == 1
+        for _ in range(9):
+            recorder.call("all_reduce", sizes=[[64]], line=27)
+        recorder.call("barrier" if odd else "all_reduce", line=41 if odd else 27, state="scheduled")
+        lines = [f"rank {recorder.rank} step {step} loss 0.{9 - step}" for step in range(5)]
+        lines += [f"rank {skips} step 5 loss is nan, skipping batch"] if recorder.rank == skips else []
+        (folder / f"rank_{recorder.rank}.log").write_text("\n".join(lines) + "\n")
+    return write_all(recorders, folder)
+
+
+@pytest.mark.parametrize(("skips", "sure"), [(1, "high"), (2, "medium")])
+def test_another_rank_that_alone_printed_something_right_before_lowers_it(
+    tmp_path: Path, skips: int, sure: str
+) -> None:
+    report = analyze(_in_a_barrier(tmp_path, skips))
+    assert report.verdict is not None
+    assert (report.verdict.culprit_ranks, report.verdict.confidence) == ((1,), sure)
+
+
+@pytest.mark.parametrize(
+    ("third", "sure"), [((27, "all_reduce"), "high"), ((41, "barrier"), "medium")], ids=["its own", "another"]
+)
+def test_a_stack_that_does_not_fit_the_dump_of_its_rank_lowers_it(
+    tmp_path: Path, third: tuple[int, str], sure: str
+) -> None:
+    """The dump of rank 2 may be older, or exchanged for that of another rank."""
+    folder = _in_a_barrier(tmp_path, 1)
+    head = "Current thread 0x00007f4b7d1296c0 (most recent call first):\n"
+    for rank, (line, op) in enumerate([(27, "all_reduce"), (41, "barrier"), third, (27, "all_reduce")]):
+        frames = f'  File "{TORCH}/distributed/distributed_c10d.py", line 99 in {op}\n  File "{SCRIPT}", line {line} in step\n'
+        (folder / f"stack_rank_{rank}.txt").write_text(head + frames)
+    report = analyze(folder)
+    assert report.verdict is not None
+    assert (report.verdict.culprit_ranks, report.verdict.confidence) == ((1,), sure)

@@ -109,7 +109,10 @@ class OomHost(Event, same_by=("victim_pid",), by_launcher=True):
 
     victim_pid: int | None = None
     forms = (
-        says(r"(?:[Oo]ut of memory|oom.kill).{0,80}?Killed process (?P<victim_pid>\d{1,9})"),
+        # mm/oom_kill.c of Linux; where the words are cut, the line is put together from two
+        says(
+            r"(?:\b(?:Memory cgroup out|Out) of memory|oom.kill).{0,80}?Killed process (?P<victim_pid>\d{1,9})"
+        ),
         # the control group that Slurm makes for a task has its number (task/cgroup; systemd's src/oom/oomd-util.c)
         says(
             r"oom-kill:.{0,400}?(?:task_memcg=[^,]{1,200}?/step_\w{1,20}/(?:user/)?task_(?P<task>\d{1,7})\b.{0,200}?)?"

@@ -98,6 +98,14 @@ def test_a_third_of_a_line_says_nothing(text: str, kind: str, fields: dict[str, 
     assert [event for event in events(text[: len(text) // 3]) if event.kind == kind] == []
 
 
+def test_a_line_put_together_from_two_is_no_line_of_the_kernel() -> None:
+    assert not [
+        e
+        for e in events("[rank0]: Traceback (most recent cagroup out of memory: Killed process 4242 (python)")
+        if e.kind == "oom_host"
+    ]
+
+
 def test_kernel_lines_carry_their_host_and_nobodys_rank() -> None:
     said = "Nov 20 04:20:31 gpu07 kernel: NVRM: Xid (PCI:0000:3b:00): 94, pid=1, name=python\n"
     (event,) = (e for e in events(said) if e.kind == "xid")
