@@ -232,7 +232,7 @@ def graded() -> str:
     for one in sets(()):
         grades = one.facts.get("graded", {})
         for whose in ("hangscope", "reader") if grades else ():
-            counts = [sum(own[whose] == word for own in grades.values()) for word in words]
+            counts = [sum(own.get(whose) == word for own in grades.values()) for word in words]
             lines.append(f"| {one.name} | {whose} | {' | '.join(map(str, counts))} |")
     return "\n".join(lines)
 
