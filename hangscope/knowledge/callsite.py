@@ -28,7 +28,12 @@ def is_user(frame: Frame) -> bool:
 
 @lru_cache(maxsize=65536)
 def _is_users(file: str) -> bool:
+    from hangscope.knowledge.loading import common_packages  # which knows frames by functions of this module
+
     file = file.replace("\\", "/")
+    package, shortened, _ = file.partition("/")
+    if shortened and package in common_packages():
+        return False  # py-spy shortens paths to what follows an entry of sys.path
     return not any(
         words(files).search(file) for files in ("native_files", "library_files", "shortened_files")
     )

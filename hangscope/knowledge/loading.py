@@ -149,6 +149,12 @@ def own_rules() -> tuple[Rule, ...]:
 
 
 @lru_cache(maxsize=1)
+def common_packages() -> frozenset[str]:
+    """Return the packages that many jobs have installed, and that are no framework whose functions rules know."""
+    return frozenset(tomllib.loads(_own_files()["packages.toml"])["packages"])
+
+
+@lru_cache(maxsize=1)
 def known_packages() -> frozenset[str]:
     """Return the packages whose frames are never the user's, wherever they are installed."""
     tables = [tomllib.loads(text) for text in _own_files().values()]

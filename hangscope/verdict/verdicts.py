@@ -11,7 +11,7 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.align.waitgraph import Host, Instance
 from hangscope.causes.case import Case, Match, at, of_outlier, quote
 from hangscope.explain.finding import StuckCall
-from hangscope.explain.text.stop import Stop
+from hangscope.explain.text.stop import Stop, unmoved
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
@@ -55,7 +55,7 @@ def unknown(case: Case, wanted: Sequence[Collect]) -> Verdict:
             *map(case.seen_at, list(case.stacks)[:3]),
             *(Evidence("method", text, stance="missing") for text in missing),
         ],
-        advice=[_TWICE, *missing][not case.stacks :][:3],
+        advice=[_TWICE, *missing][not case.stacks or unmoved(case.statements) :][:3],
         fingerprint=_fingerprint(case, "unknown", stuck.kind),
         suspect_ranks=case.explanation.suspects,
         collect=next_files(case, wanted),
@@ -72,6 +72,8 @@ def _snapshot(case: Case) -> str:
     if not ranks_at:
         return "the collected files do not show whether the job stopped, or where"
     place, ranks = max(ranks_at.items(), key=lambda item: len(item[1]))
+    if unmoved(case.statements):
+        return f"{ranks_phrase(ranks)} {agree(ranks, 'stays', 'stay')} in {place}, as the reporter saw more than once"
     return f"{ranks_phrase(ranks)} {agree(ranks, 'is', 'are')} in {place}; one stack does not show whether {agree(ranks, 'it stays', 'they stay')} there"
 
 

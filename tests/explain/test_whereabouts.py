@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.dump_writer import SCRIPT, TORCH
-from tests.text_lines import short, spy, told
+from tests.text_lines import judged, short, spy, told
 from tests.verdicts import TIMED_OUT
 
 WAITING = [f'  File "{TORCH}/distributed/distributed_c10d.py", line 2900 in broadcast']
@@ -172,3 +172,12 @@ def test_who_waits_in_a_librarys_own_gather_is_in_a_collective(tmp_path: Path) -
         title = f"Process {40 + rank}: python train.py (RANK={rank})"
         lines += spy(title, 40 + rank, *(grades if rank == 2 else gathers))
     assert short(told(tmp_path, lines))[:2] == ("stuck_rank", (2,))
+
+
+def test_stacks_that_did_not_change_between_two_captures_show_more_than_a_moment(tmp_path: Path) -> None:
+    wait = "all_reduce (torch/distributed/distributed_c10d.py:2806)"
+    lines = [line for rank in (0, 1) for line in spy(f"rank {rank}:", 40 + rank, wait, "step (train.py:14)")]
+    once = judged(told(tmp_path / "once", lines))
+    again = judged(told(tmp_path / "again", ["It hangs. The py-spy dumps a minute later look the same.", "", *lines]))
+    assert "one stack does not show" in once.summary and "as the reporter saw more than once" in again.summary
+    assert not any("twice" in step for step in again.advice)

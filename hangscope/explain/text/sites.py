@@ -14,7 +14,7 @@ from hangscope.explain.finding import Absent, Finding, OwnCall, Unpaired
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text.output import errors
 from hangscope.explain.text.partitions import different, last_call
-from hangscope.explain.text.stop import PROOFS, says_it_hangs
+from hangscope.explain.text.stop import PROOFS, says_it_hangs, unmoved
 from hangscope.ingest.job_logs.endings import ExternalEnd
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout
@@ -144,8 +144,10 @@ def _without_shortened(shown: Mapping[_Place, list[int]], bare: Set[_Place]) -> 
 
 
 def _known_to_wait(statements: Statements) -> bool:
-    """Return whether a line reports a timeout, an error or an end, so that stacks are of more than a moment of a moving job."""
-    return statements.of_trouble or bool(statements.all(*PROOFS, NoProgress, ExternalEnd))
+    """Return whether stacks are of more than a moment of a moving job: a line reports a timeout, an error or an end, or a person that they did not change."""
+    return (
+        statements.of_trouble or unmoved(statements) or bool(statements.all(*PROOFS, NoProgress, ExternalEnd))
+    )
 
 
 def _in_groups_of_their_own(statements: Statements, sides: Sequence[Sequence[int]]) -> bool:

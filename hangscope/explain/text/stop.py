@@ -18,7 +18,7 @@ from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.messages import HcclTimeout, Message, table
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.lines.vocabulary import states_a_hang
+from hangscope.ingest.lines.vocabulary import states_a_hang, words
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.c10d import (
@@ -141,6 +141,11 @@ def find_stop(statements: Statements) -> Stop | None:
 def says_it_hangs(statements: Statements) -> bool:
     """Return whether a sentence of a person states that the job hangs; a question, a doubt or a warning states nothing."""
     return any(states_a_hang(e.prose) for e in statements.all(Excerpt))
+
+
+def unmoved(statements: Statements) -> bool:
+    """Return whether a person states that stacks were taken more than once and did not change."""
+    return any(words("unmoved").search(e.prose) for e in statements.all(Excerpt))
 
 
 def stopped(statements: Statements) -> bool:

@@ -248,6 +248,8 @@ def _is_of(seen: Observation, verdict: Verdict) -> bool:
 def _course(case: Case, facts: Sequence[str]) -> str:
     """Return how far the job was; only from where to where its steps went, if they did, where a fact quotes the same line."""
     far = ", and ".join(filter(None, (course.course(case), course.silence(case))))
+    if (steps := course.went_on(case)) and any(steps[4:] in fact for fact in facts):
+        far = sentence_case(far.removeprefix(f"{steps}; "))
     quoted = bare(far.partition("'")[2]).rstrip("'…")[-_KNOWN_BY:]
     return course.went_on(case) if quoted and any(quoted in fact for fact in facts) else far
 
