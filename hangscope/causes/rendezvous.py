@@ -9,6 +9,7 @@ from hangscope.causes.agreement import LISTS
 from hangscope.causes.case import Case, Match, answer, who
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.job_logs.starts import Announced
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.store import RendezvousTimeout, StoreBarrier, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
@@ -59,7 +60,8 @@ def at_the_store(case: Case, world: int) -> Match | None:
         why = f"{who(apart)} found no store{address}, while the others wait at theirs"
     elif joined is not None:
         # The host of the store may be the only one that reports its wait; it counts itself.
-        came = set(waiting) | {r for r, at in statements.whereabouts.items() if forms_a_group(at.stack)}
+        came = {r for r, at in statements.whereabouts.items() if forms_a_group(at.stack)}
+        came |= {*waiting, *statements.ranks(Announced)}
         lacking = tuple(
             r for r in range(world) if r not in (came if came - {0} or len(came) == joined else logged)
         )

@@ -358,3 +358,9 @@ def test_who_did_not_come_to_the_barrier_of_a_group_of_all_is_named_where_most_c
     wait = "I0510 07:28:1{rank}.4 1398 distributed_c10d.py:337] Waiting in store based barrier to initialize process group for rank: {rank}, key: store_based_barrier_key:2 (world_size=8, worker_count={came}, timeout=0:30:00)"
     verdict = judged(told(tmp_path, [wait.format(rank=rank, came=came) for rank in range(8 - came, 8)]))
     assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", missing)
+
+
+def test_who_did_not_print_that_it_calls_init_process_group_did_not_come(tmp_path: Path) -> None:
+    calls = [f"pid=5123{rank} rank={rank} ok, calling init_process_group(world_size=4)" for rank in (0, 1, 3)]
+    verdict = judged(told(tmp_path, [*calls, CLIENTS.format(n=3, of=4)]))
+    assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", (2,))

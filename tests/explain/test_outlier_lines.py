@@ -164,3 +164,15 @@ def test_in_one_log_the_rank_that_lacks_the_last_line_of_all_others_is_the_one_t
     lines += [f"[io.py:88] >> [Rank {rank}] shard write took 17.{rank}s" for rank in range(8) if rank != 5]
     lines += [f"[rank{rank}]: {TIMED_OUT}" for rank in (0, 1, 4, 7)]
     assert short(told(tmp_path, lines))[:2] == ("stuck_rank", (5,))
+
+
+def test_a_sentence_behind_a_tag_that_several_ranks_have_is_a_programs(tmp_path: Path) -> None:
+    """`[rank 2] ...` reads like what people write; frames of C++ and torch's remarks on errors are nobody's lines."""
+    lines = [f"[rank {rank}] epoch 0 step 310 loss 1.9{rank}" for rank in range(4)]
+    lines.append("[rank 2] epoch 0 finished after 311 batches, reducing train metrics")
+    lines += ["[rank3]:frame #0: c10::Error::Error(c10::SourceLocation) + 0x80 (0x7f3c in libc10.so)"]
+    lines += [f"[rank{rank}]: {TIMED_OUT}" for rank in (0, 1, 3)]
+    found = told(tmp_path, lines)._analysis.case.statements.outlier_lines
+    assert [(line.ranks, "finished after" in line.text) for line in found if line.how == "only"] == [
+        ((2,), True)
+    ]

@@ -178,6 +178,8 @@ def test_stacks_that_did_not_change_between_two_captures_show_more_than_a_moment
     wait = "all_reduce (torch/distributed/distributed_c10d.py:2806)"
     lines = [line for rank in (0, 1) for line in spy(f"rank {rank}:", 40 + rank, wait, "step (train.py:14)")]
     once = judged(told(tmp_path / "once", lines))
-    again = judged(told(tmp_path / "again", ["It hangs. The py-spy dumps a minute later look the same.", "", *lines]))
+    again = judged(
+        told(tmp_path / "again", ["It hangs. The py-spy dumps a minute later look the same.", "", *lines])
+    )
     assert "one stack does not show" in once.summary and "as the reporter saw more than once" in again.summary
     assert not any("twice" in step for step in again.advice)

@@ -121,6 +121,9 @@ def last_lines(kept: KeptText) -> list[Event]:
     short = not kept.own and len(kept.raw) <= _SHORT
     people = written_by_people(kept.texts) if short else {}
     fenced = short and has_fences(text for _, text in kept.texts)
+    # Ranks begin lines with `[rank 2] `; where one alone does, a person may name it so.
+    own = (kept.own_line(places[-1]) for places in groups) if short else ()
+    several = len({line.rank for line in own if line.rank is not None and line.raw.startswith("[")}) > 1
     for number, places in enumerate(groups):
         line = kept.line(places[-1])
         if fenced and line.number in people:
@@ -131,7 +134,8 @@ def last_lines(kept: KeptText) -> list[Event]:
         whole, line = line, kept.own_line(places[-1])
         said = whole.number in people and not whole.origin and not _FIGURES.search(whole.text)
         about = _ABOUT.match(whole.text) or said
-        if line is not whole and about and of_people(whole.text):
+        tagged = several and whole.text.startswith("[")
+        if line is not whole and about and not tagged and of_people(whole.text):
             continue
         step = progress_of(line)
         key = (f"{line.origin}|{line.host}", sort_of(step))

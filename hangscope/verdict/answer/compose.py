@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import replace
 
 from hangscope.causes.case import Case
-from hangscope.explain.text.stop import find_stop
+from hangscope.explain.text.group_size import world_size
+from hangscope.explain.text.stop import PROOFS, find_stop
 from hangscope.model.conclusion import Collect, Verdict
 from hangscope.model.regex import regex
 from hangscope.verdict.answer import comparisons, course, ends, places, stacks, text, waits
@@ -182,8 +183,11 @@ def _completed(
     """Return a verdict with these facts, and with what to collect next or its own advice where nothing is, then what facts ask for."""
     own = _not_present(case, verdict.advice)
     step = f"Next: {_lowered(imperative(nexts[0].text))}" if nexts else "".join(own[:1])
-    steps = [sentence_case(item.text) for item in nexts] or own
-    steps = [*steps[:2], *(sentence_case(item.text) for item in later)]
+    asked, present = [sentence_case(item.text) for item in nexts], text.present(case)
+    if asked:  # a step of which a part is in the text says less than what lines ask for
+        own = [step for step in own if text.without(step, present) == step] if present else own
+    of_rule = own[: 2 - len(asked[:1])] if verdict.cause != "unknown" else own * (not asked)
+    steps = [*asked[:1], *of_rule, *asked[1:], *(sentence_case(item.text) for item in later)]
     facts = [*facts[:1], *filter(None, [comparisons.outputs(case)]), *facts[1:]]
     collect = nexts or (verdict.collect if verdict.confidence == "low" else [])
     if not pasted(case):  # a job's own folder: what was not recorded can be recorded next time
@@ -225,6 +229,10 @@ def _nobody(case: Case, verdict: Verdict, facts: Sequence[str]) -> list[str]:
         return [ends.after_the_end(case)]
     if named or not pasted(case) or find_stop(case.statements) is None or _UNTOLD.search(" ".join(facts)):
         return []
+    world, waited = world_size(case.statements), case.statements.ranks(*PROOFS)
+    told = any(text.ALL_OF_THEM in fact for fact in facts)
+    if world and world > 1 and waited == set(range(world)) and not told:
+        return [f"All {world} ranks waited: the text does not show which rank is to blame"]
     return ["The text does not show which rank is to blame"]
 
 

@@ -22,6 +22,7 @@ from hangscope.model.tables import entries
 from hangscope.verdict.answer.observation import HEDGED, Observation, repeated
 from hangscope.verdict.phrasing import adds, short, words
 
+ALL_OF_THEM = "which are all of them"  # who printed a line
 _MOST = 2  # lines that are added to another answer
 _GAPS = 3  # ranks that print for each one that does not
 _ASKS = {"kernel log": regex(r"kernel log|dmesg"), "pip list": regex(r"pip list")}
@@ -117,7 +118,7 @@ def roll(case: Case, answer: str) -> str:
         return f"{text}; {ranks_phrase(missing)} {agree(missing, 'is', 'are')} not in this text"
     if silent:
         return f"{text}; {ranks_phrase(silent)} printed an earlier line and not this one"
-    return f"{text}, which are all of them" if size and len(heard) == size else ""
+    return f"{text}, {ALL_OF_THEM}" if size and len(heard) == size else ""
 
 
 def unsaid(case: Case, answer: str, read: Set[int]) -> Iterator[str]:

@@ -170,3 +170,16 @@ def test_stages_of_several_pipelines_that_wait_alike_are_one_wait(tmp_path: Path
 def test_a_half_of_a_pair_waits_for_the_other_half(tmp_path: Path, op: str, rule: str) -> None:
     explanation = judged(told(tmp_path, [timeout(1, op=op, group="PG ID 2 PG GUID 7(pp) ")])).explanation
     assert rule in explanation.lower() and ("ends only when" in explanation) is bool(rule)
+
+
+def test_what_all_ranks_of_a_job_report_sets_none_of_them_apart(tmp_path: Path) -> None:
+    stuck = "[{group}Rank {rank}] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives."
+    lines = [
+        "It hangs, 4 GPUs.",
+        "INFO world_size=4",
+        *(c10(r, stuck.format(group=DEFAULT, rank=r)) for r in range(4)),
+    ]
+    ends = "[{group}Rank 0] Terminating the process after attempting to dump debug info, due to ProcessGroupNCCL watchdog hang."
+    lines += [c10(rank, ends.format(group=DEFAULT)) for rank in (0, 1)]
+    explanation = judged(told(tmp_path, lines)).explanation
+    assert "All 4 ranks waited: the text does not show which rank is to blame." in explanation
