@@ -72,9 +72,8 @@ def _snapshot(case: Case) -> str:
     if not ranks_at:
         return "the collected files do not show whether the job stopped, or where"
     place, ranks = max(ranks_at.items(), key=lambda item: len(item[1]))
-    if unmoved(case.statements):
-        return f"{ranks_phrase(ranks)} {agree(ranks, 'stays', 'stay')} in {place}, as the reporter saw more than once"
-    return f"{ranks_phrase(ranks)} {agree(ranks, 'is', 'are')} in {place}; one stack does not show whether {agree(ranks, 'it stays', 'they stay')} there"
+    once = f"one stack does not show whether {agree(ranks, 'it stays', 'they stay')} there"
+    return f"{ranks_phrase(ranks)} {agree(ranks, 'is', 'are')} in {place}; {'as the reporter saw more than once' if unmoved(case.statements) else once}"
 
 
 def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:

@@ -116,9 +116,9 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
         rank = rank if rank is not None else by_file.get(writer)
         if rank is None and pid is not None:
             rank = by_title.get(pid)
-            local_rank = local_by_title.get(pid) if rank is None and local_rank is None else local_rank
+            local_rank = local_by_title.get(pid) if rank is local_rank is None else local_rank
         main = main_of([thread for thread in threads.values() if thread.frames])
-        variables = main.variables if main is not None else []
+        variables = main.variables if main else []
         name = own_name(found.titles.get(pid or 0, "")) or _title_of(found.headed.get(pid or 0, ""))
         process = ProcessStacks(rank, pid, local_rank, task, finished([*threads.values()]), variables, name)
         alike = (replace(process, rank=other) for other in found.titled.get(rank, ()) if other != rank)
@@ -213,12 +213,11 @@ class _Dump:
 
     def _titled(self, line: Line) -> tuple[int | None, int | None] | None:
         """Return whose stack a line announces, as (rank, process id); None where it announces none."""
-        text = line.text
-        if frame_of(text) is not None:
+        if frame_of(text := line.text) is not None:
             return None
         if (alike := likewise(text) if self.threads else None) is not None:
             like = self._last[0] if alike[1] is None else alike[1]
-            own = alike[0] or tuple(rank for rank in self._last[:1] if rank is not None)
+            own = alike[0] or (() if self._last[0] is None else self._last[:1])
             self.titled[like] = tuple(dict.fromkeys((*self.titled.get(like, ()), *own)))
             return None
         if ranks := ranks_titled(text, above_a_stack=True):
