@@ -10,7 +10,7 @@ from hangscope.align.waitgraph import WaitGraph
 from hangscope.explain.finding import Explanation, Finding, Nothing
 from hangscope.explain.predict import Replay
 from hangscope.explain.statements.outlier_lines import OutlierLine
-from hangscope.explain.statements.pending_calls import is_from
+from hangscope.explain.statements.pending_calls import is_from, last_calls
 from hangscope.explain.statements.statements import Statements, Whereabouts
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.knowledge.callsite import user_frame
@@ -101,11 +101,8 @@ class Case:
 
     def _at_its_call(self, rank: int) -> bool:
         """Return whether a stack ends in the line that issued a pending collective of its rank: a wait in C++ has no frame."""
-        stack = self.stacks[rank].stack
-        queues = (q for q in self.incident.ranks[rank].queues.values() if len(q))
-        pending = (int(q.kind[-1]) for q in queues if q.state[-1] <= State.STARTED)
-        kinds = (self.incident.kinds.without_sizes(kind) for kind in pending)
-        return stack[0] == user_frame(stack) and any(is_from(kind.stack, stack) for kind in kinds)
+        stack, pending = self.stacks[rank].stack, last_calls(self.incident, rank, State.STARTED)
+        return stack[0] == user_frame(stack) and any(is_from(kind.stack, stack) for kind in pending)
 
     def stack_of(self, kind: CallKind | None, ranks: Iterable[int]) -> Stack:
         """Return where a collective was issued: its frames, or the stack or traceback of the first of `ranks` that shows one."""
@@ -123,7 +120,7 @@ class Case:
     def seen_at(self, rank: int) -> Evidence:
         """Return where the stack or traceback of a rank shows it."""
         where = self.statements.whereabouts[rank]
-        text = f"rank {rank}'s stack: {told(where.stack)}"
+        text = f"rank {rank}'s stack: {frames_shown(where.stack)}"
         return Evidence(where.kind, text, rank, Source(where.source))
 
     def warned(self, *faults: str) -> list[NcclWarn]:
@@ -135,7 +132,7 @@ class Case:
         return user_frame(kind.stack) if kind is not None else None
 
 
-def told(stack: Stack) -> str:
+def frames_shown(stack: Stack) -> str:
     """Return the frames of a stack that tell most: the innermost ones, or the innermost and those down to the user's line."""
     user = user_frame(stack)
     place = stack.index(user) if user is not None else 0

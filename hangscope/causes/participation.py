@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from hangscope.align.waitgraph import Instance, Node
-from hangscope.causes.case import Case, Match, answer, at, of_outlier, told, who
+from hangscope.causes.case import Case, Match, answer, at, frames_shown, of_outlier, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe, meeting
 from hangscope.explain.finding import Extra, Unseen
@@ -214,7 +214,7 @@ def _works_for(case: Case, rank: int) -> tuple[str, Frame, Evidence] | None:
         frame = user_frame(_of_a_worker(stack))
         if frame is not None and frame not in alike:
             what = name if name.startswith("worker") else f"thread {name}"
-            text = f"rank {rank}'s {what}: {told(_of_a_worker(stack))}"
+            text = f"rank {rank}'s {what}: {frames_shown(_of_a_worker(stack))}"
             return f"the {what}", frame, Evidence("stack", text, rank, Source(own.stack_file or ""))
     return None
 

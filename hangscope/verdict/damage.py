@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hangscope.causes.case import Case, Match
-from hangscope.explain.statements.pending_calls import is_from
+from hangscope.explain.statements.pending_calls import is_of, last_calls
 from hangscope.explain.statements.torn_lines import is_garbled
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.catalog import CATALOG
@@ -63,7 +63,5 @@ def _unlike_its_stack(case: Case, rank: int) -> bool:
     where, record = case.stacks.get(rank), case.incident.ranks.get(rank)
     if where is None or record is None or not where.inside or record.dump_file is None:
         return False
-    last = [case.incident.kinds.without_sizes(int(q.kind[-1])) for q in record.queues.values() if len(q)]
-    return bool(last) and all(
-        kind.stack and kind.op != where.op and not is_from(kind.stack, where.stack) for kind in last
-    )
+    last = last_calls(case.incident, rank)
+    return bool(last) and all(kind.stack and not is_of(kind, where) for kind in last)

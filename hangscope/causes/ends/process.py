@@ -19,7 +19,7 @@ from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.faults import NoProgress, OomCuda
 from hangscope.ingest.job_logs.messages import Message, table
 from hangscope.ingest.job_logs.progress import Progress
-from hangscope.ingest.lines.vocabulary import stages
+from hangscope.ingest.lines.vocabulary import stage_named
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import HeartbeatTimeout, WatchdogTimeout
 from hangscope.ingest.torch_logs.store import StoreBarrier, StoreUnreachable
@@ -44,7 +44,7 @@ _LONG_BEFORE = 60  # seconds between the begin of a wait and an end that did not
 _FAILED = regex(r"dict_keys\(\[(\d{1,6}(?:, ?\d{1,6}){0,16384})\]\)")
 _BY_THE_CLUSTER = frozenset({"preemption", "node_failure", "evicted"})  # whatever the job does
 _AT_ITS_START = frozenset({"store", "communicator"})  # stages in which a job waits for all of its processes
-_REQUEUE = "Let the program write a checkpoint on SIGTERM, within the grace time before SIGKILL (Slurm: --signal), and requeue the job (sbatch --requeue)."
+_REQUEUE = "Let the program write a checkpoint on SIGTERM, within the grace time before SIGKILL, and requeue the job (sbatch --requeue)."
 #: What to do, by whether the job had stalled before: yes, no, or not known.
 _ADVICE = {
     False: "The job was still making progress. Write a checkpoint on SIGTERM and let the scheduler requeue it.",
@@ -87,11 +87,12 @@ def ended_for_no_known_reason(case: Case) -> Match | None:
 
 def _at_its_start(case: Case, event: ExternalEnd) -> Match | None:
     """Return the answer for a job that still set up its communication when it was ended: it had never begun to work."""
-    text = next((e for e in case.statements.all(Excerpt) if e.stage), None)
-    # What loses the store after the end was started.
-    if text is None or text.stage not in _AT_ITS_START or case.statements.any_of(Progress, StoreUnreachable):
+    text = next((e for e in case.statements.all(Excerpt) if e.stage in _AT_ITS_START), None)
+    # Who loses the store when the job ends had reached it before.
+    if text is None or case.statements.any_of(Progress, StoreUnreachable):
         return None
-    stage = next(s for s in stages() if s.name == text.stage)
+    if (stage := stage_named(text.stage)) is None:
+        return None
     why = f"the job {REASONS.get(str(event.reason), 'was terminated from outside')} while it was still {stage.phrase}"
     look = f"Collect {stage.collect}."
     shown = Evidence("log", f"the last lines of its start: '{text.stage_line}'", None, Source(text.file))
@@ -110,7 +111,7 @@ def _ended(case: Case, event: ExternalEnd, stalled: bool | None) -> Match:
         "crashed_rank",
         (),
         f"the job {REASONS.get(str(event.reason), 'was terminated from outside')}",
-        *([_REQUEUE] if event.reason == "preemption" else []),
+        *([_REQUEUE] if event.reason == "preemption" and stalled is not False else []),
         _ADVICE[stalled],
         strength=1 if doubtful else 2,
         category="external",

@@ -77,9 +77,18 @@ def _is_past(incident: Incident, rank: int, where: Whereabouts) -> bool:
     """Return whether a stack shows a rank in another operation than each of its last recorded collectives, at another line; of a traceback, in one that no recorder keeps."""
     if where.op is None or rank not in incident.ranks or (where.kind != "stack" and where.op != _UNRECORDED):
         return False
-    last = [q.kind[-1] for q in incident.ranks[rank].queues.values() if len(q)]
-    kinds = [incident.kinds.without_sizes(int(kind)) for kind in last]
-    return all(kind.op != where.op and not is_from(kind.stack, where.stack) for kind in kinds)
+    return not any(is_of(kind, where) for kind in last_calls(incident, rank))
+
+
+def last_calls(incident: Incident, rank: int, most: State = State.UNKNOWN) -> list[CallKind]:
+    """Return the last recorded collective of a rank on each of its groups, of those that came no further than a state."""
+    last = (q for q in incident.ranks[rank].queues.values() if len(q) and q.state[-1] <= most)
+    return [incident.kinds.without_sizes(int(queue.kind[-1])) for queue in last]
+
+
+def is_of(kind: CallKind, where: Whereabouts) -> bool:
+    """Return whether a stack or traceback may show its rank in a collective: by its operation, or by the line that issued it."""
+    return kind.op == where.op or is_from(kind.stack, where.stack)
 
 
 def _pending(incident: Incident) -> Iterator[_Pending]:

@@ -69,7 +69,7 @@ _AS = regex(r"(?i)\b(?:as|to|like) (?:on |for |of )?(?:ranks? ?|TP)?(\d{1,5})\b"
 def likewise(text: str) -> tuple[tuple[int, ...], int | None] | None:
     """Return the ranks of which somebody writes that they show the same as another one, and that one where it is named; None of other lines.
 
-    No ranks where the line begins with `same` and names the other one: it stands for the stack below a title.
+    No ranks where the line begins with `same` and names the other one: it replaces the stack below a title.
     """
     match = words("likewise").search(text) if len(text) <= _SENTENCE else None
     if match is None:

@@ -56,6 +56,11 @@ def stages() -> tuple[Stage, ...]:
     return tuple(Stage(**{**stage, "words": tuple(map(regex, stage["words"]))}) for stage in found)
 
 
+def stage_named(name: str) -> Stage | None:
+    """Return a stage by its name, None where there is none of that name."""
+    return next((stage for stage in stages() if stage.name == name), None)
+
+
 def stage_of_line(text: str) -> Stage | None:
     """Return the latest stage whose words a line holds; a command starts a job, and settings show nothing that happens."""
     if text.count("=") > _SETTINGS:

@@ -181,13 +181,13 @@ def _completed(
     later: Sequence[Collect] = (),
 ) -> Verdict:
     """Return a verdict with these facts, and with what to collect next or its own advice where nothing is, then what facts ask for."""
-    own = _not_present(case, verdict.advice)
-    step = f"Next: {_lowered(imperative(nexts[0].text))}" if nexts else "".join(own[:1])
     asked, present = [sentence_case(item.text) for item in nexts], text.present(case)
-    if asked:  # a step of which a part is in the text says less than what lines ask for
-        own = [step for step in own if text.without(step, present) == step] if present else own
-    of_rule = own[: 2 - len(asked[:1])] if verdict.cause != "unknown" else own * (not asked)
-    steps = [*asked[:1], *of_rule, *asked[1:], *(sentence_case(item.text) for item in later)]
+    own = [step for step in verdict.advice if not present or text.without(step, present)]
+    step = f"Next: {_lowered(imperative(nexts[0].text))}" if nexts else "".join(own[:1])
+    if asked:  # what lines ask for says more than a step of which a part is in the text, or than what any hang asks for
+        own = [s for s in own if verdict.cause != "unknown" and text.without(s, present) == s]
+    first, of_facts = 1 if asked else 2, [sentence_case(item.text) for item in later]
+    steps = [*asked[:1], *own[:first], *asked[1:], *of_facts, *own[first:]]
     facts = [*facts[:1], *filter(None, [comparisons.outputs(case)]), *facts[1:]]
     collect = nexts or (verdict.collect if verdict.confidence == "low" else [])
     if not pasted(case):  # a job's own folder: what was not recorded can be recorded next time
@@ -211,12 +211,6 @@ def _completed(
     )
 
 
-def _not_present(case: Case, steps: Sequence[str]) -> list[str]:
-    """Return steps without those that ask for what is in the text."""
-    present = text.present(case)
-    return [step for step in steps if not present or text.without(step, present)]
-
-
 def _lowered(step: str) -> str:
     """Return a step without its capital, after `Next: `."""
     return step[:1].lower() + step[1:]
@@ -229,10 +223,10 @@ def _nobody(case: Case, verdict: Verdict, facts: Sequence[str]) -> list[str]:
         return [ends.after_the_end(case)]
     if named or not pasted(case) or find_stop(case.statements) is None or _UNTOLD.search(" ".join(facts)):
         return []
-    world, waited = world_size(case.statements), case.statements.ranks(*PROOFS)
-    told = any(text.ALL_OF_THEM in fact for fact in facts)
-    if world and world > 1 and waited == set(range(world)) and not told:
-        return [f"All {world} ranks waited: the text does not show which rank is to blame"]
+    world, reported = world_size(case.statements), case.statements.ranks(*PROOFS)
+    stated = any(text.ALL_OF_THEM in fact for fact in facts)
+    if world and world > 1 and reported == set(range(world)) and not stated:
+        return [f"All {world} ranks report that: the text does not show which rank is to blame"]
     return ["The text does not show which rank is to blame"]
 
 

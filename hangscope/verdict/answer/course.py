@@ -11,7 +11,7 @@ from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.messages import Notice
 from hangscope.ingest.job_logs.progress import Progress, Served, WorkersEnded
 from hangscope.ingest.lines.rank_words import ranks_titled
-from hangscope.ingest.lines.vocabulary import Stage, of_people, stages
+from hangscope.ingest.lines.vocabulary import Stage, of_people, stage_named
 from hangscope.model.conclusion import Collect
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
@@ -44,7 +44,7 @@ def complaint_of(case: Case) -> str:
 
 def _stage(case: Case) -> Stage | None:
     text = excerpt_of(case)
-    return next((s for s in stages() if text is not None and s.name == text.stage), None)
+    return stage_named(text.stage) if text is not None else None
 
 
 def course(case: Case) -> str:

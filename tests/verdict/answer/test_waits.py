@@ -182,4 +182,4 @@ def test_what_all_ranks_of_a_job_report_sets_none_of_them_apart(tmp_path: Path) 
     ends = "[{group}Rank 0] Terminating the process after attempting to dump debug info, due to ProcessGroupNCCL watchdog hang."
     lines += [c10(rank, ends.format(group=DEFAULT)) for rank in (0, 1)]
     explanation = judged(told(tmp_path, lines)).explanation
-    assert "All 4 ranks waited: the text does not show which rank is to blame." in explanation
+    assert "All 4 ranks report that: the text does not show which rank is to blame." in explanation
