@@ -14,6 +14,7 @@ from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.store import RendezvousTimeout, StoreBarrier, StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint, GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import forms_a_group
+from hangscope.knowledge.doing import doing
 from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.incident import Event
 from hangscope.model.rankset import agree, ranks_phrase
@@ -97,7 +98,13 @@ def at_the_store(case: Case, world: int) -> Match | None:
         why = f"{joined} workers had joined a barrier of {of} ranks: its store also counts those of a second start or of an earlier attempt"
         check = "Check whether the job was started twice, or a restart uses the store of what came before: end what is left of that, and start with a free port."
     strength = 0 if still else 2 if missing and not logged.intersection(missing) else 1
-    evidence = sorted(waits, key=lambda e: e.rank not in missing)[:4]
+    evidence: list[Event | Evidence] = [*sorted(waits, key=lambda e: e.rank not in missing)[:4]]
+    busy = {r: at.stack for r, at in case.stacks.items() if r in missing and not forms_a_group(at.stack)}
+    for rank, stack in busy.items():
+        if (known := doing(stack)) is not None:
+            why = f"rank {rank} did not join the others; it is {known.doing}; {why}"
+            check = known.remedy or check
+        strength, evidence = 2, [case.seen_at(rank), *evidence[:3]]
     return answer("init_hang", missing, why, check, _IDS, strength=strength, evidence=evidence)
 
 

@@ -15,7 +15,8 @@ class Frame:
     line: int
 
     def __str__(self) -> str:
-        return f"{self.file.rsplit('/', 1)[-1]}:{self.line} in {self.name}"
+        file = self.file.rsplit("/", 1)[-1]
+        return f"{file}:{self.line} in {self.name}" if self.line else f"{self.name} ({file})"
 
 
 Stack = tuple[Frame, ...]

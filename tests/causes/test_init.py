@@ -364,3 +364,34 @@ def test_who_did_not_print_that_it_calls_init_process_group_did_not_come(tmp_pat
     calls = [f"pid=5123{rank} rank={rank} ok, calling init_process_group(world_size=4)" for rank in (0, 1, 3)]
     verdict = judged(told(tmp_path, [*calls, CLIENTS.format(n=3, of=4)]))
     assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", (2,))
+
+
+def test_who_is_busy_with_its_driver_is_who_did_not_come_to_the_store(tmp_path: Path) -> None:
+    """Its process id, between those of its neighbours, says whose stack it is; the traceback below is another process's."""
+    lines = [
+        f"[2026-05-12 22:41:06.113] pid={7000 + r} rank={r} calling init_process_group" for r in (0, 1, 3)
+    ]
+    stack = [
+        "$ py-spy dump --pid 7002",
+        "Process 7002: /opt/venv/bin/python -c from multiprocessing.spawn import spawn_main",
+        "Python v3.12.11 (/opt/venv/bin/python3.12)",
+        "",
+        'Thread 7002 (active): "MainThread"',
+        "    ioctl (libc.so.6)",
+        "    zeInitDrivers (libze_loader.so.1.24.2)",
+        "    _lazy_init (torch/xpu/__init__.py:147)",
+        "    _worker (test_offload.py:39)",
+        "",
+    ]
+    raised_there = [
+        "Traceback (most recent call last):",
+        '  File "/workspace/train/test_offload.py", line 44, in _worker',
+        "    dist.init_process_group()",
+        '  File "/opt/venv/lib/python3.12/site-packages/torch/distributed/rendezvous.py", line 198, in _create_c10d_store',
+        "    return TCPStore(",
+        CLIENTS.format(n=3, of=4),
+    ]
+    verdict = judged(told(tmp_path, [*lines, *stack, *raised_there]))
+    assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", (2,))
+    assert verdict.title == "Rank 2 did not join the others"
+    assert "initializing its device" in verdict.explanation

@@ -170,6 +170,15 @@ class Processes:
         """Return the global rank of a process id that one rank alone is known by, or None."""
         return self._of("pid", None, pid) if pid is not None else None
 
+    def in_their_row(self, pid: int) -> int | None:
+        """Return the rank between others whose process ids are one number above their ranks: a launcher starts them in that order."""
+        rows = {
+            (number or 0) - min(ranks) for (kind, _, number), ranks in self._ranks.items() if kind == "pid"
+        }
+        ranks = set[int]().union(*(found for (kind, *_), found in self._ranks.items() if kind == "pid"))
+        rank = pid - min(rows, default=0)
+        return rank if len(rows) == 1 and rank not in ranks and min(ranks) < rank < max(ranks) else None
+
     def in_file(self, file: str, local: int) -> int | None:
         """Return the rank that lines of a file state of a local one, or None."""
         return self._of("local in", file, local)

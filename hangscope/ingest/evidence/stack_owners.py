@@ -12,7 +12,7 @@ from hangscope.ingest.lines.vocabulary import words
 from hangscope.ingest.stacks.dumps import ProcessStacks
 from hangscope.ingest.stacks.threads import Thread
 from hangscope.ingest.workers.reading import Reading
-from hangscope.model.frames import Frame, Stack, UnplacedStack, is_library
+from hangscope.model.frames import Stack, UnplacedStack, is_library
 
 OF_NO_RANK = "stacks_of_no_rank"  # code of the note on a file of stacks of which no rank is known
 _OF_ONE_HOST = 8  # ranks
@@ -54,6 +54,8 @@ def owners(
         return {number: process.threads for number, process in enumerate(by_pid.values())}, missed
     for pid, process in by_pid.items():
         named = known.of_pid(pid) if len(by_pid) > 1 or rank is None else None
+        if named is None and len(by_pid) == 1 and rank is None and pid is not None:
+            named = known.in_their_row(pid)
         if named is not None and named not in placed:
             placed[named] = process.threads
         else:
@@ -169,9 +171,5 @@ def place_of(stack: Stack) -> str:
         users = (frame for frame in stack if frame.file.endswith(".py") and not is_library(frame.file))
         outer = next(users, outer)
     api = library_call(stack)
-    text = _shown(inner) + (f" inside {api}" if api and api != inner.name else "")
-    return text if inner == outer or outer.name == "??" else f"{text} (from {_shown(outer)})"
-
-
-def _shown(frame: Frame) -> str:
-    return str(frame) if frame.line > 0 else frame.name
+    text = str(inner) + (f" inside {api}" if api and api != inner.name else "")
+    return text if inner == outer or outer.name == "??" else f"{text} (from {outer})"

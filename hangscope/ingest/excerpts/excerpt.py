@@ -26,6 +26,7 @@ from hangscope.ingest.lines.rank_values import odd_cells, odd_word, uneven
 from hangscope.ingest.lines.rank_words import Named, named_processes, ranks_of_hosts
 from hangscope.ingest.lines.vocabulary import Stage, complains, stage_of_line, words
 from hangscope.ingest.recorder.members import MAX_RANKS
+from hangscope.ingest.stacks.headers import begins_dump
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
@@ -184,7 +185,7 @@ def _before_the_errors(printed: Sequence[tuple[int, str]]) -> tuple[int, str] | 
         line = strip_prefix(text, number)
         if line.level in ("E", "F") or tells_of_trouble(text):
             return before
-        if template_of(line) and not words("launchers_line").match(text.lstrip()):
+        if template_of(line) and not (words("launchers_line").match(text.lstrip()) or begins_dump(text)):
             before = number, quote(text, _SHOWN)
     return None
 

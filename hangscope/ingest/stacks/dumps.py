@@ -224,10 +224,9 @@ class _Dump:
             self.titled[ranks[0]] = ranks
             return ranks[0], None
         process = _OF_PID.search(text) if len(text) <= _TITLE else None
-        if process is None:
-            return None
-        self.remarks[int(process[1])] = text[process.end() :].strip()
-        return line.rank, int(process[1])
+        if process is not None:
+            self.remarks[int(process[1])] = text[process.end() :].strip()
+        return (line.rank, int(process[1])) if process is not None else None
 
     def _begin(self, section: int | None, pid: int | None = None) -> None:
         self._open, self._section, self._pid, self._file = {}, section, pid, ""
@@ -238,10 +237,11 @@ class _Dump:
         writer: _Who = (rank, None, None, None, "")
         if rank is None:
             writer = (None, line.local_rank, line.task, line.pid, line.origin or self._file)
-        if thread is None and writer == _NOBODY and writer not in self._open and self._last in self._open:
-            writer = self._last  # a logger puts its prefix before the first line of what it prints alone
-        if thread is None and writer not in self._open and line.text.startswith("#0 "):
-            thread = OpenThread("1", "", numbered_first=True)  # pstack of a process with one thread
+        if thread is None and writer not in self._open:
+            if writer == _NOBODY and self._last in self._open:
+                writer = self._last  # a logger puts its prefix before the first line of what it prints alone
+            elif line.text.startswith("#0 "):
+                thread = OpenThread("1", "", numbered_first=True)  # pstack of a process with one thread
         if thread is not None:
             self._last, self._open[writer] = writer, thread
             main = thread.name == "MainThread" and thread.ident.isdigit() and writer == _NOBODY
@@ -257,7 +257,7 @@ class _Dump:
                 known.pop(thread.ident, None)  # a later dump of the same thread replaces the earlier one
                 known[thread.ident] = thread
         frame = frame_of(line.text)
-        at = self._open.get(writer)
+        at = self._open.get(writer) if not is_of_an_error(line.text) else self._open.pop(writer, None)
         if frame is not None and at is not None and len(at.frames) < FRAMES_KEPT:
             at.frames.append(frame)
         elif at is not None:
@@ -282,6 +282,8 @@ class LateStackParser(LineParser):
     def feed(self, line: Line) -> Iterable[Event]:
         """Keep a line of a dump."""
         left = self._open.pop(line.origin, 0)
+        if is_of_an_error(line.text):
+            return []
         if not line.origin and not left and self._last in self._open and is_frame(line.text):
             self._lines.append(line)  # a logger puts its prefix before the first line of what it prints alone
             return []
@@ -290,8 +292,7 @@ class LateStackParser(LineParser):
             self._open[line.origin] = _OTHERS_BETWEEN
             self._last = line.origin
         elif left > 1 and (not line.text.strip() or line.text.startswith(("Python v", _SOURCE))):
-            # between two threads, a process and its first one, or two frames
-            self._open[line.origin] = left - 1
+            self._open[line.origin] = left - 1  # between two threads, or two frames
         self._open = {name: left - (name != line.origin) for name, left in self._open.items() if left > 1}
         return []
 

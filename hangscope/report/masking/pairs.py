@@ -100,7 +100,9 @@ class _Pairs:
             return at
         if how and not quote and text.startswith("//", at):  # the scheme of a URL
             return at
-        if text[pair.start() - 1 : pair.start()] == "<" and text[pair.end(1)] == ">":  # `--token <YOUR_TOKEN>`
+        if (
+            text[pair.start() - 1 : pair.start()] == "<" and text[pair.end(1)] == ">"
+        ):  # `--token <YOUR_TOKEN>`
             return at
         if how and (reference := compiled(_REFERENCE).match(text, at)):
             return reference.end()

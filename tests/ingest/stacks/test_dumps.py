@@ -130,11 +130,11 @@ def test_py_spys_qualified_names_are_those_of_tracebacks_but_for_what_cpp_names(
 def test_gdb_and_pstack() -> None:
     assert names(GDB)[0] == (
         "python",
-        ["libc.so.6:0 in poll", "ceval.c:5000 in _PyEval_EvalFrameDefault", "train.py:12 in step"],
+        ["poll (libc.so.6)", "ceval.c:5000 in _PyEval_EvalFrameDefault", "train.py:12 in step"],
         True,
     )
     single = "#0  0x00007f2c9b0fbd in poll () from /lib64/libc.so.6\n#1  0x01 in main () from python\n"
-    assert names(single) == [("MainThread", ["libc.so.6:0 in poll", "python:0 in main"], True)]
+    assert names(single) == [("MainThread", ["poll (libc.so.6)", "main (python)"], True)]
 
 
 def test_one_file_for_all_ranks() -> None:
