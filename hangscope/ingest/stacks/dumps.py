@@ -150,9 +150,10 @@ class _Dump:
     """The threads of a dump by process, read line by line.
 
     `workers` are processes that are workers, `titles` what processes are called by their ids, `remarks` what follows these ids in commands
-    and titles above, and `headed` the lines above them;
-    `titled` holds the ranks that a title names, by the first of them.
+    and titles above, and `headed` the lines above them; `titled` holds the ranks that a title names, by the first of them.
     """
+
+    _pid: int | None
 
     def __init__(self) -> None:
         self.threads: dict[_Who, dict[str, OpenThread]] = {}
@@ -162,15 +163,11 @@ class _Dump:
         self.headed: dict[int, str] = {}
         self._above = ""
         self.titled: dict[int | None, tuple[int, ...]] = {}
-        self._section: int | None = None  # rank, the first of several
-        self._pid: int | None = None
-        self._file = ""  # a title that names a file, of which the text is a copy
+        self._begin(None)
         self._by_thread: int | None = None  # process id by the number of a main thread
-        #: (rank, process id) that a line states of what is below it
+        #: (rank, process id) that a line states of what is below it, where a traceback may have begun
         self._title: tuple[int | None, int | None] | None = None
-        self._left, self._by_hand = 0, False
-        self._raised = False  # below the title, a traceback has begun
-        self._open: dict[_Who, OpenThread] = {}  # by writer
+        self._left, self._by_hand, self._raised = 0, False, False
         self._last = _NOBODY  # whose header was read last
 
     def read(self, line: Line) -> None:
@@ -224,12 +221,15 @@ class _Dump:
             self.titled[ranks[0]] = ranks
             return ranks[0], None
         process = _OF_PID.search(text) if len(text) <= _TITLE else None
-        if process is not None:
-            self.remarks[int(process[1])] = text[process.end() :].strip()
-        return (line.rank, int(process[1])) if process is not None else None
+        if process is None:
+            return None
+        self.remarks[int(process[1])] = text[process.end() :].strip()
+        return line.rank, int(process[1])
 
     def _begin(self, section: int | None, pid: int | None = None) -> None:
-        self._open, self._section, self._pid, self._file = {}, section, pid, ""
+        self._section, self._pid = section, pid  # the first of several ranks
+        self._file = ""  # a title that names a file, of which the text is a copy
+        self._open: dict[_Who, OpenThread] = {}  # by writer
 
     def _thread(self, line: Line, thread: OpenThread | None) -> None:
         """Begin a thread, or add a frame to that of the line's writer."""
