@@ -59,7 +59,7 @@ def device_fault(case: Case) -> Match | None:
     # Lines of processes of no known rank count as well: what all of them report is no fault of one device.
     unknown = {e.pid for e in chain(*reported) if e.rank is None} - {None}
     few = 0 < 2 * max(len(ranks), len(unknown)) <= len(case.incident.ranks)
-    if not few or not isinstance(finding, Nothing | Stalled | Unseen | Absent):
+    if not (faults and few) or not isinstance(finding, Nothing | Stalled | Unseen | Absent):
         return None
     first = min(faults, key=_moment)
     whose = f"rank {first.rank}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from hangscope.causes.agreement import LISTS
 from hangscope.causes.case import Case, Match, answer, who
 from hangscope.ingest.excerpts.excerpt import Excerpt
+from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.starts import Announced
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
@@ -19,6 +21,7 @@ from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.incident import Event
 from hangscope.model.rankset import agree, ranks_phrase
 
+_QUOTED = 120  # characters of a line
 _WITNESSES = 2  # ranks that wait, at least, to single out a rank that does not
 _BEFORE = "Do the work of one rank before init_process_group, or with more processes (num_proc), or give the group a longer timeout."
 _IDS = (
@@ -97,6 +100,9 @@ def at_the_store(case: Case, world: int) -> Match | None:
     if joined is not None and joined > of:
         why = f"{joined} workers had joined a barrier of {of} ranks: its store also counts those of a second start or of an earlier attempt"
         check = "Check whether the job was started twice, or a restart uses the store of what came before: end what is left of that, and start with a free port."
+    if (late := _printed_late(case, missing, waits)) is not None:
+        why = f"{who(missing)} did not join the others in time; it printed '{late.texts[-1][:_QUOTED]}' when they had given up; {why}"
+        check = f"Find out why {who(missing)} comes later than the others (imports or a cache on a network file system, a busy host, a lock), and give init_process_group a longer timeout."
     strength = 0 if still else 2 if missing and not logged.intersection(missing) else 1
     evidence: list[Event | Evidence] = [*sorted(waits, key=lambda e: e.rank not in missing)[:4]]
     busy = {r: at.stack for r, at in case.stacks.items() if r in missing and not forms_a_group(at.stack)}
@@ -134,6 +140,14 @@ def _at_work(case: Case) -> Evidence | None:
         return None
     file, bar = bars[-1]
     return Evidence("log", f"a progress bar was at: {bar.text}", None, Source(file, bar.numbers[-1]))
+
+
+def _printed_late(case: Case, missing: Sequence[int], waits: Sequence[Event]) -> Printed | None:
+    """Return what the missing rank printed after the others had given up."""
+    gave_up = {e.file: e.line for e in reversed(waits)}
+    said = [e for e in case.statements.all(Printed) if e.rank in missing]
+    late = len(missing) == 1 and said and said[-1].numbers[-1] > gave_up.get(said[-1].file, sys.maxsize)
+    return said[-1] if late else None
 
 
 def _mesh(case: Case) -> Match | None:

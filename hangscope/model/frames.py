@@ -16,7 +16,9 @@ class Frame:
 
     def __str__(self) -> str:
         file = self.file.rsplit("/", 1)[-1]
-        return f"{file}:{self.line} in {self.name}" if self.line else f"{self.name} ({file})"
+        if not self.line:
+            return f"{self.name} ({file})" if file else self.name
+        return f"{file}:{self.line} in {self.name}"
 
 
 Stack = tuple[Frame, ...]

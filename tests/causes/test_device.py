@@ -220,3 +220,24 @@ def test_a_fault_that_adapters_of_both_hosts_report_names_no_rank(tmp_path: Path
         "n1:44:44 [3] NCCL INFO comm 0x55d0c1127ab0 rank 3 nranks 16 cudaDev 3 busId ba000 - Abort COMPLETE"
     )
     assert short(told(tmp_path, lines))[:2] == ("network_stall", ())
+
+
+def test_a_device_error_of_a_process_that_only_the_launcher_names_is_its_ranks(tmp_path: Path) -> None:
+    """Its id in the launcher's table names the rank of NCCL's lines; no rule fails where none is known."""
+    warned = (
+        "box:31704:33121 [2] include/alloc.h:125 NCCL WARN Cuda failure 710 'device-side assert triggered'"
+    )
+    table = [
+        "train.py FAILED",
+        "Failures:",
+        "[1]:",
+        "  time      : 2024-11-08_14:20:33",
+        "  host      : box",
+        "  rank      : 2 (local_rank: 2)",
+        "  exitcode  : -6 (pid: 31704)",
+        "  error_file: <N/A>",
+    ]
+    alone = told(tmp_path, [warned])
+    assert "rule_failed" not in {note.code for note in alone.warnings}
+    verdict = judged(told(tmp_path, [warned, *table]))
+    assert verdict.culprit_ranks == (2,)

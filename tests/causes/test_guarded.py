@@ -42,6 +42,22 @@ GUARD = "    if accelerator.is_main_process:"
         pytest.param(
             ["    if not accelerator.is_main_process:", "        dist.barrier()"], False, id="the others"
         ),
+        pytest.param(
+            [
+                "84      def on_end(self, trainer):",
+                "85          if not trainer.is_global_zero:",
+                "86              return",
+                "..      ...",
+                "96          trainer.strategy.barrier()",
+            ],
+            True,
+            id="all others return",
+        ),
+        pytest.param(
+            ["  def f():", "    if rank != 0:", "        return", "  def g():", "    dist.barrier()"],
+            False,
+            id="in another function",
+        ),
         pytest.param([GUARD, "        print(acc)  # dist.barrier()"], False, id="a comment"),
         pytest.param(
             [GUARD, "        dist.barrier()", "    else:", "        dist.barrier()"],

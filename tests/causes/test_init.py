@@ -395,3 +395,17 @@ def test_who_is_busy_with_its_driver_is_who_did_not_come_to_the_store(tmp_path: 
     assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", (2,))
     assert verdict.title == "Rank 2 did not join the others"
     assert "initializing its device" in verdict.explanation
+
+
+def test_who_prints_when_the_others_have_given_up_comes_late(tmp_path: Path) -> None:
+    keys = [
+        f"09:41:05,91{r} rank{r} INFO c10d: Added key: store_based_barrier_key:1 to store for rank: {r}"
+        for r in (0, 1, 3)
+    ]
+    imports = [f"09:41:0{r},1 rank{r} INFO train.main: imports done in 3.{r} s" for r in (0, 1, 3)]
+    error = "RuntimeError: Timed out initializing process group in store based barrier on rank: 0, for key: store_based_barrier_key:1 (world_size=4, worker_count=3, timeout=0:00:05)"
+    late = "09:41:12,377 rank2 INFO train.main: imports done in 10.6 s"
+    verdict = judged(told(tmp_path, [*imports, *keys, error, late]))
+    assert (verdict.cause, verdict.culprit_ranks) == ("init_hang", (2,))
+    assert verdict.title == "Rank 2 did not join the others in time"
+    assert "imports done in 10.6 s" in verdict.explanation

@@ -61,12 +61,19 @@ def own_deaths(statements: Statements) -> list[Death]:
     return [death for death in found if death is not None]
 
 
+def _says_what_nccl_reports(error: RankException, statements: Statements) -> bool:
+    """Return whether an exception only passes on that NCCL refused a call, of which NCCL itself says what did not fit."""
+    return error.type.endswith("DistBackendError") and any(
+        e.fault in ("size_mismatch", "collective_mismatch") for e in statements.all(NcclWarn)
+    )
+
+
 def _own_death(rank: int, statements: Statements, exits: Exits) -> Death | None:
     # A traceback that breaks off need not have ended anything.
     raised = [
         e
         for e in _not_survived(rank, RankException, statements)
-        if not (e.symptom or e.truncated or e.type in INTERRUPTS)
+        if not (e.symptom or e.truncated or e.type in INTERRUPTS or _says_what_nccl_reports(e, statements))
     ]
     frame, exception = (user_frame(raised[0].frames), raised[0].type) if raised else (None, "")
     for kind, how in _FAULTS:

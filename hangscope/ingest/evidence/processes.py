@@ -238,6 +238,8 @@ class Processes:
             rank = event.rank if event.rank is not None else self._by_nccl(event)
             if rank is not None and event.pid is not None:
                 self._add("pid", None, event.pid, rank)
+                if isinstance(event, Exit) and event.host is not None:
+                    self._add("process", event.host, event.pid, rank)
             if isinstance(event, NcclInit) and event.bus_id and rank is not None:
                 bus = int(event.bus_id, 16) >> 12  # without the device and the function
                 for host in {event.host, None if one_host else event.host}:

@@ -3,7 +3,7 @@
     146      if self.trainer.is_global_zero:
     147          self.log("val/mAP", stats["map"], sync_dist=True)
 
-Only a guard of rank 0 is read, and the lines that are indented below it. Which calls every rank must make is a list of words; a call in which
+Only a guard of rank 0 is read, and the lines that are indented below it, or a guard at which all others return, and what follows it. Which calls every rank must make is a list of words; a call in which
 a stack of the same text is waits for others as well. A call that
 is elsewhere in the text as well may be made by the others there, and of several nodes each has a local rank 0.
 """
@@ -51,11 +51,14 @@ def _guarded_call(lines: Sequence[tuple[int, str]], name: str) -> Guarded | None
     calls = [row for row in code if row[0] not in quoted]
     several = any(words("several_nodes").search(text) for _, text in code)
     for i, (_, text) in enumerate(code):
-        if not words("guard_of_rank_0").match(text.strip()) or (several and _OF_A_NODE.search(text)):
+        returns = _returns(code[i : i + 2])
+        guard = words("guard_of_the_others" if returns else "guard_of_rank_0")
+        if not guard.match(text.strip()) or (several and _OF_A_NODE.search(text)):
             continue
-        depth = _indent(text)
-        for number, below in code[i + 1 : i + 1 + _BODY]:
-            if below.strip() and _indent(below) <= depth:
+        # Below a return of all others the rest of the function is rank 0's.
+        depth = _indent(text) - bool(returns)
+        for number, below in code[i + 1 + returns : i + 1 + _BODY]:
+            if below.strip(" .…") and _indent(below) <= depth:
                 break
             statement = below.split("#")[0]
             of_all = words(name).search(statement) or own.get(number) in stood
@@ -63,6 +66,12 @@ def _guarded_call(lines: Sequence[tuple[int, str]], name: str) -> Guarded | None
             if call is not None and sum(call[0] in other for _, other in calls) == 1:
                 return Guarded(text.strip().rstrip(":"), call[1], own.get(number, number))
     return None
+
+
+def _returns(code: Sequence[tuple[int, str]]) -> int:
+    """Return how many lines below a guard end with the return of who passes it; 0 where nobody returns."""
+    head, *below = (text.split("#")[0].strip() for _, text in code)
+    return 1 if below and head.endswith(":") and below[0] == "return" else 0
 
 
 def _indent(text: str) -> int:

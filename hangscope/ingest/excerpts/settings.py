@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hangscope.ingest.lines.vocabulary import words
+from hangscope.ingest.lines.vocabulary import statements_of, words
 from hangscope.model.dataclass import dataclass
 from hangscope.model.tables import entries
 
@@ -33,7 +33,7 @@ def setting(name: str) -> Setting:
 
 def helpful_setting(texts: Sequence[str], said: str) -> str:
     """Return the name of the setting; empty where nobody says so and no run with one ends well. `said`: what people write in it."""
-    for text in (said, *texts):
+    for text in (sentence for part in (said, *texts) for sentence in statements_of(part)):
         if match := words("works_with_it").search(text) or words("it_makes_work").search(text):
             return match[1]
     for place, text in enumerate(texts):

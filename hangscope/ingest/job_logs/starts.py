@@ -55,6 +55,8 @@ class Announced(Event, calm=True, size_field="world_size"):
         says(r"\bdistributed init \(rank (\d{1,7})\)", read=_announced),
         # a program's own line before the call
         says(r"\brank[ =:]{1,2}(\d{1,7})\b.{0,80}\bcalling init_process_group\b", read=_announced),
+        # torch/distributed/distributed_c10d.py, before the barrier of a group in the store
+        says(r"\bAdded key: store_based_barrier_key:\d{1,6} to store for rank: (\d{1,7})", read=_announced),
         # vllm/distributed/parallel_state.py
         says(r"\brank (\d{1,7}) in world size (?P<world_size>\d{1,7}) is assigned as", read=_announced),
         says(r"\binitialized host \S{1,253} as rank (\d{1,7})$", read=_announced),

@@ -132,12 +132,15 @@ def repair(data: bytes) -> tuple[bytes, int]:
 def _join_at_width(lines: list[str], writers: Container[str]) -> int:
     """Join in place what a terminal broke at its right edge; return how many breaks that were.
 
-    No line is wider than the edge, and nearly all lines that reach it are followed by one that does not begin like a line.
+    No line is wider than the edge but a paragraph of a person's, which is one line, and nearly all lines that reach it are followed by
+    one that does not begin like a line.
     """
-    width = max(map(len, lines))
-    full = [n for n, line in enumerate(lines[:-1]) if len(line.rstrip()) >= width - 1]
+    around = zip(["", *lines], lines, [*lines[1:], ""], strict=False)
+    width = max((len(line) for before, line, after in around if before.strip() or after.strip()), default=0)
+    full = [n for n, line in enumerate(lines[:-1]) if width - 1 <= len(line.rstrip()) <= width]
     broken = [n for n in full if _goes_on(lines[n], lines[n + 1], writers)]
-    if not _TERMINAL <= width <= _WIDTH or len(broken) < _EDGES or len(broken) < _MOST_FULL * len(full):
+    different = len({lines[n] for n in broken})  # one line, printed twice, reaches no edge
+    if not _TERMINAL <= width <= _WIDTH or different < _EDGES or len(broken) < _MOST_FULL * len(full):
         return 0
     for n in reversed(broken):  # so that the rest of a rest is joined first
         cut_number = (

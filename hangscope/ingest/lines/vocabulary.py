@@ -78,11 +78,14 @@ def of_people(text: str) -> bool:
 def states_a_hang(text: str) -> bool:
     """Return whether a sentence of a person's text states that the job hangs: no question, and no doubt."""
     return any(
-        words("says_it_hangs").search(sentence)
-        and not words("doubts").search(sentence)
-        and sentence[-1:] not in "?？"
-        for sentence in _SENTENCES.findall(text)
+        words("says_it_hangs").search(sentence) and not words("doubts").search(sentence)
+        for sentence in statements_of(text)
     )
+
+
+def statements_of(text: str) -> list[str]:
+    """Return the sentences of a text that are no questions."""
+    return [sentence for sentence in _SENTENCES.findall(text) if sentence[-1:] not in "?？"]
 
 
 def complains(text: str) -> bool:

@@ -37,7 +37,7 @@ class NcclWarn(Event):
     fault itself, of the process that printed it; 2 a path that failed; 3 a consequence, of which the printer is a victim.
     `peer_host` is a name or address without port, `peer_node` the host of that address where bootstrap lines state it;
     `peer_rank` and `rank_a` (the printer) are ranks of that communicator, `peer_version` and `version` their versions of NCCL
-    as numbers; `status` is an ibv_wc_status. `retrying`: it retries, so nothing failed yet.
+    as numbers; `status` is an ibv_wc_status; `received` and `expected` are bytes of a message. `retrying`: it retries, so nothing failed yet.
     """
 
     fault: str
@@ -51,6 +51,8 @@ class NcclWarn(Event):
     bus_id: str | None = None
     version: int | None = None
     peer_version: int | None = None
+    received: int | None = None
+    expected: int | None = None
     retrying: bool = False
 
     @property

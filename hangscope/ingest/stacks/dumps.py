@@ -21,13 +21,11 @@ Stacks within a log come long after its start: at an abort, or from a timer of t
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 from typing import BinaryIO
 
 from hangscope.ingest.files.numbering import FILE_TITLE, of_file_titles, of_titles
-from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.ingest.lines.rank_words import likewise, ranks_titled
 from hangscope.ingest.stacks.headers import (
@@ -36,7 +34,6 @@ from hangscope.ingest.stacks.headers import (
     begins_dump,
     frame_of,
     header,
-    is_frame,
     is_of_an_error,
     untitled,
 )
@@ -53,7 +50,6 @@ from hangscope.ingest.stacks.threads import (
     spy_json,
 )
 from hangscope.model.dataclass import dataclass
-from hangscope.model.incident import Event
 from hangscope.model.regex import regex
 
 _BYTES_READ = 1 << 26
@@ -210,12 +206,14 @@ class _Dump:
 
     def _titled(self, line: Line) -> tuple[int | None, int | None] | None:
         """Return whose stack a line announces, as (rank, process id); None where it announces none."""
-        if frame_of(text := line.text) is not None:
-            return None
+        text = line.text
         if (alike := likewise(text) if self.threads else None) is not None:
             like = self._last[0] if alike[1] is None else alike[1]
-            own = alike[0] or (() if self._last[0] is None else self._last[:1])
+            titled = (self._title or self._last)[0]
+            own = alike[0] or (() if titled is None else (titled,))
             self.titled[like] = tuple(dict.fromkeys((*self.titled.get(like, ()), *own)))
+            return None
+        if frame_of(text) is not None:
             return None
         if ranks := ranks_titled(text, above_a_stack=True):
             self.titled[ranks[0]] = ranks
@@ -262,40 +260,3 @@ class _Dump:
             at.frames.append(frame)
         elif at is not None:
             at.add_variable(line.text)
-
-
-_LINES_KEPT = 20_000  # the last ones: of several dumps the last is the one of the freeze
-_SOURCE = " " * 8  # pystack shows the source text below each frame
-_OTHERS_BETWEEN = 200  # lines of other writers that may stand within one dump
-
-
-class LateStackParser(LineParser):
-    """Keeps the lines of thread dumps; it makes no events, `processes` returns the stacks at the end."""
-
-    literals = (b" (most recent call first):", b'): "MainThread"', b"Process ", b"Traceback for thread ")
-
-    def __init__(self) -> None:
-        self._lines: deque[Line] = deque(maxlen=_LINES_KEPT)
-        self._open: dict[str, int] = {}
-        self._last = ""
-
-    def feed(self, line: Line) -> Iterable[Event]:
-        """Keep a line of a dump."""
-        left = self._open.pop(line.origin, 0)
-        if is_of_an_error(line.text):
-            return []
-        if not line.origin and not left and self._last in self._open and is_frame(line.text):
-            self._lines.append(line)  # a logger puts its prefix before the first line of what it prints alone
-            return []
-        if begins_dump(line.text) or (left and is_frame(line.text)):
-            self._lines.append(line)
-            self._open[line.origin] = _OTHERS_BETWEEN
-            self._last = line.origin
-        elif left > 1 and (not line.text.strip() or line.text.startswith(("Python v", _SOURCE))):
-            self._open[line.origin] = left - 1  # between two threads, or two frames
-        self._open = {name: left - (name != line.origin) for name, left in self._open.items() if left > 1}
-        return []
-
-    def processes(self) -> list[ProcessStacks]:
-        """Return the processes whose stacks were dumped."""
-        return [process for process in processes_in(self._lines) if process.threads]

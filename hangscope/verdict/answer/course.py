@@ -173,6 +173,14 @@ def over(case: Case) -> Observation | None:
     return Observation(shows, Collect((), "stack", text), events=(last_notice,))
 
 
+def only_slow(case: Case) -> bool:
+    """Return whether a text shows steps that are slow, go on, and meet no trouble."""
+    text, slow = excerpt_of(case), moving(case)
+    return (
+        text is not None and bool(text.slow or text.pace) and slow is not None and slow.shows.endswith("hung")
+    )
+
+
 def moving(case: Case) -> Observation | None:
     """Read lines that continue at an even pace after all trouble, or steps to the end of a text without trouble."""
     text = excerpt_of(case)

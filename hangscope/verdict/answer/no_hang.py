@@ -27,5 +27,5 @@ def why_no_hang(case: Case, verdict: Verdict) -> list[str]:
 def to_collect(case: Case) -> list[str]:
     """Return what would show why a job is slow that does not hang."""
     slow = any(e.slow or e.pace for e in case.statements.all(Excerpt))
-    ended = course.over(case)
+    ended = course.over(case) or course.moving(case)
     return [sentence_case(f"collect {ended.next.text}")] if slow and ended is not None and ended.next else []

@@ -98,3 +98,15 @@ def test_a_few_steps_that_took_far_longer_than_those_between_are_told() -> None:
     )
     assert slow_steps(counted([*enumerate(lines[:-1])])) == ""  # it may be the one that hangs
     assert slow_steps(counted([*enumerate(lines[::1])][::3])) == ""
+
+
+def test_a_timer_that_is_long_at_every_nth_step_is_told_by_its_name() -> None:
+    waits = [27.3 if n % 8 == 0 else 0.006 for n in range(20)]
+    lines = [
+        f"Train Epoch: 0 [ {1000 + n}/9000 (6%)] Data (t): {t:.3f} Batch (t): {t + 0.75:.3f}, 145.9/s"
+        for n, t in enumerate(waits)
+    ]
+    assert (
+        slow_steps(counted([*enumerate(lines)]))
+        == "'Data (t)', the wait for input, is 27.3 to 27.3 s at every 8th step and 0.006 s at the others"
+    )

@@ -22,6 +22,8 @@ RUN = ["$ NCCL_P2P_DISABLE=1 torchrun --nproc-per-node=2 check.py", "rank 0: all
         ("NCCL_P2P_DISABLE=1 changes nothing, one GPU works", ""),
         ("I set NCCL_SOCKET_IFNAME=bond0 on both. Training works on one node", ""),
         ("with NCCL_DEBUG=INFO it works", ""),
+        ("Would NCCL_P2P_DISABLE=1 help?", ""),
+        ("ethernet only, NCCL_IB_DISABLE=1. iperf between the two is ok", ""),
     ],
 )
 def test_who_says_that_it_works_with_a_setting(said: str, name: str) -> None:

@@ -53,3 +53,16 @@ def test_the_halves_of_a_number_are_joined_without_a_blank() -> None:
     text = f"{wide} NumelOut=3\n276800, done\n{wide} NumelOut=34\n5 done\n{wide} NumelOut=4\n4 done\n"
     joined, breaks = repair(text.encode())
     assert breaks == 3 and b"NumelOut=3276800, done" in joined and b"NumelOut=44 done" in joined
+
+
+def test_a_sentence_wider_than_the_terminal_does_not_hide_its_edge() -> None:
+    """A person writes paragraphs of one line; the same line printed twice reaches no edge."""
+    lines = [
+        f"[rank{r}]: a message of no form that is known, whose words go on {'and on ' * 12}" for r in (0, 1)
+    ]
+    parts = [part for line in lines for part in broken(line)]
+    text = "\n".join(["My job dies after some hundred steps, " + "whatever I try, " * 12, "", *parts])
+    whole = repair(text.encode())[0].decode().split("\n")[2:]
+    assert [line.rstrip() for line in whole if line] == [line.rstrip() for line in lines]
+    twice = [f"{'x' * WIDTH}", "KeyboardInterrupt"] * 2
+    assert repair("\n".join(["machine A", *twice]).encode())[1] == 0

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hangscope.ingest.nccl import warn
 from hangscope.ingest.nccl.line import parse_line
 from hangscope.ingest.nccl.warn import classify
 from tests.nccl_writer import NcclWriter, Proc
+from tests.text_lines import judged, raised, told
 
 PROC = Proc("node1", 77, 2)
 
@@ -148,3 +150,14 @@ def test_a_line_that_repeats_its_words_takes_no_longer() -> None:
         [line] = parse_line("n1:1:1 [0] x.cc:1 NCCL WARN " + words * 160)
         classify(line)
     assert time.process_time() - begin < 2
+
+
+def test_an_exception_that_passes_on_what_nccl_reports_is_no_death(tmp_path: Path) -> None:
+    warned = [
+        f"gpu-b:517{n}:529{n} [{n}] transport/net_socket.cc:488 NCCL WARN NET/Socket : peer 10.21.0.4<4311{n}> message truncated : receiving 4 bytes instead of 2."
+        for n in (0, 1)
+    ]
+    error = "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2395, invalid usage (run with NCCL_DEBUG=WARN for details), NCCL version 2.20.5"
+    verdict = judged(told(tmp_path, [*warned, *raised(8, error)]))
+    assert (verdict.cause, verdict.culprit_ranks) == ("collective_mismatch", ())
+    assert "4 bytes where it expected 2" in verdict.explanation
