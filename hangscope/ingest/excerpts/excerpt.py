@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from hangscope.ingest.excerpts import pace
 from hangscope.ingest.excerpts.code import guarded_call
-from hangscope.ingest.excerpts.commands import Unlike, commands
+from hangscope.ingest.excerpts.commands import Output, Unlike, commands
+from hangscope.ingest.excerpts.configured import unlike_settings
 from hangscope.ingest.excerpts.line_groups import LineGroup, line_groups, tells_of_trouble
 from hangscope.ingest.excerpts.process_list import local_ranks_gone
 from hangscope.ingest.excerpts.prose import devices, has_fences, prose, written_by_people
@@ -59,7 +60,8 @@ class Excerpt(Event, by_launcher=True, calm=True):
     for numbers that grow, printed at even intervals, up to the line `steady_to`.
     `lasted`: the seconds of the longest work that a line reports (`lasted_line`). `guarded`: a collective in the program's code that only rank 0
     calls, by `guard`, in the line `guarded_at`. `helped`: the setting of NCCL with which it runs. `before`: the last line (number, text) of the program's own before the first that reports an error. `commands` are those
-    that prompts show, `unlike` the lines in which their outputs differ between two hosts.
+    that prompts show, `outputs` what they printed, `unlike` the lines in which that differs between two hosts, and `settings` what two
+    writers print with two values although they agree otherwise.
     """
 
     stage: str = ""
@@ -98,6 +100,8 @@ class Excerpt(Event, by_launcher=True, calm=True):
     written: tuple[int, ...] = ()  # numbers of the lines that people wrote
     commands: tuple[str, ...] = ()
     unlike: tuple[Unlike, ...] = ()
+    settings: tuple[Unlike, ...] = ()
+    outputs: tuple[Output, ...] = ()
 
 
 # its source is the next line
@@ -131,7 +135,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     said, named = prose(people), named_processes(lines)
     counts, even = pace.counted(printed), pace.steady(printed)
     quiet, pause, before = pace.silence(printed)
-    alone, (run, unlike) = guarded_call(lines), commands(texts)
+    alone, (run, unlike, outputs) = guarded_call(lines), commands(texts)
     lasted, lasted_line = pace.longest(printed)
     stated, one_node = _launched(texts)
     sizes = tuple(sorted({n for n in stated if 1 < n <= MAX_RANKS})) or _counted_by_people(said, named)
@@ -175,6 +179,8 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         helped=helpful_setting(texts, said),
         commands=run,
         unlike=unlike,
+        settings=unlike_settings(texts),
+        outputs=outputs,
     )
 
 

@@ -20,11 +20,12 @@ def only_suspect(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> O
 
     What a rank prints of itself does not tell that the others wait for it, and no line that others print as well may set it apart.
     """
-    if verdict.culprit_ranks or verdict.cause not in _OPEN or find_stop(case.statements) is None:
+    died = verdict.cause == "crashed_rank"  # a process of which no line says which rank it is
+    if verdict.culprit_ranks or not (died or (verdict.cause in _OPEN and find_stop(case.statements))):
         return None
-    named = [s for s in seen if s.suspects and (s.proves or pasted(case))]
+    named = [s for s in seen if s.suspects and (s.blamed if died else s.proves or pasted(case))]
     ranks = {rank for s in named for rank in s.suspects}
-    if len(ranks) != 1 or not ranks <= case.incident.ranks.keys():
+    if len(ranks) != 1 or not (died or ranks <= case.incident.ranks.keys()):
         return None
     if any(line.telling and ranks < {*line.ranks} for line in case.statements.outlier_lines):
         return None
@@ -41,5 +42,7 @@ def naming(verdict: Verdict, only: Observation) -> Verdict:
         in_call=tuple(rank for rank in verdict.in_call if rank not in only.suspects),
         confidence="low",
         rank_confidence="low",
-        title=sentence_case(fitting([only.shows.replace(DEFAULT, "")], TITLE)),
+        title=sentence_case(fitting([only.shows.replace(DEFAULT, "")], TITLE))
+        if verdict.cause in _OPEN
+        else verdict.title,
     )
