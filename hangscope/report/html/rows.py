@@ -37,15 +37,17 @@ def stack_rows(document: Document) -> StackRows | None:
     depths = [*(branch.depth for branch in branches[1:]), 0]
     for branch, next_depth in zip(branches[:BRANCHES], depths, strict=False):
         is_named = all(rank in named for span in spans(branch.ranks) for rank in span)
-        lines = tuple(_lines(branch.frames, is_leaf=next_depth <= branch.depth))
+        lines = tuple(_lines(branch.frames, branch.depth > 0, next_depth <= branch.depth))
         rows.append((branch, min(branch.depth, DEEPEST), "culprit" if is_named else "", lines))
     return StackRows(tuple(rows), ranks, len(branches) - len(rows) + (document.stacks_left_out or 0))
 
 
-def _lines(frames: tuple[Frame, ...], *, is_leaf: bool) -> Iterator[tuple[str, bool]]:
-    """Yield the frames of user code, and of a leaf the innermost frame, where it is."""
+def _lines(frames: tuple[Frame, ...], is_fork: bool, is_leaf: bool) -> Iterator[tuple[str, bool]]:
+    """Yield the frames of user code, the first of a fork, which only these ranks have, and the innermost of a leaf, where they are."""
     last = frames[-1:] if is_leaf else ()
-    for user, run in groupby(frames[: len(frames) - len(last)], is_user):
+    first = frames[: int(is_fork and len(frames) > len(last))]
+    yield from ((str(frame), is_user(frame)) for frame in first)
+    for user, run in groupby(frames[len(first) : len(frames) - len(last)], is_user):
         alike = list(run)
         if user or len(alike) == 1:
             yield from ((str(frame), user) for frame in alike)
@@ -70,7 +72,7 @@ def bar(row: FoldRow) -> list[tuple[str, float, float]]:
 
 def states_of(row: FoldRow, legend: Sequence[StateRow]) -> str:
     """Return how many ranks are in each state, in the words of the map's legend."""
-    words = {**ROLE_WORDS, **{state.role: state.label for state in legend}, "waiting": "waiting"}
+    words = {**ROLE_WORDS, **{state.role: state.label for state in legend}}
     return ", ".join(f"{n:,} {words[role]}" for role, n in zip(ROLES, row.states, strict=False) if n)
 
 
@@ -91,7 +93,7 @@ ROWS = 400  # a diff with more differing rows than a page can hold is cut, and s
 class DiffList:
     """A call diff with its rows in runs, each with what its rows are called where they are folded into one line.
 
-    `cut` rows before them, with `cut_differences`, are not listed. `silent`: the ranks of columns without any known collective.
+    `cut` rows before them, with `cut_differences`, are not listed. So many columns are `silent`: none of their collectives is known.
     """
 
     diff: CallDiff
@@ -99,7 +101,7 @@ class DiffList:
     labels: dict[int, DiffGroup]
     cut: int
     cut_differences: int
-    silent: tuple[str, ...]
+    silent: int
 
 
 def diff_list(diff: CallDiff) -> DiffList:
@@ -121,11 +123,8 @@ def diff_list(diff: CallDiff) -> DiffList:
         runs.append((alike, words))
     labels = {group.gid: group for group in diff.groups}
     numbers = {row.differs for row in diff.rows if row.differs} - {row.differs for row in rows}
-    silent = tuple(
-        c.ranks
-        for i, c in enumerate(diff.classes)
-        if diff.rows and all(row.cells[i].mark in ("unseen", "no_part") for row in diff.rows)
-    )
+    columns = zip(*(row.cells for row in diff.rows), strict=True)
+    silent = sum(all(cell.mark in ("unseen", "no_part") for cell in column) for column in columns)
     return DiffList(diff, tuple(runs), labels, len(diff.rows) - len(rows), len(numbers), silent)
 
 
