@@ -157,7 +157,11 @@ def _partial(incident: Incident, statements: Statements) -> parts.Partial:
 
 
 def _sources(incident: Incident) -> dict[str, int]:
-    logs = [i for i in incident.inputs if i.kind in _LOGS and i.status == "used"]
+    spoken = {
+        event.file for event in incident.events if not event.by_launcher
+    }  # a paste of stacks has lines, too
+    used = (i for i in incident.inputs if i.status == "used")
+    logs = [i for i in used if i.kind in _LOGS or (i.kind == "stacks" and i.file in spoken)]
     return {
         "dump": sum(1 for r in incident.ranks.values() if r.dump_file),
         "log": sum(1 for i in logs if not is_of_the_watcher(i.file)),
@@ -213,10 +217,8 @@ def _last_call(incident: Incident, record: RankRecord) -> str | None:
 
 def _inputs(incident: Incident) -> tuple[parts.InputPart, ...]:
     owners = grouped((file, rank) for rank, record in incident.ranks.items() for file in record.files)
-    inputs = [
-        replace(i, rank=own[0]) if i.rank is None and len(own := owners.get(i.file, [])) == 1 else i
-        for i in incident.inputs
-    ]
+    alone = {file: ranks[0] if len(ranks) == 1 else None for file, ranks in owners.items()}
+    inputs = [replace(i, rank=alone[i.file]) if i.file in alone else i for i in incident.inputs]
     if len(inputs) <= parts.FOLD_ABOVE:
         return tuple(parts.InputPart(i.file, None, i.kind, i.rank, None, i.status, i.reason) for i in inputs)
     classes = grouped(((item.kind, item.status, item.reason), item) for item in inputs)

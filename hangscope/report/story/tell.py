@@ -52,7 +52,7 @@ def device(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
         counts = ("not known" if n is None or n < 0 else f"{n:,}" for n in (enqueued, started, completed))
         cells.append(Row((compress(ranks), *counts, lag), role))
     head = ("Ranks", "Enqueued", "Started", "Completed", "Difference")
-    text = f"{sentence_case(on_group(view.group.label))}. Enqueued is what the CPU thread issued, completed what the GPU finished."
+    text = f"{sentence_case(on_group(view.group.label))}. Enqueued is what the CPU thread issued, completed what the backend (NCCL on the GPU, or gloo) finished."
     title = "How far each rank is"
     return Story("progress", title, text, (Table(title, head, tuple(cells), numbers=(1, 2, 3, 4)),))
 
