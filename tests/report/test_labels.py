@@ -13,10 +13,10 @@ from hangscope.model.frames import Frame
 from hangscope.report.html import tables
 from hangscope.report.html.first_screen import FirstScreen, _fork
 from hangscope.report.html.page import Page, render_html
-from hangscope.report.html.rows import stack_rows
+from hangscope.report.html.rows import diff_list, stack_rows
 from hangscope.report.pictures.rank_map import rank_map, steps_from_root
 from hangscope.report.pictures.stacks import _both_marked, sides
-from hangscope.report.schema.pictures import Moment, StripData
+from hangscope.report.schema.pictures import CallDiff, DiffCell, DiffClass, DiffRow, Moment, StripData
 from hangscope.report.schema.stories import PageFrame, SidePart
 from hangscope.report.subject import Subject
 from tests.dump_writer import Recorder, stuck, world
@@ -159,6 +159,30 @@ def test_a_cell_of_another_seq_says_which_one_the_others_call_it(tmp_path: Path)
         recorder.call("all_reduce", line=47, state="scheduled" if recorder.rank == 2 else "started")
     notes = [cell.note for row in diff_of(judged(tmp_path, recorders)).rows for cell in row.cells]
     assert "seq 8 of the others" in notes
+
+
+def test_of_many_differences_that_are_over_only_the_rows_themselves_are_listed() -> None:
+    alike = DiffRow((DiffCell("same", "done"), DiffCell("same", "done")))
+    extra = DiffRow((DiffCell("same"), DiffCell("extra", "done")), 1)
+    ends = DiffRow((DiffCell("same", "pending"), DiffCell("not_reached")), 2)
+    classes = (DiffClass("0", 1, "waiting", "", 0), DiffClass("1", 1, "culprit", "", 1))
+    rows = (*[alike] * 9, extra, *[alike] * 9, ends)
+    for differences, listed in ((2, [7, 5, 5, 3]), (9, [9, 1, 7, 3])):
+        runs = diff_list(CallDiff(classes, (), rows, 0, differences)).runs
+        assert [len(run) for run, _ in runs] == listed
+
+
+def test_groups_with_sends_only_are_counted_by_them(tmp_path: Path) -> None:
+    groups = {**world(4), "1": ("pp", (0, 1)), "2": ("pp", (2, 3))}
+    recorders = [Recorder(rank, groups) for rank in range(4)]
+    for recorder in recorders:
+        recorder.call("all_reduce", times=2)
+        name = "1" if recorder.rank < 2 else "2"
+        for _ in range(3):
+            (recorder.recv if recorder.rank % 2 else recorder.send)(recorder.rank ^ 1, name)
+        recorder.call("all_reduce", state="started" if recorder.rank else "scheduled")
+    rows = {row.cells[0]: row.cells[4] for row in tables.groups(judged(tmp_path, recorders).document).rows}
+    assert rows["1"] == "0-1: 3, 3"
 
 
 def test_a_table_says_how_much_of_its_list_it_has() -> None:

@@ -83,6 +83,7 @@ def stalled(row: FoldRow) -> str:
 
 
 CONTEXT = 2
+FEW = 3  # differences with rows around them even where all calls are over: of many, the last ones tell most
 AHEAD = 3  # of a long run that only one side made, so many at its ends are shown
 MIN_FOLD = 4
 MANY, FEW_ROWS = 12, 60  # sides that part so often play different parts: where they stand now is at the end
@@ -108,7 +109,14 @@ def diff_list(diff: CallDiff) -> DiffList:
     """Return the diff with identical rows folded, except some around each difference."""
     rows = diff.rows[-(ROWS if diff.differences <= MANY else FEW_ROWS) :]
     matters = [bool(row.differs) or row.is_open for row in rows]
-    near = [any(matters[max(0, i - CONTEXT) : i + CONTEXT + 1]) for i in range(len(rows))]
+    reach = [CONTEXT if row.is_open or diff.differences <= FEW else 0 for row in rows]
+    near = [
+        any(
+            matters[j] and abs(i - j) <= reach[j]
+            for j in range(max(0, i - CONTEXT), min(len(rows), i + CONTEXT + 1))
+        )
+        for i in range(len(rows))
+    ]
     if not any(matters):
         near = [i >= len(rows) - MIN_FOLD for i in range(len(rows))]
     for start, end in _ahead(rows):
