@@ -37,6 +37,9 @@ def test_a_fork_inside_of_a_library_is_shown() -> None:
             SidePart("waiting", "Rank 3", "", 3, (INNER, _library(236), _library(178), OUTER)))  # fmt: skip
     left, right = _both_marked(*both)
     assert [f and f.line for f in (_fork(left.frames), _fork(right.frames))] == [241, 178]
+    apart = (_library(241), INNER, _library(209), replace(OUTER, line=209))
+    (own, _) = _both_marked(replace(both[0], frames=apart), both[1])
+    assert _fork(own.frames) == replace(OUTER, line=209, differs=True)
     data = replace(page_of(document("hang_8")), sides=(left, right))
     places = FirstScreen(replace(document("hang_8"), verdict=None), data).places
     assert [[f.line for f in side.frames] for side, _ in places] == [[241, 12], [178, 12]]
@@ -50,6 +53,15 @@ def test_the_first_frame_of_a_fork_is_not_folded() -> None:
     rows = stack_rows(replace(sample, stacks=(sample.stacks[0], branch)))
     assert rows is not None
     assert [line for line, _ in rows.rows[1][3]] == ["x.py:1 in f", "… 6 frames of libraries", "x.py:8 in f"]
+    other = replace(
+        branch, depth=0, frames=(*branch.frames[:3], Frame("f", "torch/nn/x.py", 20), *branch.frames[4:])
+    )
+    rows = stack_rows(replace(sample, stacks=(replace(branch, depth=0), other)))
+    assert rows is not None
+    assert [[line for line, _ in row[3] if ".py" in line] for row in rows.rows] == [
+        ["x.py:4 in f", "x.py:8 in f"],
+        ["x.py:20 in f", "x.py:8 in f"],
+    ]
 
 
 def test_a_bar_is_explained_only_where_one_is_drawn() -> None:

@@ -132,9 +132,9 @@ def _places(sides: Sequence[SidePart], verdict: VerdictPart | None) -> list[tupl
 
 
 def _fork(frames: Sequence[PageFrame]) -> PageFrame | None:
-    """Return the frame, of a library or not, at which a stack leaves the other side's: the outermost that differs inside of a common one."""
+    """Return the frame, of a library or not, at which a stack leaves the other side's: the outermost that differs, inside of a common line of the user if there is one."""
     outer = [*reversed(frames)]
-    common = next((i for i, frame in enumerate(outer) if not frame.differs), 0)
+    common = next((i for i, frame in enumerate(outer) if frame.user and not frame.differs), 0)
     return next((frame for frame in outer[common:] if frame.differs), None)
 
 

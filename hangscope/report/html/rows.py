@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -34,26 +35,32 @@ def stack_rows(document: Document) -> StackRows | None:
         return None
     named = frozenset(document.verdict.culprit_ranks if document.verdict is not None else ())
     rows = []
+    branches_with = Counter(frame for branch in branches for frame in set(branch.frames))
     depths = [*(branch.depth for branch in branches[1:]), 0]
     for branch, next_depth in zip(branches[:BRANCHES], depths, strict=False):
         is_named = all(rank in named for span in spans(branch.ranks) for rank in span)
-        lines = tuple(_lines(branch.frames, branch.depth > 0, next_depth <= branch.depth))
+        fork = _fork(branch, branches_with)
+        lines = tuple(_lines(branch.frames, fork, next_depth <= branch.depth))
         rows.append((branch, min(branch.depth, DEEPEST), "culprit" if is_named else "", lines))
     return StackRows(tuple(rows), ranks, len(branches) - len(rows) + (document.stacks_left_out or 0))
 
 
-def _lines(frames: tuple[Frame, ...], is_fork: bool, is_leaf: bool) -> Iterator[tuple[str, bool]]:
-    """Yield the frames of user code, the first of a fork, which only these ranks have, and the innermost of a leaf, where they are."""
-    last = frames[-1:] if is_leaf else ()
-    first = frames[: int(is_fork and len(frames) > len(last))]
-    yield from ((str(frame), is_user(frame)) for frame in first)
-    for user, run in groupby(frames[len(first) : len(frames) - len(last)], is_user):
-        alike = list(run)
-        if user or len(alike) == 1:
+def _fork(branch: BranchPart, branches_with: Counter[Frame]) -> int:
+    """Return which frame of a branch is the first that only its ranks have: of a branch at the root, inside of one that others have; -1: none."""
+    is_own = [branches_with[frame] == 1 for frame in branch.frames]
+    shared = [branch.depth > 0, *(not own for own in is_own)]
+    return next((i for i, own in enumerate(is_own) if own and shared[i]), -1)
+
+
+def _lines(frames: tuple[Frame, ...], fork: int, is_leaf: bool) -> Iterator[tuple[str, bool]]:
+    """Yield the frames of user code, the one at which a branch forks, and the innermost of a leaf, where it is."""
+    shown = {fork, len(frames) - 1 if is_leaf else -1}
+    for (user, alone), run in groupby(enumerate(frames), lambda item: (is_user(item[1]), item[0] in shown)):
+        alike = [frame for _, frame in run]
+        if user or alone or len(alike) == 1:
             yield from ((str(frame), user) for frame in alike)
         else:
             yield f"… {len(alike)} frames of libraries", False
-    yield from ((str(frame), is_user(frame)) for frame in last)
 
 
 _WIDTH = 160
