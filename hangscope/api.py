@@ -105,14 +105,23 @@ def analyze(
     folder = SourceFolder(Path(source)) if source is not None else None
     document = build_document(analysis, __version__, redacted=redact, source=folder)
     if report_path is not None:
-        place = os.path.abspath(report_path)
-        document = replace(document, report_path=os.path.basename(place) if "paths" in redact else place)
+        document = replace(document, report_path=_place_of(report_path, redact))
     if store := os.environ.get("HANGSCOPE_STORE", "") if store is None else store:
         from hangscope.history.remember import remember
 
         began = run.began if run is not None else 0.0
         document = remember(document, analysis, store, wanted, redact, began)
     return Report(document, analysis, full_table=full_table, redacted=redact)
+
+
+def _place_of(path: str | os.PathLike[str], redact: Collection[str]) -> str | None:
+    """Return the report's path for the ticket; None of a device or a pipe, which nobody can open later."""
+    from hangscope.export.output import is_special
+
+    if is_special(Path(path)):
+        return None
+    place = os.path.abspath(path)
+    return os.path.basename(place) if "paths" in redact else place
 
 
 def _add_run(incident: Incident, run: RunEvidence) -> None:

@@ -296,6 +296,7 @@
     pick(found);
     const result = id("filtered");
     result.replaceChildren();
+    bar.hidden = !found && !bar.querySelector("select");
     if (!found) return;
     result.append(found.size ? found.size.toLocaleString("en") + (found.size === 1 ? " rank: " : " ranks: ") + ranksText(found) + " " : "no rank matches ");
     result.append(...[...found].slice(0, 4).map((r) => button("rank " + r, (item) => showRank(r, item))), button("clear", () => {
@@ -304,7 +305,7 @@
     }));
   };
   if (bar) {
-    bar.hidden = false;
+    bar.hidden = !bar.querySelector("select");
     bar.addEventListener("submit", (event) => event.preventDefault());
     bar.addEventListener("change", (event) => filter(event.target.name, event.target.value));
     // The lists are made when somebody asks for them: a large job has thousands of groups.
@@ -323,7 +324,6 @@
           box.append(option);
         }
         box.value = filters[box.name];
-        box.disabled = box.options.length < 2;
       }
     };
     bar.addEventListener("focusin", fill);
@@ -365,11 +365,12 @@
     row.append(button("Zoom in", scale(1.25)), " ", button("Zoom out", scale(0.8)));
     graph.closest(".scroll").before(row);
   }
-  // A drawing that is wider than its place begins with what matters, at its right end.
-  for (const root of all(".graph .root")) {
-    const place = root.closest(".scroll");
-    const right = root.getBoundingClientRect().right - place.getBoundingClientRect().right;
-    if (right > 0) place.scrollLeft += right + 12;
+  // A map that is wider than its place begins at the first ringed rank.
+  const ring = document.querySelector(".rankmap .ring");
+  if (ring) {
+    const place = ring.closest(".scroll");
+    const right = ring.getBoundingClientRect().right - place.getBoundingClientRect().right;
+    if (right > 0) place.scrollLeft += right + 40;
   }
 
   // The line under the map says which rank the pointer is on.

@@ -49,7 +49,7 @@ def write_file(
     `write_report` does.
     """
     check(path, is_ours, kind, force=force)
-    if not _is_special(path):
+    if not is_special(path):
         return replace_file(Path(os.path.realpath(path)), write)
     with tempfile.TemporaryFile() as whole:
         write(whole)
@@ -78,7 +78,7 @@ def check(path: Path, is_ours: Callable[[Path], bool], kind: str, *, force: bool
         raise UsageError(f"{path} exists and is no {kind}", "choose another name with -o, or pass --force")
 
 
-def _is_special(path: Path) -> bool:
+def is_special(path: Path) -> bool:
     """Return whether a name refers to something that is written into and not replaced."""
     if _descriptor(path) is not None:
         return True

@@ -43,7 +43,12 @@ class Dialect:
 
 # What a forge or a chat would make a mention, a reference, a link or emphasis of: such words are shown as code, which can be
 # pasted as it is.
-_WORD = regex(r"[A-Za-z_][\w.]{0,60}\([^()`|\n]{1,120}\)|[^\s`|]+|[\s`|]+")  # or what parts words
+# A quotation, a call with its arguments and a part in brackets are one span each.
+_WORD = regex(
+    r"(?<![\w'])'(?P<quote>[^\s'`|](?:[^'`|\n]|'(?=\w)){0,500})'(?!\w)|"
+    r"(?P<span>[A-Za-z_][\w.]{0,60}\((?:[^()`|\n]|\([^()`|\n]{0,60}\)){0,120}\)|(?:\[[^\[\]`|\n]{1,200}\](?::(?=\[))?){1,8}(?:[:.\w]{0,40}\w)?)|"
+    r"[^\s`|]+|[\s`|]+"  # a word, or what parts words
+)
 _CODE = regex(r"[_@<{\[]|#\d|://|www\.", re.IGNORECASE)
 #: GitLab also refers with !12, ~label, %milestone, $snippet and &epic, and obeys /commands at the beginning of a line.
 _GITLAB = regex(r"[_@<{\[]|[#!~%$&]\w|^/|://|www\.", re.IGNORECASE)
@@ -83,10 +88,12 @@ def _by_word(
         text = match.group()
         if not marked.search(text):
             return plain(text)
-        if " " in text:  # `all_reduce([64, 32] Float)`
-            return code(text)
+        if whole := match["quote"] or match["span"]:
+            return code(whole)
         rest = text.lstrip(_BEFORE)
         inner = rest.rstrip(_AFTER)
+        if inner.count("(") > inner.count(")") and rest.startswith(inner + ")"):  # `group 0(default_pg)`
+            inner += ")"
         before, after = text[: len(text) - len(rest)], rest[len(inner) :]
         return plain(before) + (code(inner) if inner else "") + plain(after)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hangscope.ingest.job_logs.activity import Held
 from hangscope.ingest.job_logs.endings import Exit, ExitOk, ExternalEnd
 from hangscope.ingest.job_logs.faults import CudaError, DiskFull, LoaderWorkerDeath, OomCuda, OomHost, Xid
 from hangscope.ingest.job_logs.last_lines import Printed
@@ -111,7 +112,7 @@ def last_line(subject: Subject, rank: int) -> Quote | None:
     tails = {file: lines[-1] for file, lines in record.log_tails if lines}
     of_file: dict[str, list[Event]] = {file: [] for file in tails}
     for event in record.events:
-        if event.text and not event.by_launcher:
+        if event.text and not event.by_launcher and not (isinstance(event, Held) and event.by != "debugger"):
             of_file.setdefault(event.file, []).append(event)
     if not of_file:
         return None

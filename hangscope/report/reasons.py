@@ -5,19 +5,21 @@ The verdict says which evidence decides. If it does not, a fact that names a cul
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
-from hangscope.model.conclusion import Evidence, Hypothesis
+from hangscope.model.conclusion import Evidence, Hypothesis, Location
 from hangscope.model.incident import on_group
 from hangscope.model.rankset import agree, counted, ranks_phrase, spans
 from hangscope.model.regex import regex
 from hangscope.report.schema.document import CulpritPart, Document, OutlierLine, VerdictPart
-from hangscope.report.words import call_words, duration, utc
+from hangscope.report.words import call_words, duration, listed, utc
 from hangscope.verdict.claims import accounts_for
 
 SHOWN = 2
 LOCATED = 8  # named ranks that are listed with their hosts
+_HOSTS = 4
 NAMED = 16  # ranks of another explanation that are listed
 _SPAN = r"\d{1,9}(?:-\d{1,9}(?::\d{1,9})?)?"
 _RANKS = regex(rf"(?i)\brank(?:\s+(\d{{1,9}})|s\s+({_SPAN}(?:(?:, ?| and ){_SPAN})*))")
@@ -69,6 +71,14 @@ def _located(entry: CulpritPart) -> str:
     return f"rank {entry.rank}" + (f" ({', '.join(known)})" if known else "")
 
 
+def hosts(document: Document) -> str:
+    """Return the hosts of a job of which no culprit's host is known: `gpu01, gpu02 and 3 more`; empty where none is, too."""
+    verdict = document.verdict
+    if verdict is not None and any(culprit.host for culprit in verdict.culprits):
+        return ""
+    return listed(sorted({rank.host for rank in document.ranks if rank.host}), _HOSTS)
+
+
 def accounts(document: Document) -> str:
     """Return for how many blocked ranks the root cause accounts: `15 of 16 blocked ranks`; empty if for none, or if none is blocked any more."""
     explains = document.verdict.explains if document.verdict is not None else None
@@ -77,13 +87,22 @@ def accounts(document: Document) -> str:
     return accounts_for(explains.ranks, explains.of)
 
 
-def culprit_call(verdict: VerdictPart) -> str:
-    """Return what the culprit issued: `is in barrier seq 9 on group 1 (tp)`, `issued ...` if that is not pending, or `last enqueued barrier seq 8 on that group`."""
+def own_place(verdict: VerdictPart) -> Location | None:
+    """Return where the culprit is; None if that is only where the ranks wait of which none is named."""
+    at, waiting = verdict.location, verdict.waiting_call
+    frame = user_frame(waiting.frames) if waiting is not None else None
+    if at is None or verdict.culprit_ranks or frame is None or (at.file, at.line) != (frame.file, frame.line):
+        return at
+    return None
+
+
+def culprit_call(verdict: VerdictPart, several: bool = False) -> str:
+    """Return what the culprit issued, or several: `is in barrier seq 9 on group 1 (tp)`, `issued ...` if that is not pending, or `last enqueued barrier seq 8 on that group`."""
     call = verdict.culprit_call
     if call is None or not call.op:
         return ""
     if call.completed or call.group is not None or verdict.group is None or call.seq == verdict.seq:
-        verb = "issued" if call.completed else "is in"
+        verb = "issued" if call.completed else "are in" if several else "is in"
         return f"{verb} {call_words(call)}" + (f" {on_group(call.group)}" if call.group is not None else "")
     return f"last enqueued {call_words(call)} on that group"
 
@@ -148,6 +167,22 @@ def size_words(document: Document) -> str:
     if not document.world_size:
         return ""
     return f"{'' if document.world_size_known else 'at least '}{counted(document.world_size, 'rank')}"
+
+
+def next_steps(document: Document) -> list[str]:
+    """Return what to do next, each step once; for an inconclusive report, what to collect comes first."""
+    advice = document.verdict.advice if document.verdict is not None else ()
+    wanted = (*advice, *document.missing) if document.status == "hang" else (*document.missing, *advice)
+    steps: list[str] = []
+    for step in wanted:
+        if not says(steps, step):
+            steps.append(step)
+    return steps
+
+
+def says(whole: Iterable[str], part: str) -> bool:
+    """Return whether one of some texts holds another, whatever the case of its first letter."""
+    return any(part.rstrip(".").lower() in text.lower() for text in whole)
 
 
 def standstill(document: Document) -> str:

@@ -126,6 +126,12 @@ class Subject:
         record = self.incident.ranks.get(rank)
         return record.threads[0][1] if record is not None and record.threads else ()
 
+    def call_stack(self, rank: int) -> Stack:
+        """Return where a rank enqueued the call that it is stuck in; empty where its dump has no frames of it."""
+        call = self.first_open(rank)
+        kind = self.kind_of(call.node, rank) if call is not None else None
+        return kind.stack if kind is not None else ()
+
     def first_open(self, rank: int) -> OpenCall | None:
         """Return the call that a rank is stuck in, None where it has no open one."""
         calls = self.graph.open_calls.get(rank)

@@ -12,7 +12,7 @@ from hangscope.model.conclusion import Evidence
 from hangscope.model.rankset import counted, ranks_phrase
 from hangscope.report import reasons
 from hangscope.report.schema.document import Document, VerdictPart
-from hangscope.report.words import below_title, first_of
+from hangscope.report.words import at_line, below_title, first_of
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "ok": "1;32", "label": "1;36", "dim": "2", "bold": "1"}
 _STYLES = {"help": "ok", "warning": "warning", "against": "warning", "why": "bold"}
@@ -78,7 +78,9 @@ def labelled(document: Document, *, verbose: bool) -> Iterator[Label]:
         yield from _rest(document, verdict, verbose)
         if document.seen_before is not None and document.seen_before.times:
             yield "seen before", document.seen_before.text
-        yield from (("help", step) for step in verdict.advice if not _says(verdict.explanation, step))
+        yield from (
+            ("help", step) for step in verdict.advice if not reasons.says((verdict.explanation,), step)
+        )
         yield from (("run now", command) for command in reasons.commands(document))
     warnings = [
         (f"{w.file}: " if w.file else "") + w.message + (f" ({w.hint})" if w.hint else "")
@@ -90,18 +92,18 @@ def labelled(document: Document, *, verbose: bool) -> Iterator[Label]:
 
 def _places(verdict: VerdictPart, over: bool) -> Iterator[Label]:
     """Yield where the culprit is, and the others; `over`: they do not wait any more."""
-    at, call = verdict.location, verdict.culprit_call
+    at, call = reasons.own_place(verdict), verdict.culprit_call
     if at is not None:
         who = f"rank {at.rank}" if at.rank is not None else "one side"
         places = {(frame.file, frame.line) for frame in call.frames} if call is not None else set()
         did = reasons.culprit_call(verdict) if not places or (at.file, at.line) in places else ""
-        yield PLACE, f"{at.file}:{at.line} in {at.function}  ({f'{who} {did}' if did else who})"
+        yield PLACE, f"{at_line(at.file, at.line)} in {at.function}  ({f'{who} {did}' if did else who})"
     waiting = verdict.waiting_call
     if waiting is not None and verdict.in_call and (frame := user_frame(waiting.frames)) is not None:
         ranks = waiting.ranks or verdict.in_call
         state = "waited" if over else verdict.wait_ends.state(ranks)
         blocked = f"{ranks_phrase(ranks)}, {state} in {waiting.op or 'a collective'}"
-        yield PLACE, f"{frame.file}:{frame.line} in {frame.name}  ({blocked})"
+        yield PLACE, f"{at_line(frame.file, frame.line)} in {frame.name}  ({blocked})"
     if verdict.api:
         yield "inside", f"{verdict.api}, {reasons.of_library_call(verdict)}"
 
@@ -113,9 +115,9 @@ def _notes(document: Document, verdict: VerdictPart, verbose: bool) -> Iterator[
     if not verbose and len(notes) > _NOTES:
         yield "note", f"{counted(len(notes) - _NOTES, 'more fact')}; -v shows them"
     yield from (("against", _fact(fact)) for fact in against[: None if verbose else _AGAINST])
-    steps = " ".join((*verdict.advice, *(item.text for item in verdict.collect)))
+    steps = (*verdict.advice, *(item.text for item in verdict.collect))
     missing = reasons.other_facts(verdict, "missing") if verbose else ()
-    yield from (("missing", _fact(fact)) for fact in missing if not _says(steps, fact.text))
+    yield from (("missing", _fact(fact)) for fact in missing if not reasons.says(steps, fact.text))
     for line in reasons.outlier_lines(document)[: None if verbose else _OUTPUT]:
         yield "output", f"{line.note}: {line.text}  [{line.source}]"
 
@@ -130,19 +132,14 @@ def _rest(document: Document, verdict: VerdictPart, verbose: bool) -> Iterator[L
     for excluded in document.ruled_out if verbose else ():
         who = f" of {ranks_phrase(excluded.ranks)}" if excluded.ranks else ""
         yield "ruled out", f"{excluded.cause}{who}: {excluded.because}"
-    said = " ".join((verdict.explanation, *verdict.advice))
+    said = (verdict.explanation, *verdict.advice)
     for wanted in verdict.collect[: None if verbose else _COLLECT]:
-        if not _says(said, wanted.text):
+        if not reasons.says(said, wanted.text):
             yield "next", wanted.text
 
 
 def _fact(fact: Evidence) -> str:
     return fact.text + (f"  [{fact.at}]" if fact.at else "")
-
-
-def _says(whole: str, part: str) -> bool:
-    """Return whether a text holds another one, whatever the case of its first letter."""
-    return part.rstrip(".").lower() in whole.lower()
 
 
 def _wrapped(text: str, width: int, indent: str) -> Iterable[str]:

@@ -11,11 +11,11 @@ from hangscope.model.incident import on_group
 from hangscope.model.rankset import ranks_phrase
 from hangscope.report import reasons
 from hangscope.report.schema.document import Document, VerdictPart
-from hangscope.report.words import below_title, duration, listed
+from hangscope.report.words import at_line, below_title, duration
 from hangscope.verdict.claims import blocked_elsewhere
 from hangscope.verdict.phrasing import sentence_case
 
-_FACTS, _WARNINGS, _RIVALS, _HOSTS = 6, 6, 3, 4
+_FACTS, _WARNINGS, _RIVALS = 6, 6, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def ticket(document: Document) -> list[Block]:
     else:
         read = f"Read: {reasons.read_words(document) or 'nothing'}, of {reasons.size_words(document) or 'no rank'}."
         blocks.append(_texts("", "text", [read]))
-        blocks.append(_texts("Collect next time", "items", document.missing))
+        blocks.append(_texts("Collect next time", "items", reasons.next_steps(document)))
         blocks.append(_pairs(_incident(document)))
     warnings = [f"{w.file}: {w.message}" if w.file else w.message for w in document.warnings]
     blocks.append(_items("Warnings", map(_plain, warnings), _WARNINGS))
@@ -58,8 +58,8 @@ def ticket(document: Document) -> list[Block]:
 
 
 def _of_verdict(document: Document, verdict: VerdictPart) -> list[Block]:
-    steps = {*verdict.advice, *(wanted.text for wanted in verdict.collect)}
-    missing = [fact for fact in reasons.other_facts(verdict, "missing") if fact.text not in steps]
+    steps = reasons.next_steps(document)
+    missing = [fact for fact in reasons.other_facts(verdict, "missing") if not reasons.says(steps, fact.text)]
     against = (*reasons.other_facts(verdict, "against"), *missing)
     explanation = below_title(document.title, verdict.explanation)
     excluded = ((Piece(r.cause, code=True), Piece(f": {r.because}")) for r in document.ruled_out)
@@ -68,12 +68,11 @@ def _of_verdict(document: Document, verdict: VerdictPart) -> list[Block]:
         _texts("", "text", [explanation] if explanation else []),
         _items("Why", map(_fact, reasons.deciding_facts(verdict))),
         _pairs([*_answer(document, verdict), *_incident(document)]),
-        _texts("Do next", "steps", verdict.advice),
+        _texts("Collect next time" if document.status == "inconclusive" else "Do next", "steps", steps),
         _items("Evidence", map(_fact, reasons.other_facts(verdict)), _FACTS),
         _items("Against, and missing", map(_fact, against), _FACTS),
         _items("Also possible", possible),
         _items("Ruled out", excluded, _RIVALS),
-        _texts("Collect next", "items", [wanted.text for wanted in verdict.collect[:_RIVALS]]),
     ]
 
 
@@ -103,18 +102,20 @@ def _pairs(pairs: Iterable[Pair]) -> Block:
 def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:
     """Return what the verdict says, as pairs."""
     over = document.status == "no_hang"
+    category = f" ({verdict.category})" if verdict.category != verdict.cause else ""
     rows: list[Pair] = [
-        ("Cause", (Piece(verdict.cause, code=True), Piece(f" ({verdict.category})"))),
+        ("Cause", (Piece(verdict.cause, code=True), Piece(category))),
         ("Confidence", _plain(reasons.confidence(document))),
         ("Who", _plain(reasons.who(verdict))),
     ]
-    if (at := verdict.location) is not None:
+    if (at := reasons.own_place(verdict)) is not None:
         rows.append(("Where", _place(at.file, at.line, at.function)))
     waiting = verdict.waiting_call
     frame = user_frame(waiting.frames) if waiting is not None else None
     if waiting is not None and frame is not None:
-        others = sentence_case(ranks_phrase(waiting.ranks)) if waiting.ranks else "The others"
-        rows.append((f"{others} at", _place(frame.file, frame.line, frame.name)))
+        others = "The others at" if verdict.culprit_ranks else "Where"
+        others = f"{sentence_case(ranks_phrase(waiting.ranks))} at" if waiting.ranks else others
+        rows.append((others, _place(frame.file, frame.line, frame.name)))
     if verdict.op:
         seq = f" seq {verdict.seq}" if verdict.seq is not None else ""
         group = f" {on_group(verdict.group.label)}" if verdict.group is not None else ""
@@ -138,20 +139,17 @@ def _answer(document: Document, verdict: VerdictPart) -> list[Pair]:
 
 
 def _place(file: str, line: int, function: str) -> Line:
-    return Piece(f"{file}:{line}", code=True), Piece(" in "), Piece(function, code=True)
+    return Piece(at_line(file, line), code=True), Piece(" in "), Piece(function, code=True)
 
 
 def _incident(document: Document) -> list[Pair]:
     """Return when and where it happened, whether it was seen before, and where the report is."""
-    verdict, page = document.verdict, document.page
+    page = document.page
     since = reasons.standstill(document)
     strip = page.strip if page is not None else None
     if strip is not None and strip.stalled_s is not None and ", for " not in since:
         since += f"{', ' if since else ''}for {duration(strip.stalled_s)}"
-    rows = [("Since", _plain(since))]
-    if verdict is None or not any(culprit.host for culprit in verdict.culprits):
-        hosts = sorted({rank.host for rank in document.ranks if rank.host})
-        rows.append(("Hosts", _plain(listed(hosts, _HOSTS))))
+    rows = [("Since", _plain(since)), ("Hosts", _plain(reasons.hosts(document)))]
     seen = document.seen_before.text if document.seen_before is not None else ""
     return [*rows, ("Seen before", _plain(seen)), ("Report", (Piece(document.report_path or "", code=True),))]
 
@@ -159,4 +157,7 @@ def _incident(document: Document) -> list[Pair]:
 def _fact(fact: Evidence) -> Line:
     lead = (Piece(f"{fact.stance}: ", strong=True),) if fact.stance != "for" else ()
     tail = (Piece(" ("), Piece(fact.at, code=True), Piece(")")) if fact.at else ()
-    return (*lead, Piece(fact.text), *tail)
+    said, mark, line = fact.text.partition(": [") if fact.kind == "log" and not fact.quoted else ("", "", "")
+    if mark:  # a line with its prefix, after what it shows
+        return (*lead, Piece(f"{said}: "), Piece(f"[{line}", code=True), *tail)
+    return (*lead, Piece(fact.text, code=bool(fact.quoted)), *tail)

@@ -157,7 +157,11 @@ def _partial(incident: Incident, statements: Statements) -> parts.Partial:
 
 
 def _sources(incident: Incident) -> dict[str, int]:
-    logs = [i for i in incident.inputs if i.kind in _LOGS and i.status == "used"]
+    spoken = {
+        event.file for event in incident.events if not event.by_launcher
+    }  # a paste of stacks has lines, too
+    used = (i for i in incident.inputs if i.status == "used")
+    logs = [i for i in used if i.kind in _LOGS or (i.kind == "stacks" and i.file in spoken)]
     return {
         "dump": sum(1 for r in incident.ranks.values() if r.dump_file),
         "log": sum(1 for i in logs if not is_of_the_watcher(i.file)),
@@ -165,8 +169,13 @@ def _sources(incident: Incident) -> dict[str, int]:
     }
 
 
-def _counts(view: GroupFrontier, rank: int) -> tuple[int | None, int | None, bool]:
-    """Return what a rank enqueued and completed on a group, and whether it completed that at least; None where it is not known."""
+def _counts(view: GroupFrontier, rank: int, record: RankRecord) -> tuple[int | None, int | None, bool]:
+    """Return what a rank enqueued and completed on a group, and whether it completed that at least; None where it is not known.
+
+    Of a group with sends and receives only, these are counted.
+    """
+    if view.group.gid not in record.queues and (pairs := record.p2p.get(view.group.gid)) is not None:
+        return pairs.frontier.enqueued, pairs.frontier.completed, False
     member, completed = view.members[rank], view.completed(rank)
     by_lines = member.queue.told and member.queue.frontier.completed is None and not completed
     at_least = any(seq > (completed or 0) for seq in member.unknown)
@@ -177,7 +186,7 @@ def _groups(analysis: Analysis) -> tuple[parts.GroupPart, ...]:
     rows = []
     for view in analysis.views:
         group = with_members(view.group, analysis.incident)
-        classes = folded((_counts(view, rank), rank) for rank in view.members)
+        classes = folded((_counts(view, rank, analysis.incident.ranks[rank]), rank) for rank in view.members)
         frontier = tuple(parts.FrontierRow(compress(ranks), *counts) for counts, ranks in classes)
         ranks = (
             tuple(group.ranks) if analysis.incident.world_size <= parts.FOLD_ABOVE else compress(group.ranks)
@@ -213,10 +222,8 @@ def _last_call(incident: Incident, record: RankRecord) -> str | None:
 
 def _inputs(incident: Incident) -> tuple[parts.InputPart, ...]:
     owners = grouped((file, rank) for rank, record in incident.ranks.items() for file in record.files)
-    inputs = [
-        replace(i, rank=own[0]) if i.rank is None and len(own := owners.get(i.file, [])) == 1 else i
-        for i in incident.inputs
-    ]
+    alone = {file: ranks[0] if len(ranks) == 1 else None for file, ranks in owners.items()}
+    inputs = [replace(i, rank=alone[i.file]) if i.file in alone else i for i in incident.inputs]
     if len(inputs) <= parts.FOLD_ABOVE:
         return tuple(parts.InputPart(i.file, None, i.kind, i.rank, None, i.status, i.reason) for i in inputs)
     classes = grouped(((item.kind, item.status, item.reason), item) for item in inputs)

@@ -95,6 +95,11 @@ def cut_path(path: str, length: int) -> str:
     return path if len(path) <= length else "…" + path[1 - length :]
 
 
+def at_line(file: str, line: int) -> str:
+    """Return `train.py:87`, or only the file where the line is not known."""
+    return f"{file}:{line}" if line else file
+
+
 def first_of(texts: Sequence[str], most: int, more: str) -> list[str]:
     """Return the first of some texts, and with `more`, such as `and {:,} more`, how many there are besides."""
     left_out = len(texts) - most

@@ -225,4 +225,4 @@ def sentence_case(text: str) -> str:
 def as_sentence(text: str) -> str:
     """Return a text as a sentence, with a capital and a full stop."""
     text = sentence_case(text.strip())
-    return text if text.endswith((".", "!", "?", "…", ".)", '."', '…"')) else text + "."
+    return text if text.rstrip("\"')").endswith((".", "!", "?", "…")) else text + "."

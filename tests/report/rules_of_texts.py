@@ -71,12 +71,9 @@ def no_slot_is_empty(document: Document) -> Iterator[str]:
             yield f"an empty slot in {text!r}"
 
 
-def nothing_is_told_too_often(document: Document) -> Iterator[str]:
-    """No advice stands on the first screen twice, and a job that has ended is given none for a living one."""
+def advice_fits_a_job_that_ended(document: Document) -> Iterator[str]:
+    """A job that has ended is given no advice for a living one."""
     first = Page(document).first
-    told = [*first.steps, *first.more_steps]
-    for line in {line for line in told if told.count(line) > 1}:
-        yield f"told twice: {line!r}"
     ended = (
         document.page is not None and document.page.strip is not None and document.page.strip.life == "ended"
     )
@@ -193,7 +190,7 @@ def no_listed_phrase_appears(document: Document) -> Iterator[str]:
 RULES = (
     why_names_the_culprit,
     no_slot_is_empty,
-    nothing_is_told_too_often,
+    advice_fits_a_job_that_ended,
     the_ledger_agrees,
     possible_and_excluded_are_apart,
     lengths_hold,

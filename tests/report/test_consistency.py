@@ -23,8 +23,8 @@ from tests.report.rules_of_pictures import (
     states_agree,
 )
 from tests.report.rules_of_texts import (
+    advice_fits_a_job_that_ended,
     no_slot_is_empty,
-    nothing_is_told_too_often,
     the_ledger_agrees,
     why_names_the_culprit,
 )
@@ -65,10 +65,9 @@ def found_out() -> Iterator[tuple[Rule, Document]]:
     yield nothing_is_cut_without_a_count, altered(good, "page.rankmap", folds=short)
     idle = tuple(replace(row, state="idle") for row in page.detail.ranks)
     yield states_agree, altered(good, "page.detail", ranks=idle)
-    yield nothing_is_told_too_often, altered(good, "verdict", advice=verdict.advice * 2)
     late = ("Take a stack of rank 3 now (py-spy dump --pid PID).",)
     ended = altered(good, "page.strip", life="ended")
-    yield nothing_is_told_too_often, altered(ended, "verdict", advice=late)
+    yield advice_fits_a_job_that_ended, altered(ended, "verdict", advice=late)
     yield the_ledger_agrees, replace(good, hypotheses=(replace(good.hypotheses[0], cause="unknown"),))
     yield the_ledger_agrees, altered(good, "verdict", explains=Explains(15, 15))
 

@@ -139,12 +139,15 @@ def test_the_last_output_of_a_rank_is_its_last_line_and_none_of_its_launcher(tmp
              "  exitcode  : -15 (pid: 11150)  (SIGTERM)", "  error_file: <N/A>", "  traceback : Signal 15 (SIGTERM) received by PID 11150"]  # fmt: skip
     files = {"torchrun.err": table, "rank0/stderr.log": ["loading", "giving up"]}
     files["all.log"] = ["[r1] step 3 of 9", "[r1] leaving train()", "[r1] done", "[r2] step 3 of 9"]
+    kernel = "Mar 02 20:18:08 n1 kernel: INFO: task python:78808 blocked for more than 120 seconds."
+    files["all.log"] += ["[r3] pid 78808 writing shard 3", kernel]
     subject = Subject(told(tmp_path, files).analysis)
     found = {rank: quotes.last_line(subject, rank) for rank in subject.incident.ranks}
     assert {rank: said.text for rank, said in found.items() if said} == {
         0: "giving up",
         1: "done",
         2: "step 3 of 9",
+        3: "pid 78808 writing shard 3",
     }
 
 
@@ -167,7 +170,6 @@ def test_who_did_not_join_is_told_in_a_sentence(tmp_path: Path) -> None:
 def test_moments_of_one_second_are_told_apart() -> None:
     first = Page(analyze(FIXTURES / "stuck_lock" / "dumps").document).first
     assert [at[-8:] for _, at, _, _ in first.moments] == [".223 UTC", ".224 UTC"]
-    assert next(at for _, at, _, _ in Page(document("hang_8")).first.moments).endswith("20:00.163 UTC")
 
 
 @pytest.mark.parametrize("name", SIZES)

@@ -14,6 +14,7 @@ from hangscope.report.html import tables
 from tests.conftest import FIXTURES
 from tests.dump_writer import Recorder, world
 from tests.in_thread import InThisThread
+from tests.report.test_unknown import STACK
 from tests.text_lines import timeout, told
 
 
@@ -66,8 +67,22 @@ def test_a_ranks_own_file_has_its_rank_among_the_inputs(tmp_path: Path) -> None:
     }
     table = tables.inputs(report.document)
     assert ("worker3.log", "log", "3", "used", "") in [row.cells for row in table.rows]
+    several = told(
+        tmp_path / "several",
+        [
+            f"gx{rank}:31:33 [2] NCCL INFO comm 0x7f11a4001240 rank {rank} nranks 16 cudaDev 2 busId 47000 - Init COMPLETE"
+            for rank in (2, 10)
+        ],
+    )
+    assert [row.rank for row in several.document.inputs] == [None]
     shared = told(tmp_path / "shared", ["[rank0]: step 9", "[rank1]: step 9", timeout(0)])
     assert [(row.file, row.rank) for row in shared.document.inputs] == [("all.log", None)]
+
+
+def test_a_paste_of_stacks_with_lines_is_a_log_too(tmp_path: Path) -> None:
+    stack = STACK.format(7).splitlines()
+    assert told(tmp_path / "a", stack).document.sources == {"dump": 0, "log": 0, "stack": 1}
+    assert told(tmp_path / "b", [timeout(0), *stack]).document.sources == {"dump": 0, "log": 1, "stack": 1}
 
 
 def test_each_rank_has_its_standing_in_words(tmp_path: Path) -> None:

@@ -13,7 +13,10 @@ from hangscope.report.reasons import (
     commands,
     culprit_call,
     deciding_facts,
+    hosts,
     is_another_call,
+    next_steps,
+    own_place,
     read_words,
     size_words,
 )
@@ -30,6 +33,7 @@ from hangscope.report.words import (
     cut_path,
     duration,
     first_of,
+    grouped,
     sizes_words,
     some_ranks,
     utc,
@@ -37,7 +41,7 @@ from hangscope.report.words import (
 from hangscope.verdict.confidence import USUAL
 
 _CULPRITS, _FRAMES, _STEPS, _CALLS = 2, 3, 3, 3
-_HEADLINE, _FACT, _NOTE, _REASON = 240, 190, 120, 200  # characters
+_HEADLINE, _FACT, _MOMENT, _REASON = 240, 190, 110, 200  # characters
 _LONG = 120  # characters above which a headline is set smaller
 
 
@@ -57,11 +61,12 @@ class FirstScreen:
         self.size = size_words(document)
         self.partial = cut(document.partial.text, _FACT) if document.partial.is_partial else ""
         self.who = _who(document)
+        self.hosts = hosts(document)
         self.waiting = _waiting(document)
         self.places = _places(data.sides, verdict)
         self.op = (verdict.op or "") if verdict is not None else ""
-        calls = [side.call for side in data.sides if side.call not in ("", self.op)]
-        self.what = _what(verdict) or ([] if self.op else _pending(data)) or calls
+        calls = [side.call for side in data.sides if side.call]
+        self.what = _what(verdict) or ([] if self.op else _pending(data) or calls)
         self.inside = (verdict.api or "") if verdict is not None and not is_another_call(verdict) else ""
         self.no_what = "No collective is known to stay pending." if document.status == "no_hang" else ""
         self.why = _why(document, data)
@@ -70,17 +75,10 @@ class FirstScreen:
         self.next_title = "Collect next time" if undecided else "Do next"
         self.steps, self.more_steps = steps[:_STEPS], steps[_STEPS:]
         self.commands = commands(document)
-        self.moments = _moments(data.strip)
-        self.timeline = draw_timeline(data.strip)
-        self.cost = _cost(data.strip)
-
-
-def next_steps(document: Document) -> list[str]:
-    """Return what to do next; for an inconclusive report, what to collect comes first."""
-    advice = list(document.verdict.advice) if document.verdict is not None else []
-    if document.status == "hang":
-        return [*advice, *(item for item in document.missing if item not in advice)]
-    return [*document.missing, *(a for a in advice if a not in document.missing)]
+        strip = _merged(data.strip)
+        self.moments = _moments(strip)
+        self.timeline = draw_timeline(strip)
+        self.cost = _cost(strip)
 
 
 def _who(document: Document) -> list[tuple[str, str]]:
@@ -115,12 +113,13 @@ def _waiting(document: Document) -> str:
 
 def _places(sides: Sequence[SidePart], verdict: VerdictPart | None) -> list[tuple[SidePart, int]]:
     """Return the sides with the frames that the first screen shows, user code that the other side does not have, and how many there are."""
-    at = verdict.location if verdict is not None else None
+    at = own_place(verdict) if verdict is not None else None
     here = [PageFrame(at.function, at.file, at.line, True)] if at is not None else []
     found = []
     for side in sides:
-        users = [f for f in side.frames if f.user]
-        frames = [f for f in users if f.differs] or users[:2] or list(side.frames[:2])
+        users, fork = [f for f in side.frames if f.user], _fork(side.frames)
+        telling = [f for f in users if f.differs] or users[:2] or side.frames[:2]
+        frames = [f for f in side.frames if f in telling or f is fork]
         places = [place(f) for f in frames[:_FRAMES]]
         if side.role == "culprit":
             frames = [*(f for f in here if place(f) not in places), *frames]
@@ -130,6 +129,13 @@ def _places(sides: Sequence[SidePart], verdict: VerdictPart | None) -> list[tupl
         title = f"Rank {at.rank}" if at.rank is not None else "One side"
         found.append((SidePart("culprit", title, "", at.rank, tuple(here)), 1))
     return found
+
+
+def _fork(frames: Sequence[PageFrame]) -> PageFrame | None:
+    """Return the frame, of a library or not, at which a stack leaves the other side's: the outermost that differs, inside of a common line of the user if there is one."""
+    outer = [*reversed(frames)]
+    common = next((i for i, frame in enumerate(outer) if frame.user and not frame.differs), 0)
+    return next((frame for frame in outer[common:] if frame.differs), None)
 
 
 def _what(verdict: VerdictPart | None) -> list[str]:
@@ -144,9 +150,14 @@ def _what(verdict: VerdictPart | None) -> list[str]:
         members = counted(len(group.ranks), "rank") if group.members_known else "members not known"
         parts.append(f"{on_group(group.label).removeprefix('on ')}, {members}")
     lines = [line] if (line := " · ".join(filter(None, parts))) else []
-    if not lines or not is_another_call(verdict):
+    if not is_another_call(verdict):
         return lines
-    return [*lines, f"the culprit {culprit_call(verdict)}{f', inside {verdict.api}' if verdict.api else ''}"]
+    several = len(verdict.culprit_ranks) > 1
+    whose = "the culprits" if several else "the culprit"
+    return [
+        *(lines or [""]),
+        f"{whose} {culprit_call(verdict, several)}{f', inside {verdict.api}' if verdict.api else ''}",
+    ]
 
 
 def _pending(data: PageData) -> list[str]:
@@ -182,6 +193,17 @@ def _reasons(document: Document) -> list[str]:
     return [cut(line, _REASON) for line in reasons[:2]]
 
 
+def _merged(strip: StripData | None) -> StripData | None:
+    """Return the strip with what happened at one time as one point."""
+    if strip is None:
+        return None
+    by_time = grouped((moment.at, moment) for moment in strip.moments)
+    moments = (
+        replace(those[0], text="; ".join(cut(m.text, _MOMENT) for m in those)) for those in by_time.values()
+    )
+    return replace(strip, moments=tuple(moments))
+
+
 def _moments(strip: StripData | None) -> list[tuple[str, str, str, str]]:
     """Return the points of the strip: kind, wall clock, what, and how long after the one before."""
     shown = strip.moments if strip is not None else ()
@@ -191,7 +213,9 @@ def _moments(strip: StripData | None) -> list[tuple[str, str, str, str]]:
         is_close = sum(abs(at // 10**9 - other // 10**9) <= 1 for other in times) > 1  # itself, and another
         clock = utc(at, fine=bool(at % 10**9) and is_close, local=moment.local)
         gap = (at - before) / 1e9
-        result.append((moment.kind, clock, cut(moment.text, 110), f"+{duration(gap)}" if gap >= 1e-3 else ""))
+        result.append(
+            (moment.kind, clock, cut(moment.text, 2 * _MOMENT), f"+{duration(gap)}" if gap >= 1e-3 else "")
+        )
     return result
 
 

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import zlib
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,12 +21,12 @@ from hangscope.model.codec import to_plain
 from hangscope.model.rankset import compress
 from hangscope.report.html import rows, tables
 from hangscope.report.html.drawings import OrderDrawing
-from hangscope.report.html.first_screen import FirstScreen, next_steps
+from hangscope.report.html.first_screen import FirstScreen
 from hangscope.report.html.map_svg import RANK_LIMIT, RankMap
 from hangscope.report.html.templates import page_environment
 from hangscope.report.html.waits_svg import WaitFor, way_to_root
 from hangscope.report.json import report_data, with_spans
-from hangscope.report.reasons import accounts, outlier_lines
+from hangscope.report.reasons import accounts, next_steps, outlier_lines, says
 from hangscope.report.schema.document import Document
 from hangscope.report.schema.page import DetailData, PageData
 from hangscope.report.schema.pictures import TopologyData
@@ -58,7 +59,7 @@ class Page:
         self.stacks = rows.stack_rows(document)
         # What is missing and is among the steps is not listed again.
         steps = next_steps(document)
-        facts = [f for f in (verdict.evidence if verdict is not None else ()) if f.text not in steps]
+        facts = [f for f in (verdict.evidence if verdict is not None else ()) if not says(steps, f.text)]
         by_stance = [(stance, title, [f for f in facts if f.stance == stance]) for stance, title in _STANCES]
         self.evidence = [row for row in by_stance if row[2]]
         self.outliers = outlier_lines(document)
@@ -66,8 +67,19 @@ class Page:
         lists = (tables.groups(document), tables.windows(document), tables.inputs(document))
         self.lists = [table for table in lists if table.rows]
         self.ranks = tables.ranks(document)
+        self.filters = _filters(document, data.detail.hosts)
         self.suspects = frozenset(verdict.suspect_ranks if verdict is not None else ())
         self.culprits = frozenset(verdict.culprit_ranks if verdict is not None else ())
+
+
+def _filters(document: Document, hosts: Sequence[str]) -> list[tuple[str, str]]:
+    """Return what the page can be filtered by, each with its name in the address: what has at least two values."""
+    found = {
+        "in": ("group", {group.name + group.desc for group in document.groups}),
+        "state": ("state", {rank.state for rank in document.ranks}),
+        "host": ("host", set(hosts) or {rank.host for rank in document.ranks if rank.host}),
+    }
+    return [(name, word) for name, (word, values) in found.items() if len(values) > 1]
 
 
 def _mesh(topology: TopologyData | None) -> str:

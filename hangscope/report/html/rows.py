@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -34,24 +35,32 @@ def stack_rows(document: Document) -> StackRows | None:
         return None
     named = frozenset(document.verdict.culprit_ranks if document.verdict is not None else ())
     rows = []
+    branches_with = Counter(frame for branch in branches for frame in set(branch.frames))
     depths = [*(branch.depth for branch in branches[1:]), 0]
     for branch, next_depth in zip(branches[:BRANCHES], depths, strict=False):
         is_named = all(rank in named for span in spans(branch.ranks) for rank in span)
-        lines = tuple(_lines(branch.frames, is_leaf=next_depth <= branch.depth))
+        fork = _fork(branch, branches_with)
+        lines = tuple(_lines(branch.frames, fork, next_depth <= branch.depth))
         rows.append((branch, min(branch.depth, DEEPEST), "culprit" if is_named else "", lines))
     return StackRows(tuple(rows), ranks, len(branches) - len(rows) + (document.stacks_left_out or 0))
 
 
-def _lines(frames: tuple[Frame, ...], *, is_leaf: bool) -> Iterator[tuple[str, bool]]:
-    """Yield the frames of user code, and of a leaf the innermost frame, where it is."""
-    last = frames[-1:] if is_leaf else ()
-    for user, run in groupby(frames[: len(frames) - len(last)], is_user):
-        alike = list(run)
-        if user or len(alike) == 1:
+def _fork(branch: BranchPart, branches_with: Counter[Frame]) -> int:
+    """Return which frame of a branch is the first that only its ranks have: of a branch at the root, inside of one that others have; -1: none."""
+    is_own = [branches_with[frame] == 1 for frame in branch.frames]
+    shared = [branch.depth > 0, *(not own for own in is_own)]
+    return next((i for i, own in enumerate(is_own) if own and shared[i]), -1)
+
+
+def _lines(frames: tuple[Frame, ...], fork: int, is_leaf: bool) -> Iterator[tuple[str, bool]]:
+    """Yield the frames of user code, the one at which a branch forks, and the innermost of a leaf, where it is."""
+    shown = {fork, len(frames) - 1 if is_leaf else -1}
+    for (user, alone), run in groupby(enumerate(frames), lambda item: (is_user(item[1]), item[0] in shown)):
+        alike = [frame for _, frame in run]
+        if user or alone or len(alike) == 1:
             yield from ((str(frame), user) for frame in alike)
         else:
             yield f"… {len(alike)} frames of libraries", False
-    yield from ((str(frame), is_user(frame)) for frame in last)
 
 
 _WIDTH = 160
@@ -70,7 +79,7 @@ def bar(row: FoldRow) -> list[tuple[str, float, float]]:
 
 def states_of(row: FoldRow, legend: Sequence[StateRow]) -> str:
     """Return how many ranks are in each state, in the words of the map's legend."""
-    words = {**ROLE_WORDS, **{state.role: state.label for state in legend}, "waiting": "waiting"}
+    words = {**ROLE_WORDS, **{state.role: state.label for state in legend}}
     return ", ".join(f"{n:,} {words[role]}" for role, n in zip(ROLES, row.states, strict=False) if n)
 
 
@@ -81,6 +90,7 @@ def stalled(row: FoldRow) -> str:
 
 
 CONTEXT = 2
+FEW = 3  # differences with rows around them even where all calls are over: of many, the last ones tell most
 AHEAD = 3  # of a long run that only one side made, so many at its ends are shown
 MIN_FOLD = 4
 MANY, FEW_ROWS = 12, 60  # sides that part so often play different parts: where they stand now is at the end
@@ -91,7 +101,7 @@ ROWS = 400  # a diff with more differing rows than a page can hold is cut, and s
 class DiffList:
     """A call diff with its rows in runs, each with what its rows are called where they are folded into one line.
 
-    `cut` rows before them, with `cut_differences`, are not listed. `silent`: the ranks of columns without any known collective.
+    `cut` rows before them, with `cut_differences`, are not listed. So many columns are `silent`: none of their collectives is known.
     """
 
     diff: CallDiff
@@ -99,14 +109,21 @@ class DiffList:
     labels: dict[int, DiffGroup]
     cut: int
     cut_differences: int
-    silent: tuple[str, ...]
+    silent: int
 
 
 def diff_list(diff: CallDiff) -> DiffList:
     """Return the diff with identical rows folded, except some around each difference."""
     rows = diff.rows[-(ROWS if diff.differences <= MANY else FEW_ROWS) :]
     matters = [bool(row.differs) or row.is_open for row in rows]
-    near = [any(matters[max(0, i - CONTEXT) : i + CONTEXT + 1]) for i in range(len(rows))]
+    reach = [CONTEXT if row.is_open or diff.differences <= FEW else 0 for row in rows]
+    near = [
+        any(
+            matters[j] and abs(i - j) <= reach[j]
+            for j in range(max(0, i - CONTEXT), min(len(rows), i + CONTEXT + 1))
+        )
+        for i in range(len(rows))
+    ]
     if not any(matters):
         near = [i >= len(rows) - MIN_FOLD for i in range(len(rows))]
     for start, end in _ahead(rows):
@@ -121,11 +138,8 @@ def diff_list(diff: CallDiff) -> DiffList:
         runs.append((alike, words))
     labels = {group.gid: group for group in diff.groups}
     numbers = {row.differs for row in diff.rows if row.differs} - {row.differs for row in rows}
-    silent = tuple(
-        c.ranks
-        for i, c in enumerate(diff.classes)
-        if diff.rows and all(row.cells[i].mark in ("unseen", "no_part") for row in diff.rows)
-    )
+    columns = zip(*(row.cells for row in diff.rows), strict=True)
+    silent = sum(all(cell.mark in ("unseen", "no_part") for cell in column) for column in columns)
     return DiffList(diff, tuple(runs), labels, len(diff.rows) - len(rows), len(numbers), silent)
 
 

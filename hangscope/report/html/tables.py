@@ -30,7 +30,13 @@ def inputs(document: Document) -> Table:
         rows.append(Row((name, kind, cut(ranks, 80) if ranks != "none" else "", "used", "")))
     more = max(0, len(dropped) - ROWS)
     left_out = f"{more:,} more files were not used; the JSON report lists them." if more else ""
-    return Table("Input files", ("File", "Kind", "Rank", "Status", "Reason"), tuple(rows), (0, 2), left_out)
+    title = _titled("Input files", len(rows), len(rows) + more)
+    return Table(title, ("File", "Kind", "Rank", "Status", "Reason"), tuple(rows), (0, 2), left_out)
+
+
+def _titled(title: str, shown: int, total: int) -> str:
+    """Return a title with how much of a list the table has: `All ranks, 40 of 1,024`."""
+    return f"{title}, {f'{shown:,} of ' if shown < total else ''}{total:,}"
 
 
 def _input(item: InputPart) -> Row:
@@ -46,7 +52,8 @@ def windows(document: Document) -> Table:
     more = len(found) - len(rows) + (document.coverage.windows_left_out or 0)
     left_out = f"{more:,} more windows; the JSON report lists them." if more else ""
     head = ("Ranks", "Group", "From seq", "To seq")
-    return Table("Retained collectives", head, rows, (0, 1, 2, 3), left_out)
+    title = _titled("Retained collectives", len(rows), len(rows) + more)
+    return Table(title, head, rows, (0, 1, 2, 3), left_out)
 
 
 def groups(document: Document) -> Table:
@@ -59,7 +66,8 @@ def groups(document: Document) -> Table:
     more = counted(sum(rest.values()), "more group")
     left_out = f"{more} ({roles}); the JSON report lists them." if rest else ""
     head = ("Name", "Description", "Role", "Ranks", "Enqueued and completed")
-    return Table("Process groups", head, tuple(map(_group, ordered[:ROWS])), (0, 3, 4), left_out)
+    title = _titled("Process groups", min(ROWS, len(ordered)), len(ordered))
+    return Table(title, head, tuple(map(_group, ordered[:ROWS])), (0, 3, 4), left_out)
 
 
 def _group(group: GroupPart) -> Row:
@@ -84,7 +92,8 @@ def ranks(document: Document) -> Table:
     more = sum(r.count or 1 for r in found[ROWS:])
     left_out = f"{counted(more, 'more rank')}; the search above shows each of them." if more else ""
     head = ("Rank", "Host", "State", "Dump", "Last call on any group", "Files")
-    return Table("All ranks", head, rows, (0, 1, 4, 5), left_out)
+    total = sum(r.count or 1 for r in found)
+    return Table(_titled("All ranks", total - more, total), head, rows, (0, 1, 4, 5), left_out)
 
 
 def _rank(rank: RankPart) -> Row:

@@ -15,7 +15,7 @@ from hangscope.report.schema.document import FOLD_ABOVE
 from hangscope.report.schema.page import DetailData, RankDetail
 from hangscope.report.schema.pictures import RankMapData
 from hangscope.report.subject import Subject
-from hangscope.report.words import first_of
+from hangscope.report.words import at_line, first_of
 
 QUEUES = 24
 RANKS = FOLD_ABOVE  # or classes
@@ -65,7 +65,7 @@ def _rank(
         absence=record.absence.value if record.absence is not None else None,
         waits=(*example, *_way(subject, steps, rank)),
         queue=queue,
-        stack=tuple(f"{f.file}:{f.line} in {f.name}" for f in subject.stack(rank)[:_FRAMES]),
+        stack=tuple(f"{at_line(f.file, f.line)} in {f.name}" for f in subject.stack(rank)[:_FRAMES]),
         events=tuple(f"{t.text}  [{t.source}]" for t in quotes.last_words(subject, rank)),
         files=subject.files_of(rank)[:_FILES] if alone else (),
         log=tuple(line for file, lines in record.log_tails[-_LOGS:] for line in (f"[{file}]", *lines)),

@@ -34,12 +34,7 @@ def steps_from_root(subject: Subject, after: Mapping[Drawn, Drawn]) -> dict[int,
             calls += not isinstance(passed, Host)
             depth[passed] = calls
     hosts = {node.rank: calls for node, calls in depth.items() if isinstance(node, Host)}
-    found = {rank: calls for rank, calls in hosts.items() if calls and rank not in subject.culprits}
-    inside = frozenset(subject.verdict.in_call) if subject.verdict is not None else frozenset()
-    if not inside:
-        return found
-    # Who is in the verdict's collective waits directly, and nobody else, as the summary counts them.
-    return {rank: 1 if rank in inside else max(calls, 2) for rank, calls in found.items()}
+    return {rank: calls for rank, calls in hosts.items() if calls and rank not in subject.culprits}
 
 
 def folds(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> tuple[MapFold, ...]:
@@ -56,7 +51,8 @@ def folds(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> tupl
 
 def _since(subject: Subject) -> dict[int, float]:
     """Return when each rank stalled, in ms after the first."""
-    calls = ((rank, subject.first_open(rank)) for rank in subject.graph.waiting)
+    waiting = (rank for rank in subject.graph.waiting if rank not in subject.culprits)
+    calls = ((rank, subject.first_open(rank)) for rank in waiting)
     made = {rank: call.created for rank, call in calls if call is not None and call.created > 0}
     first = min(made.values(), default=0)
     return {rank: (created - first) / 1e6 for rank, created in made.items()}
@@ -103,7 +99,10 @@ def rank_map(subject: Subject, folded: tuple[MapFold, ...]) -> RankMapData | Non
     by_role = grouped((role, rank) for rank, role in enumerate(roles))
     waiting, unseen = (by_role.get(role, ()) for role in ("waiting", "unseen"))
     labels = {**ROLE_WORDS, "idle": subject.idle_words, "waiting": subject.waiting_words(waiting)}
-    labels |= {"unseen": HEARD} if subject.heard.issuperset(unseen) else {}
+    if heard := subject.heard.intersection(unseen):
+        labels["unseen"] = (
+            HEARD if len(heard) == len(unseen) else f"{ROLE_WORDS['unseen']}; of some a log or stack"
+        )
     by_host = grouped((record.host, rank) for rank, record in records if record.host)
     per_host = max(map(len, by_host.values()), default=0)
     is_even = {len(ranks) for ranks in by_host.values()} == {per_host}

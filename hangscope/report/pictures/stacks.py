@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.knowledge.callsite import is_user, user_frame
 from hangscope.model.conclusion import CallRef
-from hangscope.model.incident import Stack
+from hangscope.model.incident import Stack, on_group
 from hangscope.model.rankset import ranks_phrase
 from hangscope.report import quotes
 from hangscope.report.schema.stories import PageFrame, SidePart
 from hangscope.report.subject import Subject
-from hangscope.report.words import call_words, grouped, sizes_words
+from hangscope.report.words import call_words, grouped, rank_words, sizes_words, some_ranks
 from hangscope.verdict.phrasing import sentence_case
 
-_NAMED = 4  # waiting ranks that a title lists
 _PLACES = 2  # that are shown without a verdict's own line
 _ASKED = 1024  # ranks whose pending collectives are looked at
 
@@ -27,7 +27,7 @@ def sides(subject: Subject) -> tuple[SidePart, ...]:
         return _shown(subject) or (right,)
     if left is None and right is None and (subject.verdict is None or subject.verdict.location is None):
         return () if subject.over else _shown(subject)
-    return tuple(_marked(side, other) for side, other in ((left, right), (right, left)) if side is not None)
+    return _both_marked(left, right)
 
 
 def _shown(subject: Subject) -> tuple[SidePart, ...]:
@@ -38,23 +38,23 @@ def _shown(subject: Subject) -> tuple[SidePart, ...]:
         ((stack[0], user_frame(stack), what if calls else ""), (rank, what, stack))
         for rank, what, stack in places or calls
     )
-    found = []
+    found: list[SidePart] = []
     for those in sorted(alike.values(), key=len, reverse=True)[:_PLACES]:
         ranks, (rank, what, stack) = [r for r, _, _ in those if r is not None], those[0]
         who = sentence_case(ranks_phrase(ranks) if ranks else "a process of no known rank")
-        side = ("waiting", f"{who}, pending", what) if calls else ("idle", f"{who}, {what}", "")
-        found.append(SidePart(*side, rank, page_frames(stack)))
-    return tuple(found)
+        role = subject.role(ranks[0]) if ranks else "unseen"
+        side = (f"{who}, pending", what) if calls else (f"{who}, {what}", "")
+        found.append(SidePart(role, *side, rank, page_frames(stack)))
+    return _both_marked(*found) if len(found) == 2 else tuple(found)
 
 
 def _pending(subject: Subject) -> list[tuple[int | None, str, Stack]]:
     """Return where ranks enqueued the collectives that their dumps show as pending."""
     found: list[tuple[int | None, str, Stack]] = []
     for rank in subject.graph.waiting[:_ASKED]:
-        call = subject.first_open(rank)
-        kind = subject.kind_of(call.node, rank) if call is not None else None
-        if call is not None and kind is not None and kind.stack:
-            found.append((rank, subject.call_name(call.node, rank), kind.stack))
+        call, stack = subject.first_open(rank), subject.call_stack(rank)
+        if call is not None and stack:
+            found.append((rank, subject.call_name(call.node, rank), stack))
     return found
 
 
@@ -70,13 +70,23 @@ def _culprit(subject: Subject) -> SidePart | None:
             title = f"Rank {rank}, its {'traceback' if trace else 'stack'}"
             return SidePart("culprit", title, "", rank, trace or stack)
     if call is None and rank is not None and _is_in(subject, rank):
-        call = verdict.waiting_call
+        call = _as_called(subject, rank, verdict.waiting_call)
     if call is None:
         return None
     who = f"Rank {rank}" if rank is not None else "The other side"
     is_there = call.completed or call.seq == verdict.seq or call.group is not None or verdict.group is None
-    title = f"{who}, {'its collective' if is_there else 'last enqueued on that group:'}"
+    where = f" {on_group(verdict.group.label)}" if verdict.group is not None else ""
+    title = f"{who}, {'its collective' if is_there else f'last enqueued{where}'}"
     return SidePart("culprit", title, _call(call), rank, page_frames(call.frames))
+
+
+def _as_called(subject: Subject, rank: int, call: CallRef | None) -> CallRef | None:
+    """Return a collective with the sizes that one of its ranks passed, which may be what does not fit."""
+    kind = subject.kind_of(subject.node, rank) if subject.node is not None else None
+    if call is None or kind is None:
+        return call
+    sizes, dtypes = kind.input_sizes or kind.output_sizes, kind.input_dtypes or kind.output_dtypes
+    return replace(call, op=kind.op, sizes=sizes, dtypes=dtypes, frames=kind.stack or call.frames)
 
 
 def _waiting(subject: Subject) -> SidePart | None:
@@ -88,13 +98,23 @@ def _waiting(subject: Subject) -> SidePart | None:
     ranks = call.ranks or verdict.in_call
     if not ranks and any(_is_in(subject, rank) for rank in verdict.culprit_ranks):
         return None  # it is the culprits' own
-    rank = ranks[0] if ranks else None
     who = "the others" if verdict.culprit_ranks else "who is not known"
     if ranks:
-        who = ranks_phrase(ranks if len(ranks) <= _NAMED else ranks[:1])
+        who = rank_words(some_ranks(ranks))
     how = "" if not ranks or subject.inside(ranks) else " elsewhere"
-    title = f"{who}, {'waited' if subject.over else 'waiting'}{how}".capitalize()
-    return SidePart("waiting", title, _call(call), rank, page_frames(call.frames))
+    state = subject.waiting_words(ranks) if ranks else "waited" if subject.over else "blocked"
+    title = sentence_case(f"{who}, {'waiting' if state == 'blocked' else state}{how}")
+    rank, stack = ranks[0] if ranks else None, call.frames
+    if not stack and (found := _any_stack(subject, ranks)) is not None:
+        rank, stack = found
+        title += f" (frames of rank {rank})" if len(ranks) > 1 else ""
+    return SidePart("waiting", title, _call(call), rank, page_frames(stack))
+
+
+def _any_stack(subject: Subject, ranks: Sequence[int]) -> tuple[int, Stack] | None:
+    """Return the stack of the first of these ranks that left one."""
+    found = ((rank, stack) for rank in ranks if (stack := subject.stack(rank) or subject.call_stack(rank)))
+    return next(found, None)
 
 
 def _is_in(subject: Subject, rank: int) -> bool:
@@ -110,6 +130,11 @@ def _call(call: CallRef) -> str:
 def page_frames(stack: Stack) -> tuple[PageFrame, ...]:
     """Return a stack as the page shows it."""
     return tuple(PageFrame(f.name, f.file, f.line, is_user(f)) for f in stack)
+
+
+def _both_marked(*both: SidePart | None) -> tuple[SidePart, ...]:
+    """Return the two sides that are there, each with the frames marked that the other does not have."""
+    return tuple(_marked(side, other) for side, other in (both, both[::-1]) if side is not None)
 
 
 def _marked(side: SidePart, other: SidePart | None) -> SidePart:

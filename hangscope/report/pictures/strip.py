@@ -73,11 +73,12 @@ def _logged(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
         if timed := [quote for quote in found if quote.at(new_year)]:
             first = min(timed, key=lambda q: (q.at(new_year), q.rank not in subject.culprits, q.source))
             text = cut(_PREFIX.sub("", first.text), 120)
-            who = f"rank {first.rank}: " if first.rank is not None else ""
+            who = f"rank {first.rank}" if first.rank is not None else ""
             at_once = {q.rank for q in timed if q.at(new_year) <= first.at(new_year) + 1} - {first.rank, None}
             if kind == "end" and who and at_once:
-                who += f"(and {counted(len(at_once), 'more rank')} within a second) "
-            yield Moment(kind, _ns(first.at(new_year)), who + text, first.source, first.local)
+                who += f" (and {counted(len(at_once), 'more rank')} within a second)"
+            said = f"{who}: {text}" if who else text
+            yield Moment(kind, _ns(first.at(new_year)), said, first.source, first.local)
 
 
 def _end(subject: Subject) -> Iterator[Moment]:

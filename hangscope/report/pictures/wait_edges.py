@@ -130,7 +130,7 @@ def _logged_edges(subject: Subject) -> Edges:
     if verdict is None or not verdict.waiting_ranks or not (verdict.op or verdict.culprit_ranks):
         return {}
     call, named = VerdictCall(), [Host(rank) for rank in verdict.culprit_ranks]
-    edges: Edges = {Host(rank): {call: False} for rank in verdict.waiting_ranks}
+    edges: Edges = {Host(rank): {call: not verdict.op} for rank in verdict.waiting_ranks}
     return {**edges, call: dict.fromkeys(named, True), **{host: {} for host in named}}
 
 

@@ -88,8 +88,11 @@ def _node(
         label = call_words(CallRef(verdict.op, verdict.seq)) if verdict.op else NOT_NAMED
         group = on_group(verdict.group.label).removeprefix("on ") if verdict.group is not None else ""
         inside = sorted(verdict.waiting_ranks)
-        return WaitNode(name, "call", label, group, compress(inside), len(inside), root, bold)
-    if isinstance(first, Untold | Unnamed):
+        return WaitNode(
+            name, "call", label, group, compress(inside), len(inside), root, bold, assumed=not verdict.op
+        )
+    assumed = isinstance(first, Untold | Unnamed)
+    if assumed:
         group, left_out = "", subject.culprits
     else:
         group = _groups(subject, [n for n in members if isinstance(n, Called)])
@@ -100,7 +103,8 @@ def _node(
     ranks = compress(inside) if inside else ""
     alone = first if len(members) == 1 and isinstance(first, Instance) else None
     call = f"{subject.incident.groups[alone.gid].label}/{alone.seq}" if alone is not None else ""
-    return WaitNode(name, "call", subject.call_name(first), group, ranks, len(inside), root, bold, call=call)
+    label = subject.call_name(first)
+    return WaitNode(name, "call", label, group, ranks, len(inside), root, bold, call=call, assumed=assumed)
 
 
 def _hosts(subject: Subject, name: str, members: list[Drawn], root: bool, bold: bool) -> WaitNode:

@@ -83,7 +83,10 @@ class CallDiff:
 
 @dataclass(frozen=True, slots=True)
 class WaitNode:
-    """A host or a call. `root`: what the headline says that all wait for in the end. `call`: its group and seq, where it is one call."""
+    """A host or a call. `root`: what the headline says that all wait for in the end. `call`: its group and seq, where it is one call.
+
+    `assumed`: no line names this call.
+    """
 
     id: str
     kind: str
@@ -95,6 +98,7 @@ class WaitNode:
     cycle: bool = False
     culprit: bool = False
     call: str = ""
+    assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,10 @@ def end(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
 
 
 def device(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
-    """Return enqueued, started and completed per rank on the group of the verdict."""
-    view = subject.view
+    """Return enqueued, started and completed per rank on the group of the call that the culprits do not complete, else of the verdict."""
+    call = subject.verdict.culprit_call if subject.verdict is not None else None
+    own = (v for v in subject.views.values() if call is not None and v.group.label == call.group)
+    view = next(own, subject.view)
     if view is None or all(member.enqueued is None for member in view.members.values()):
         return None
     of_rank = {r: (m.enqueued, m.queue.frontier.started, view.completed(r)) for r, m in view.members.items()}
@@ -52,7 +54,7 @@ def device(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
         counts = ("not known" if n is None or n < 0 else f"{n:,}" for n in (enqueued, started, completed))
         cells.append(Row((compress(ranks), *counts, lag), role))
     head = ("Ranks", "Enqueued", "Started", "Completed", "Difference")
-    text = f"{sentence_case(on_group(view.group.label))}. Enqueued is what the CPU thread issued, completed what the GPU finished."
+    text = f"{sentence_case(on_group(view.group.label))}. Enqueued is what the CPU thread issued, completed what the backend (NCCL on the GPU, or gloo) finished."
     title = "How far each rank is"
     return Story("progress", title, text, (Table(title, head, tuple(cells), numbers=(1, 2, 3, 4)),))
 

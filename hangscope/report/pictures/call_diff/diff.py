@@ -13,7 +13,7 @@ from hangscope.report.pictures.call_diff.columns import choose
 from hangscope.report.pictures.call_diff.logged_calls import logged_diff, logged_row, logged_state
 from hangscope.report.schema.pictures import CallDiff, DiffCell, DiffClass, DiffGroup, DiffRow
 from hangscope.report.subject import Subject
-from hangscope.report.words import ROLE_WORDS
+from hangscope.report.words import ROLE_WORDS, grouped
 
 ROWS_BEFORE = 60  # alike calls that are listed before the first difference
 OTHERS_LISTED = 8
@@ -31,7 +31,7 @@ def call_diff(subject: Subject, classes: list[Behaviour]) -> CallDiff | None:
         rows += logged_row(subject, chosen)
     first = next((i for i, row in enumerate(rows) if row.differs or row.is_open), len(rows) - 1)
     earlier = max(0, first - ROWS_BEFORE)
-    others = [behaviour for behaviour in classes if behaviour not in chosen]
+    others = _merged(subject, [behaviour for behaviour in classes if behaviour not in chosen])
     records = subject.incident.ranks
     older = (sum(map(len, records[b.ranks[0]].all_queues)) - len(b.program) for b in chosen)
     return CallDiff(
@@ -41,10 +41,20 @@ def call_diff(subject: Subject, classes: list[Behaviour]) -> CallDiff | None:
         earlier=earlier,
         older=max(0, *older),
         differences=max((row.differs or 0 for row in rows), default=0),
-        left_out=tuple(_class(subject, behaviour) for behaviour in others[:OTHERS_LISTED]),
+        left_out=tuple(others[:OTHERS_LISTED]),
         classes_left_out=max(0, len(others) - OTHERS_LISTED),
-        ranks_left_out=sum(len(b.ranks) for b in others[OTHERS_LISTED:]),
+        ranks_left_out=sum(other.count for other in others[OTHERS_LISTED:]),
     )
+
+
+def _merged(subject: Subject, others: list[Behaviour]) -> list[DiffClass]:
+    """Return the classes without a column; those that are in the same collectives are one."""
+    found = grouped(((c.role, c.standing), (c, b)) for b in others for c in (_class(subject, b),))
+    merged = []
+    for alike in found.values():
+        ranks = sorted(rank for _, behaviour in alike for rank in behaviour.ranks)
+        merged.append(replace(alike[0][0], ranks=compress(ranks), count=len(ranks)))
+    return sorted(merged, key=lambda c: -c.count)
 
 
 def _groups(subject: Subject, chosen: list[Behaviour], rows: list[DiffRow]) -> tuple[DiffGroup, ...]:
@@ -146,12 +156,13 @@ class _Diff:
         if not self._has_part(column.behaviour, call):
             return DiffCell("no_part", note="not in this group")
         if not len(program):
-            return DiffCell("unseen", note="none of its collectives is known")
+            return DiffCell("unseen")
         if row in alignment.matched:
             own = program.call(alignment.matched[row])
             if self._is_misfit(call) and (why := _difference(call, own)) == "other sizes":
                 return self._cell(column.behaviour, own, "differs", why)
-            return self._cell(column.behaviour, own, "same" if own.state == call.state else "state")
+            shifted = f"seq {call.seq} of the others" if own.seq != call.seq and not own.is_done else ""
+            return self._cell(column.behaviour, own, "same" if own.state == call.state else "state", shifted)
         if row in alignment.paired:
             own = program.call(alignment.paired[row])
             return self._cell(column.behaviour, own, "differs", _difference(call, own))
@@ -246,7 +257,7 @@ def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
     """Return a class with where its ranks are now."""
     rank, call = behaviour.ranks[0], subject.first_open(behaviour.ranks[0])
     if call is not None:
-        groups = {c.gid for r in behaviour.ranks[:64] if (c := subject.first_open(r)) is not None}
+        groups = {c.gid for r in behaviour.ranks if (c := subject.first_open(r)) is not None}
         where = subject.on_group(call.gid) if len(groups) == 1 else f" on {len(groups)} groups"
         name = subject.call_name(call.node, rank)
         if isinstance(call.node, PairInstance):
@@ -255,7 +266,8 @@ def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
         standing = f"in {name}{where}"
     elif not (standing := logged_state(subject, behaviour)):
         absence = subject.incident.ranks[rank].absence
-        standing = absence.value if absence is not None else "none of its collectives is known"
+        unknown = "none of its collectives is known"
+        standing = f"{absence.value}; {unknown}" if absence is not None else unknown
         if len(behaviour.program):
             own = behaviour.program.call(-1)
             group = subject.incident.groups[own.gid]

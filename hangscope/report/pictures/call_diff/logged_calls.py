@@ -59,8 +59,9 @@ def logged_state(subject: Subject, behaviour: Behaviour) -> str:
         words = _words(verdict.waiting_call) if set(behaviour.ranks) <= set(verdict.in_call) else ""
         return f"in {words}, {_NOTE}" if words else f"{'waited' if subject.over else 'waiting'}, {_NOTE}"
     call = verdict.culprit_call
-    if behaviour.role == "culprit" and call is not None and call.seq is not None and call.seq == verdict.seq:
-        return f"in {_words(call)}, {_NOTE}"
+    if behaviour.role == "culprit" and (words := _words(call)) and call is not None and not call.completed:
+        is_of_the_verdict = call.seq == verdict.seq or call.group is not None
+        return f"in {words}, {_NOTE}" if is_of_the_verdict else ""
     return ""
 
 
