@@ -115,17 +115,10 @@ class Processes:
         stated |= {
             log.local_rank for log in self._logs.values() if any(e.local_rank is None for e in log.events)
         }
-        return (
-            (
-                bool(known)
-                or files > 1
-                or len(stated - {None}) > 1
-                or self._is_one_console()
-                or self._is_one_node()
-            )
-            and len({host for _, host, _ in known}) <= 1
-            and all(ranks == {local} for (_, _, local), ranks in known.items())
-        )
+        of_one = bool(known) or files > 1 or len(stated - {None}) > 1
+        of_one = of_one or self._is_one_console() or self._is_one_node()
+        hosts = {host for _, host, _ in known}
+        return of_one and len(hosts) <= 1 and all(ranks == {local} for (_, _, local), ranks in known.items())
 
     def _is_one_console(self) -> bool:
         """Return whether one log has the lines of all ranks from 0 on and one report of torch.multiprocessing, which every host makes."""
@@ -172,12 +165,10 @@ class Processes:
 
     def in_their_row(self, pid: int) -> int | None:
         """Return the rank between others whose process ids are one number above their ranks: a launcher starts them in that order."""
-        rows = {
-            (number or 0) - min(ranks) for (kind, _, number), ranks in self._ranks.items() if kind == "pid"
-        }
-        ranks = set[int]().union(*(found for (kind, *_), found in self._ranks.items() if kind == "pid"))
+        pids = {min(ranks): number or 0 for (kind, _, number), ranks in self._ranks.items() if kind == "pid"}
+        rows = {number - rank for rank, number in pids.items()}
         rank = pid - min(rows, default=0)
-        return rank if len(rows) == 1 and rank not in ranks and min(ranks) < rank < max(ranks) else None
+        return rank if len(rows) == 1 and rank not in pids and min(pids) < rank < max(pids) else None
 
     def in_file(self, file: str, local: int) -> int | None:
         """Return the rank that lines of a file state of a local one, or None."""
