@@ -56,6 +56,34 @@ def false_circle(case: Case) -> Match | None:
     return replace(busy(case, away), why=why, strength=1)
 
 
+def each_in_another_group(case: Case) -> Match | None:
+    """All ranks wait at one line of the program, each of them alone in another group: they take these groups in different orders."""
+    heads = {rank: calls[0] for rank, calls in case.graph.open_calls.items() if calls}
+    if len(heads) < 2 or heads.keys() != case.incident.ranks.keys():
+        return None
+    kinds = [_kind(case, rank, call) for rank, call in heads.items()]
+    places = {(kind.op if kind is not None else "", case.frame_of(kind)) for kind in kinds}
+    (op, frame) = next(iter(places))
+    if len(places) > 1 or frame is None or len({call.gid for call in heads.values()}) < len(heads):
+        return None
+    why = f"{who(heads)} are each alone in {op} of another group{at(frame)}: they take these groups in different orders"
+    fix = "Take the groups in one order on every rank: sort what the loop runs over (a set, a dict, the keys of a file)."
+    evidence = [_pending(case, rank) for rank in [*heads][:8]]
+    sure = int(
+        case.incident.size_stated
+    )  # else the members that they wait for may be ranks that were not seen
+    return answer(
+        "collective_order_mismatch",
+        (),
+        why,
+        fix,
+        strength=sure,
+        evidence=evidence,
+        frame=frame,
+        frame_rank=min(heads),
+    )
+
+
 def two_threads(case: Case) -> Match | None:
     """Every rank waits in two collectives at once, each of another thread: nothing orders those of one group alike on all ranks."""
     found = {rank: _in_collectives(case, rank) for rank in case.stacks}

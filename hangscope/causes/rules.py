@@ -70,6 +70,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Unseen, silence.vanished),
     (finding.Absent, silence.may_have_died),
     (finding.Stalled | finding.Nothing, order.two_threads),
+    (finding.Nothing, order.each_in_another_group),
     (finding.Stalled | finding.Nothing, agreement.other_roots),
     (finding.Nothing, participation.each_alone),
     (finding.Nothing | finding.Unseen, unnamed.gone_by_a_list),
