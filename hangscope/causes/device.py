@@ -7,9 +7,9 @@ from functools import cache
 from itertools import chain
 from math import inf
 
-from hangscope.align.p2p import Pair
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.faults import CALM_XIDS, device_error, remedy
+from hangscope.causes.stalled_pairs import met, paired, posted
 from hangscope.explain.finding import Absent, Lagging, Nothing, Stalled, Unseen, Unstarted
 from hangscope.explain.statements.group_ranks import label_of
 from hangscope.explain.text.group_size import all_timed_out
@@ -27,7 +27,7 @@ from hangscope.model.rankset import agree
 from hangscope.model.tables import entries
 
 _ENDED_BOTH = ("crashed_rank", "two processes that end at one time leave the same lines")
-_PAIRS = 4  # that are listed
+_PAIRS = 8  # that are listed
 _AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
 _SPLITS = ("shape_mismatch", "mismatched splits stall it the same way, and recorders keep no splits")
 _NCCL_PATH = "Rerun with NCCL_DEBUG=INFO and one NCCL_DEBUG_FILE per process to see which pair does not connect, and check the links between the hosts of this group."
@@ -181,7 +181,11 @@ def network_fault(case: Case) -> Match | None:
         *hosts,
         # The rank at one end of a path alone may be the victim.
         strength=2 if local else int(bool(warnings) and len(culprits) != 1),
-        evidence=[*first[:4], *later[:3]],
+        evidence=[
+            *first[:4],
+            *later[:3],
+            *(posted(case, pair) for pair in (met(case) if complete else [])[:_PAIRS]),
+        ],
         frame=case.frame_of(stuck.kind),
         frame_rank=stuck.rank,
         rivals=[_SPLITS] if stuck.kind is not None and stuck.kind.op.startswith("all_to_all") else (),
@@ -256,26 +260,14 @@ def _both_ends(warnings: list[NcclWarn]) -> tuple[int, ...]:
     return tuple(sorted(rank for rank in named if rank is not None))
 
 
-def _paired(case: Case, stuck: Pair) -> str:
-    """Return which sends do not complete although both sides, which wait for nothing before, have posted them."""
-    first = {rank: calls[0].node for rank, calls in case.graph.open_calls.items()}
-    met = [pair.key for pair in case.graph.pairs.values() if pair.stalls]
-    met = [key for key in met if first[key.source] == first[key.destination] == key] or [stuck.key]
-    ends = ", ".join(f"{key.source} to {key.destination}" for key in met[:_PAIRS])
-    if len(met) == 1:
-        return f"a send that both sides posted does not complete (from rank {ends})"
-    more = f" and {len(met) - _PAIRS} more" if len(met) > _PAIRS else ""
-    return f"sends that both sides posted do not complete (from rank {ends}{more})"
-
-
 def _joined(case: Case) -> str:
     """Return which ranks are in the collective that none completes: every member, where it is known who the members are."""
     stuck = case.finding.stuck
     view, seq = stuck.view, stuck.seq
     if view is None:
         return "the ranks seen are all in one collective, which does not complete"
-    if stuck.pair is not None:
-        return _paired(case, stuck.pair)
+    if pairs := met(case):
+        return paired(pairs)
     op = stuck.kind.op if stuck.kind is not None else ""
     call = f"{op or 'collective'} seq {seq}" if seq is not None else op or "one collective"
     inside = sorted(view.seen)

@@ -165,12 +165,17 @@ class Subject:
                 return kind
         return None
 
-    def call_name(self, node: Node, rank: int | None = None) -> str:
-        """Return an instance as `rank` called it, or with every op that its members made of it."""
+    def call_name(self, node: Node, rank: int | None = None, peers: bool = True) -> str:
+        """Return an instance as `rank` called it, or with every op that its members made of it; without `peers`, a pair as any alike."""
         if isinstance(node, PairInstance):
-            half = self.graph.pairs[node].recv
-            verb = "recv" if rank is not None and half is not None and half.rank == rank else "send"
-            return f"{verb} {node.source} -> {node.destination} number {node.index + 1}"
+            pair = self.graph.pairs[node]
+            halves = {
+                verb: half for verb, half in (("send", pair.send), ("recv", pair.recv)) if half is not None
+            }
+            own = {verb: half for verb, half in halves.items() if half.rank == rank} or halves
+            seqs = dict.fromkeys(str(half.seq) for half in own.values())
+            ends = f" {node.source} -> {node.destination}" if peers else ""
+            return f"{'/'.join(own)}{ends} seq {'/'.join(seqs)}"
         if not isinstance(node, Instance):
             return "members that no line names" if isinstance(node, Unnamed) else "a call that no line names"
         view, seq = self.views[node.gid], node.seq

@@ -57,7 +57,7 @@ def blocked(case: Case, stuck: StuckCall, waiting: Sequence[int], in_call: Seque
         return ""  # the ranks raised what the consistency check found
     placed = statements.whereabouts if case.from_text else {}
     elsewhere = {r for r in in_call if r in placed and placed[r].op and op and placed[r].op != op}
-    apart = _in_others(stuck, [r for r in in_call if r not in elsewhere])
+    apart = _in_others(case, stuck, [r for r in in_call if r not in elsewhere])
     there = [r for r in in_call if r not in elsewhere.union(*apart.values())]
     if not there:
         return ""
@@ -70,9 +70,13 @@ def blocked(case: Case, stuck: StuckCall, waiting: Sequence[int], in_call: Seque
     return f"{ends.clause(there)} {where}{more}"
 
 
-def _in_others(stuck: StuckCall, ranks: Sequence[int]) -> dict[str, list[int]]:
-    """Return the ranks that issued another operation under the number of the collective that blocks, by operation."""
-    view, seq, call = stuck.view, stuck.seq, stuck.kind
+def _in_others(case: Case, stuck: StuckCall, ranks: Sequence[int]) -> dict[str, list[int]]:
+    """Return the ranks that issued another operation under the number of the collective that blocks, or the other side of a pair, by operation."""
+    view, seq, call, pair = stuck.view, stuck.seq, stuck.kind, stuck.pair
+    if pair is not None:
+        halves = [half for half in (pair.send, pair.recv) if half is not None and half.rank in ranks]
+        others = (half for half in halves if half.rank != stuck.rank)
+        return {f"{case.incident.kinds[half.kind].op} seq {half.seq}": [half.rank] for half in others}
     if view is None or seq is None or call is None:
         return {}
     found: dict[str, list[int]] = {}

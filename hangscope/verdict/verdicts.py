@@ -115,7 +115,7 @@ def named(
     finding, stuck = case.finding, _still_open(case, views)
     culprits = tuple(sorted(set(match.culprits)))
     waiting = _waiting(case, culprits)
-    inside = {r for r, _ in case.graph.calls_of(stuck.node)} if stuck.node is not None else set()
+    inside = set(case.graph.ranks_in(stuck.node)) if stuck.node is not None else set()
     # If all have left the collective (a device did not finish it), its members are blocked after it.
     members = stuck.view.members if stuck.view is not None and case.graph.open_calls else waiting
     in_call = tuple(r for r in waiting if r in inside) or tuple(r for r in waiting if r in members)
@@ -242,8 +242,7 @@ def _next_open(
     case: Case, stuck: StuckCall, ranks: Sequence[int], views: Sequence[GroupFrontier]
 ) -> StuckCall:
     """Return the collective in which ranks are that have left the stuck one."""
-    opened = case.graph.open_calls.get(ranks[0]) if ranks else None
-    node = opened[0].node if opened else None
+    node = next((calls[0].node for r in ranks[:1] if (calls := case.graph.open_calls.get(r))), None)
     return _at(node, ranks[0], views) if isinstance(node, Instance) else stuck
 
 
@@ -261,10 +260,11 @@ def _whose(case: Case, stuck: StuckCall, ranks: Sequence[int], shown: Group | No
     if call is None or frame is None:
         return call
     view, places = stuck.view, case.statements.whereabouts
-    if view is not None and call.seq is not None:
+    if stuck.pair is not None:
+        own = tuple(rank for rank in ranks if rank == stuck.rank)
+    elif view is not None and call.seq is not None:
         indexes = {rank: view.kind_index(rank, call.seq) for rank in ranks}
-        known = {index for index in indexes.values() if index is not None}
-        there = {index for index in known if user_frame(view.kinds[index].stack) == frame}
+        there = {i for i in {*indexes.values()} if i is not None and user_frame(view.kinds[i].stack) == frame}
         own = tuple(rank for rank, index in indexes.items() if index in there)
     else:
         own = tuple(r for r in ranks if r in places and user_frame(places[r].stack) == frame)

@@ -100,7 +100,9 @@ def test_sends_that_both_sides_posted_and_that_do_not_complete_are_the_networks(
         recorder.write(tmp_path)
     report = analyze(tmp_path)
     assert short(report)[:2] == ("network_stall", ())
-    assert "both sides posted do not complete (from rank 0 to 2, 1 to 3)" in judged(report).summary
+    expected = "Sends from ranks 0 and 1 to ranks 2 and 3, posted on both sides, do not complete; "
+    expected += "rank 0 is blocked in send seq 5 on group 0 (default_pg), rank 2 is blocked in recv seq 5, "
+    assert judged(report).summary.startswith(expected)
 
 
 def _failed(host: str, rank: int, own: int, peer: int) -> list[str]:

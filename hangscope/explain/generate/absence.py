@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 
+from hangscope.align.p2p import PairInstance
 from hangscope.align.waitgraph import Called, Instance, Root
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import (
@@ -89,7 +91,8 @@ def suspects(aligned: Aligned, best: Finding) -> tuple[int, ...]:
         return best.culprits
     found = {*best.culprits, *_beyond(aligned)}
     if not found and best.stuck.view is not None and isinstance(best, Lagging | Stalled):
-        found = set(best.stuck.view.members)
+        alike = (root.ranks for root in aligned.roots("call") if isinstance(root.nodes[0], PairInstance))
+        found = set(best.stuck.view.members) if best.stuck.pair is None else set(chain(*alike))
     return tuple(sorted(found)) if len(found) < len(aligned.incident.ranks) else ()
 
 

@@ -96,7 +96,7 @@ def pending_call(aligned: Aligned) -> Stalled | Unstarted | None:
     ]
     if not roots:
         return None
-    root, node = min(roots, key=lambda r: (-len(r[0].explains), aligned.when(r[1])))
+    root, node = min(roots, key=lambda r: (-len(r[0].explains), _by_lines(aligned, r[1]), aligned.when(r[1])))
     if isinstance(node, Instance) and (behind := _not_begun(aligned, node)):
         return _unstarted(aligned, node, behind)
     # What stalls between two hosts stalls many pairs at once.
@@ -106,6 +106,11 @@ def pending_call(aligned: Aligned) -> Stalled | Unstarted | None:
         else [root]
     )
     return aligned.reached_by(Stalled((), aligned.stuck_in(node)), {rank for r in alike for rank in r.ranks})
+
+
+def _by_lines(aligned: Aligned, node: Called) -> int:
+    """Return on how many ranks only lines state a call."""
+    return sum(not call.created for _, call in aligned.graph.calls_of(node))
 
 
 def one_not_begun(aligned: Aligned) -> Unstarted | None:

@@ -28,7 +28,7 @@ def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> Wai
     index = {node: i for i, node in enumerate(drawn_nodes)}
     parts = components([[index[target] for target in targets] for targets in edges.values()])
     cycle = frozenset(drawn_nodes[i] for part in parts if len(part) > 1 for i in part)
-    classes = _condense(subject, edges, roots)
+    classes = _condense(subject, edges, roots, cycle)
     members = grouped((classes[node], node) for node in edges)
     order = sorted(
         members, key=lambda number: (roots.isdisjoint(members[number]), -len(members[number]), number)
@@ -46,7 +46,9 @@ def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> Wai
     return WaitPicture(nodes, arrows, text, max(0, len(order) - NODES))
 
 
-def _condense(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> dict[Drawn, int]:
+def _condense(
+    subject: Subject, edges: Edges, roots: frozenset[Drawn], cycle: frozenset[Drawn]
+) -> dict[Drawn, int]:
     """Return a class for each node: nodes of one class look alike and wait for the same classes (partition refinement)."""
     colours: dict[Drawn, object] = {}
     awaited = {target for targets in edges.values() for target in targets}
@@ -58,8 +60,9 @@ def _condense(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> dict[D
         else:
             group = subject.incident.groups[node.gid]
             purpose = (group.role or group.desc or group.name, len(group.ranks))
-            own = str(node) if node in roots or node == subject.node or isinstance(node, PairInstance) else ""
-            colours[node] = (subject.call_name(node), *purpose, node in roots, own)
+            alone = node in cycle if isinstance(node, PairInstance) else node in roots or node == subject.node
+            own = str(node) if alone else ""
+            colours[node] = (subject.call_name(node, peers=False), *purpose, node in roots, own)
     numbers = _numbered(colours)
     for _ in range(len(edges)):
         awaiting = {n: tuple(sorted({(numbers[t], a) for t, a in edges[n].items()})) for n in edges}
@@ -96,11 +99,14 @@ def _node(
         # A named rank that made another call there is a node of its own, and no part of this one; in a circle it is both.
         left_out = subject.culprits if not bold else frozenset()
     calls = [n for n in members if not isinstance(n, VerdictCall)]
-    inside = sorted({rank for node in calls for rank, _ in subject.graph.calls_of(node)} - left_out)
+    inside = sorted({rank for node in calls for rank in subject.graph.ranks_in(node)} - left_out)
     ranks = compress(inside) if inside else ""
     alone = first if len(members) == 1 and isinstance(first, Instance) else None
     call = f"{subject.incident.groups[alone.gid].label}/{alone.seq}" if alone is not None else ""
-    return WaitNode(name, "call", subject.call_name(first), group, ranks, len(inside), root, bold, call=call)
+    label = subject.call_name(first, inside[0] if len(inside) == 1 else None)
+    if len(members) > 1 and isinstance(first, PairInstance):
+        label += f" and {len(members) - 1} alike"
+    return WaitNode(name, "call", label, group, ranks, len(inside), root, bold, call=call)
 
 
 def _hosts(subject: Subject, name: str, members: list[Drawn], root: bool, bold: bool) -> WaitNode:
