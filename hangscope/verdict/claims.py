@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from hangscope.causes.case import Case, Match, at
-from hangscope.explain.finding import StuckCall
+from hangscope.explain.finding import Absent, StuckCall
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 from hangscope.model.dataclass import dataclass
@@ -39,7 +39,10 @@ def act(case: Case, match: Match) -> Act:
     """Return who did what, of a match."""
     ranks, records = tuple(sorted(set(match.culprits))), case.incident.ranks
     hosts = {records[r].host for r in ranks if r in records}
-    place = at(match.frame or case.frame_of(case.finding.own.kind))
+    finding = case.finding
+    # A call that ranks never entered is at the line where the others issued it.
+    kind = finding.stuck.kind if isinstance(finding, Absent) else finding.own.kind
+    place = at(match.frame or case.frame_of(kind))
     return Act(ranks, match.why, (hosts.pop() or "") if len(ranks) == len(hosts) == 1 else "", place)
 
 

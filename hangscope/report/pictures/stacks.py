@@ -75,7 +75,7 @@ def _culprit(subject: Subject) -> SidePart | None:
         return None
     who = f"Rank {rank}" if rank is not None else "The other side"
     is_there = call.completed or call.seq == verdict.seq or call.group is not None or verdict.group is None
-    title = f"{who}, {'its collective' if is_there else 'last enqueued on that group:'}"
+    title = f"{who}, {'its collective' if is_there else 'last enqueued'}"
     return SidePart("culprit", title, _call(call), rank, page_frames(call.frames))
 
 
