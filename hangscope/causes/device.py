@@ -23,6 +23,7 @@ from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed
 from hangscope.model.conclusion import Evidence
 from hangscope.model.events import Event
+from hangscope.model.incident import on_group
 from hangscope.model.rankset import agree
 from hangscope.model.tables import entries
 
@@ -101,23 +102,40 @@ def _moment(event: Event) -> tuple[float, str, int]:
 
 def _lags(case: Case, finding: Lagging) -> Match:
     """Return the answer for devices that have not completed, or not started, what those of all others have."""
-    culprits, seq = finding.culprits, finding.own.seq
-    behind = "has not completed collectives that its peers have completed with it"
-    if unstarted := isinstance(finding, Unstarted):
-        behind = "enqueued the collective, but its GPU has not started it; the GPUs of all others have"
-    why = f"the {agree(culprits, 'GPU', 'GPUs')} of {who(culprits)} stopped completing enqueued collectives"
-    sure = len(culprits) == 1 and not unstarted and not finding.tie and _is_no_older_dump(case, culprits[0])
-    evidence: list[Evidence | Event] = [Evidence("dump", f"rank {r} {behind}", r) for r in culprits]
+    culprits, view, seq = finding.culprits, finding.lag.view, finding.own.seq
+    unstarted = isinstance(finding, Unstarted)
+    others = [rank for rank in view.members if rank not in culprits] if view is not None else []
+    if view is not None and not unstarted:
+        others = [rank for rank in others if (view.completed(rank) or 0) >= (seq or 0)]
+    which = who(others) if len(others) == 1 else f"{len(others):,} other members"
+    behind = f"not {'started' if unstarted else 'completed'} {_lagging_call(finding)}, which {which} {agree(others, 'has', 'have')}"
+    why = f"the {agree(culprits, 'GPU', 'GPUs')} of {who(culprits)} {agree(culprits, 'has', 'have')} {behind}"
+    sure = (
+        len(culprits) == 1
+        and not unstarted
+        and not finding.tie
+        and _is_no_older_dump(case, finding, culprits[0])
+    )
+    evidence: list[Evidence | Event] = [
+        case.recorded(rank, f"the GPU of rank {rank} has {behind}") for rank in culprits
+    ]
     evidence += [e for r in culprits for e in case.statements.of(r, WatchdogTimeout) if e.seq == seq]
     return answer("gpu_stall", culprits, why, strength=2 if sure else 1, evidence=evidence)
 
 
-def _is_no_older_dump(case: Case, rank: int) -> bool:
+def _lagging_call(finding: Lagging) -> str:
+    """Return the collective that devices have not finished: `all_reduce seq 15 on group 0 (default_pg)`."""
+    group, kind = finding.lag.group, finding.own.kind
+    on = f" {on_group(group.label)}" if group is not None else ""
+    return f"{kind.op if kind is not None and kind.op else 'a collective'} seq {finding.own.seq}{on}"
+
+
+def _is_no_older_dump(case: Case, finding: Lagging, rank: int) -> bool:
     """Return whether more than the moment of a dump shows a rank behind: its own log, or a lag of more than one collective.
 
     An extra collective before would shift those that a recorder of pending ones, or without a peer's entry, still has.
     """
-    view, seq = case.finding.stuck.view, case.finding.own.seq
+    view, seq = finding.lag.view, finding.own.seq
     member = view.members.get(rank) if view is not None else None
     if view is None or member is None or member.queue.pending_only:
         return False
@@ -262,8 +280,10 @@ def _both_ends(warnings: list[NcclWarn]) -> tuple[int, ...]:
 
 def _joined(case: Case) -> str:
     """Return which ranks are in the collective that none completes: every member, where it is known who the members are."""
-    stuck = case.finding.stuck
+    finding, stuck = case.finding, case.finding.stuck
     view, seq = stuck.view, stuck.seq
+    if isinstance(finding, Lagging) and finding.lag.node is not None:
+        return f"{_lagging_call(finding)} does not complete on {who(case.graph.ranks_in(finding.lag.node))}"
     if view is None:
         return "the ranks seen are all in one collective, which does not complete"
     if pairs := met(case):
