@@ -89,3 +89,12 @@ def test_pairs_that_wait_alike_are_one_box(tmp_path: Path) -> None:
     assert behind.startswith(
         "Ranks 4 and 5 were in send/recv 2 -> 4 seq 6/3 and 1 alike on 2 groups (pp), which was"
     )
+
+
+def test_a_group_of_sends_and_receives_has_the_counts_of_dumps_and_lines(tmp_path: Path) -> None:
+    counts = {
+        group.name: {row.ranks: (row.enqueued, row.completed) for row in group.frontier}
+        for group in _pipelines(tmp_path).document.groups
+    }
+    assert counts["2"] == {"1,5": (3, 2), "3": (6, 4)}
+    assert counts["1"]["2"] == (6, 4)

@@ -35,11 +35,7 @@ def steps_from_root(subject: Subject, after: Mapping[Drawn, Drawn]) -> dict[int,
             depth[passed] = calls
     hosts = {node.rank: calls for node, calls in depth.items() if isinstance(node, Host)}
     found = {rank: calls for rank, calls in hosts.items() if calls and rank not in subject.culprits}
-    inside = frozenset(subject.verdict.in_call) if subject.verdict is not None else frozenset()
-    if not inside:
-        return found
-    # Who is in the verdict's collective waits directly, and nobody else, as the summary counts them.
-    return {rank: 1 if rank in inside else max(calls, 2) for rank, calls in found.items()}
+    return found
 
 
 def folds(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> tuple[MapFold, ...]:
@@ -56,7 +52,8 @@ def folds(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> tupl
 
 def _since(subject: Subject) -> dict[int, float]:
     """Return when each rank stalled, in ms after the first."""
-    calls = ((rank, subject.first_open(rank)) for rank in subject.graph.waiting)
+    blocked = (rank for rank in subject.graph.waiting if rank not in subject.culprits)
+    calls = ((rank, subject.first_open(rank)) for rank in blocked)
     made = {rank: call.created for rank, call in calls if call is not None and call.created > 0}
     first = min(made.values(), default=0)
     return {rank: (created - first) / 1e6 for rank, created in made.items()}

@@ -18,6 +18,7 @@ from hangscope.report.words import NOT_NAMED, call_words, cut, first_of, grouped
 from hangscope.verdict.claims import accounts_for, are_in
 
 NODES = 30
+_ANOTHER = ", which issued another collective under this number"
 
 
 def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> WaitPicture | None:
@@ -42,7 +43,7 @@ def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> Wai
             if all(ends) and ends[0] != ends[1]:
                 drawn[ends] = drawn.get(ends, True) and assumed
     arrows = tuple(WaitEdge(a, b, assumed) for (a, b), assumed in sorted(drawn.items()))
-    text = sentences(subject, nodes, arrows, _awaited(edges, classes, names))
+    text = sentences(subject, nodes, arrows, _awaited(subject, edges, classes, names))
     return WaitPicture(nodes, arrows, text, max(0, len(order) - NODES))
 
 
@@ -130,13 +131,21 @@ def _groups(subject: Subject, calls: list[Called]) -> str:
     return f"{counted(len(groups), 'group')}, {lowest.role or lowest.desc or lowest.name} and others"
 
 
-def _awaited(edges: Edges, classes: dict[Drawn, int], names: dict[int, str]) -> dict[str, list[int]]:
-    """Return the ranks that the calls of each node wait for."""
+def _awaited(
+    subject: Subject, edges: Edges, classes: dict[Drawn, int], names: dict[int, str]
+) -> dict[str, str]:
+    """Return whom the calls of each node wait for."""
     found: dict[str, set[int]] = defaultdict(set)
     for node, targets in edges.items():
         if not isinstance(node, Host) and classes[node] in names:
             found[names[classes[node]]].update(t.rank for t in targets if isinstance(t, Host))
-    return {name: sorted(ranks) for name, ranks in found.items()}
+    words = {name: _members(subject, sorted(ranks)) for name, ranks in found.items()}
+    for node in edges:
+        name = names.get(classes[node], "")
+        ranks = found.get(name, set())
+        if not isinstance(node, Host | VerdictCall) and any(subject.issued_another(node, r) for r in ranks):
+            words[name] = words[name].removesuffix(_ANOTHER) + _ANOTHER
+    return words
 
 
 def _members(subject: Subject, ranks: Sequence[int]) -> str:
@@ -151,7 +160,7 @@ _LINES = 16
 
 
 def sentences(
-    subject: Subject, nodes: tuple[WaitNode, ...], edges: tuple[WaitEdge, ...], awaited: dict[str, list[int]]
+    subject: Subject, nodes: tuple[WaitNode, ...], edges: tuple[WaitEdge, ...], awaited: dict[str, str]
 ) -> tuple[str, ...]:
     """Return the picture as sentences, from the victims to the root."""
     by_name = {node.id: node for node in nodes}
@@ -159,7 +168,7 @@ def sentences(
     past = subject.over or subject.all_ended
     for node in sorted((n for n in nodes if n.kind == "call"), key=lambda n: -n.count):
         targets = [by_name[e.target] for e in edges if e.source == node.id]
-        who = _members(subject, awaited.get(node.id, ()))
+        who = awaited.get(node.id, "")
         waits = [f"{'waited' if past else 'waits'} for {who}"] if who else []
         if earlier := [
             f"{t.label} on {t.group}" if t.group else t.label for t in targets if t.kind == "call"
