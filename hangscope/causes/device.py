@@ -9,7 +9,7 @@ from math import inf
 
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.faults import CALM_XIDS, device_error, remedy
-from hangscope.causes.stalled_pairs import met, paired, posted
+from hangscope.causes.stalled_pairs import far_side, met, paired, posted
 from hangscope.explain.finding import Absent, Lagging, Nothing, Stalled, Unseen, Unstarted
 from hangscope.explain.statements.group_ranks import label_of
 from hangscope.explain.text.group_size import all_timed_out
@@ -28,7 +28,6 @@ from hangscope.model.rankset import agree
 from hangscope.model.tables import entries
 
 _ENDED_BOTH = ("crashed_rank", "two processes that end at one time leave the same lines")
-_PAIRS = 8  # that are listed
 _AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
 _SPLITS = ("shape_mismatch", "mismatched splits stall it the same way, and recorders keep no splits")
 _NCCL_PATH = "Rerun with NCCL_DEBUG=INFO and one NCCL_DEBUG_FILE per process to see which pair does not connect, and check the links between the hosts of this group."
@@ -190,6 +189,7 @@ def network_fault(case: Case) -> Match | None:
         look = f"Check NIC, cable and switch port{where or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."
         if status or all(e.fault == "connect" for e in first):
             look, hosts = status["check"] if status else _PORTS.format(where=where), []
+    far = far_side(case)
     later = [quote(e, f"a consequence: {e.text}") for e in warnings if e.tier > tier]
     return answer(
         "network_stall",
@@ -199,13 +199,9 @@ def network_fault(case: Case) -> Match | None:
         *hosts,
         # The rank at one end of a path alone may be the victim.
         strength=2 if local else int(bool(warnings) and len(culprits) != 1),
-        evidence=[
-            *first[:4],
-            *later[:3],
-            *(posted(case, pair) for pair in (met(case) if complete else [])[:_PAIRS]),
-        ],
-        frame=case.frame_of(stuck.kind),
-        frame_rank=stuck.rank,
+        evidence=[*first[:4], *later[:3], *(posted(case) if complete else ())],
+        frame=case.frame_of(far.kind),
+        frame_rank=far.rank,
         rivals=[_SPLITS] if stuck.kind is not None and stuck.kind.op.startswith("all_to_all") else (),
     )
 

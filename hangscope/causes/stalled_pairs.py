@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 from hangscope.align.p2p import Half, Pair
 from hangscope.causes.case import Case, at
+from hangscope.explain.finding import StuckCall
 from hangscope.model.conclusion import Evidence
 from hangscope.model.rankset import ranks_phrase
+
+_LISTED = 8  # pairs
 
 
 def met(case: Case) -> list[Pair]:
@@ -32,13 +35,26 @@ def paired(pairs: Sequence[Pair]) -> str:
     return f"sends from {' to '.join(ends)}, posted on both sides, do not complete"
 
 
-def posted(case: Case, pair: Pair) -> Evidence:
-    """Return that both sides of a pair are there, with the places that posted them."""
-    sides = []
-    for half in _halves(pair):
-        kind = case.incident.kinds[half.kind]
-        sides.append(f"rank {half.rank} posted {kind.op} seq {half.seq}{at(case.frame_of(kind))}")
-    return case.recorded(pair.key.source, f"{' and '.join(sides)}: one pair, and neither completes")
+def posted(case: Case) -> list[Evidence]:
+    """Return of the first pairs that both sides are there, with the places that posted them."""
+    found = []
+    for pair in met(case)[:_LISTED]:
+        sides = []
+        for half in _halves(pair):
+            kind = case.incident.kinds[half.kind]
+            sides.append(f"rank {half.rank} posted {kind.op} seq {half.seq}{at(case.frame_of(kind))}")
+        text = f"{' and '.join(sides)}: one pair, and neither completes"
+        found.append(case.recorded(pair.key.source, text))
+    return found
+
+
+def far_side(case: Case) -> StuckCall:
+    """Return the call that blocks; of a pair, the side of the other rank than the one that is quoted as blocked."""
+    stuck = case.finding.stuck
+    sides = _halves(stuck.pair) if stuck.pair is not None else []
+    others = [half for half in sides if half.rank != stuck.rank]
+    kinds = case.incident.kinds
+    return next((StuckCall(stuck.view, h.seq, h.rank, kinds[h.kind]) for h in others), stuck)
 
 
 def _halves(pair: Pair) -> list[Half]:

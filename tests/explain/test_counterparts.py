@@ -73,6 +73,7 @@ def test_the_two_sides_of_a_pair_are_named_with_their_own_numbers(tmp_path: Path
     assert "Rank 0 timed out in send seq 3 on group 1 (pp), rank 2 timed out in recv seq 5" in (
         verdict.explanation.replace("rank 0 timed", "Rank 0 timed")
     )
+    assert verdict.location is not None and (verdict.location.rank, verdict.location.line) == (2, 41)
     facts = [item.text for item in verdict.evidence if item.kind in ("dump", "log")]
     assert (
         "rank 0 posted send seq 3 (train.py:52) and rank 2 posted recv seq 5 (train.py:41): one pair, and neither completes"
