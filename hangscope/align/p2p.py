@@ -93,7 +93,7 @@ def _sides(incident: Incident, group: Group) -> tuple[dict[Side, Halves], set[in
         queue = incident.ranks[rank].p2p.get(group.gid) if rank in incident.ranks else None
         if queue is None:
             continue
-        if queue.overwritten or int(queue.seq.min()) > 1:
+        if queue.overwritten or queue.told or int(queue.seq.min()) > 1:
             wrapped.add(rank)
         kinds: dict[Side, list[int]] = defaultdict(list)
         for index in np.unique(queue.kind).tolist():
@@ -130,22 +130,24 @@ def pairs(incident: Incident) -> list[Pair]:
         none = Halves(Queue(-1, group.gid, nothing, nothing, nothing, nothing, nothing), nothing)
         for source, destination in sorted({(source, destination) for _, source, destination in sides}):
             out, into = (sides.get((is_send, source, destination), none) for is_send in (True, False))
-            # Where a buffer lost the beginning: what to add to a receive's index to get the index of its send.
-            shift = out.last_done - into.last_done if wrapped & {source, destination} else 0
+            lost = not wrapped.isdisjoint((source, destination))
             first = PairInstance(group.gid, source, destination, 0)
-            result += _pending_pairs(first, out, into, shift)
+            result += _pending_pairs(first, out, into, lost)
     return result
 
 
-def _pending_pairs(first: PairInstance, out: Halves, into: Halves, shift: int) -> list[Pair]:
-    waiting = {*out.waits.tolist(), *(into.waits + shift).tolist()}
-    sent, received = range(len(out)), range(shift, len(into) + shift)
+def _pending_pairs(first: PairInstance, out: Halves, into: Halves, lost: bool) -> list[Pair]:
+    """Return the pending pairs of two ranks; `lost`: a buffer lost the beginning, so that the longer side counts for both."""
+    most = max(out.last_done, into.last_done)
+    late, later = (most - half.last_done if lost else 0 for half in (out, into))
+    waiting = {*(out.waits + late).tolist(), *(into.waits + later).tolist()}
+    sent, received = range(late, len(out) + late), range(later, len(into) + later)
     if not (out.tells_completion and into.tells_completion):
         waiting |= set(sent) ^ set(received)
     result = []
     for index in sorted(waiting):
         met = index in sent and index in received
-        send, recv = out.at(index, met), into.at(index - shift, met)
+        send, recv = out.at(index - late, met), into.at(index - later, met)
         if any(half is not None and half.state <= State.STARTED for half in (send, recv)):
             result.append(Pair(replace(first, index=index), send, recv))
     return result

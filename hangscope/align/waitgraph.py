@@ -117,6 +117,11 @@ class WaitGraph:
         self.edges.setdefault(target, {})
         targets[target] = assumed and targets.get(target, True)
 
+    def ranks_in(self, node: Node) -> list[int]:
+        """Return the ranks that are in a call, by rank: those that have none open before it, else all on which it is queued."""
+        calls = self.calls_of(node)
+        return [r for r, call in calls if call.batch == self.open_calls[r][0].batch] or [r for r, _ in calls]
+
     def calls_of(self, node: Node) -> list[tuple[int, OpenCall]]:
         """Return (rank, open call) of every rank that is in an instance, by rank; only once the graph is built."""
         if not self._callers:

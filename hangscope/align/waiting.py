@@ -74,8 +74,10 @@ def _open_calls(
             member = view.members[rank]
             for seq in seqs:
                 row = member.row_of(seq)
-                beyond = -1 if seq < member.first_row else 1 << 60  # lost by the ring, or told by a line
-                order = beyond if row is None else int(member.queue.order[row])
+                order = -1 if seq < member.first_row else 1 << 60  # lost by the ring, or told by a line
+                if row is None and member.queue.told and seq > member.last_row > 0:
+                    row = len(member.queue) - 1  # it follows the last one that a line names
+                order = order if row is None else int(member.queue.order[row])
                 created = view.created(rank, seq)
                 result[rank].append(OpenCall(Instance(gid, seq), order, created, gid, (gid, seq)))
     for key, pair in graph.pairs.items():

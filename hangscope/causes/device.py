@@ -7,9 +7,9 @@ from functools import cache
 from itertools import chain
 from math import inf
 
-from hangscope.align.p2p import Pair
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.faults import CALM_XIDS, device_error, remedy
+from hangscope.causes.stalled_pairs import far_side, met, paired, posted
 from hangscope.explain.finding import Absent, Lagging, Nothing, Stalled, Unseen, Unstarted
 from hangscope.explain.statements.group_ranks import label_of
 from hangscope.explain.text.group_size import all_timed_out
@@ -23,11 +23,11 @@ from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooClosed
 from hangscope.model.conclusion import Evidence
 from hangscope.model.events import Event
+from hangscope.model.incident import on_group
 from hangscope.model.rankset import agree
 from hangscope.model.tables import entries
 
 _ENDED_BOTH = ("crashed_rank", "two processes that end at one time leave the same lines")
-_PAIRS = 4  # that are listed
 _AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
 _SPLITS = ("shape_mismatch", "mismatched splits stall it the same way, and recorders keep no splits")
 _NCCL_PATH = "Rerun with NCCL_DEBUG=INFO and one NCCL_DEBUG_FILE per process to see which pair does not connect, and check the links between the hosts of this group."
@@ -101,23 +101,40 @@ def _moment(event: Event) -> tuple[float, str, int]:
 
 def _lags(case: Case, finding: Lagging) -> Match:
     """Return the answer for devices that have not completed, or not started, what those of all others have."""
-    culprits, seq = finding.culprits, finding.own.seq
-    behind = "has not completed collectives that its peers have completed with it"
-    if unstarted := isinstance(finding, Unstarted):
-        behind = "enqueued the collective, but its GPU has not started it; the GPUs of all others have"
-    why = f"the {agree(culprits, 'GPU', 'GPUs')} of {who(culprits)} stopped completing enqueued collectives"
-    sure = len(culprits) == 1 and not unstarted and not finding.tie and _is_no_older_dump(case, culprits[0])
-    evidence: list[Evidence | Event] = [Evidence("dump", f"rank {r} {behind}", r) for r in culprits]
+    culprits, view, seq = finding.culprits, finding.lag.view, finding.own.seq
+    unstarted = isinstance(finding, Unstarted)
+    others = [rank for rank in view.members if rank not in culprits] if view is not None else []
+    if view is not None and not unstarted:
+        others = [rank for rank in others if (view.completed(rank) or 0) >= (seq or 0)]
+    which = who(others) if len(others) == 1 else f"{len(others):,} other members"
+    behind = f"not {'started' if unstarted else 'completed'} {_lagging_call(finding)}, which {which} {agree(others, 'has', 'have')}"
+    why = f"the {agree(culprits, 'GPU', 'GPUs')} of {who(culprits)} {agree(culprits, 'has', 'have')} {behind}"
+    sure = (
+        len(culprits) == 1
+        and not unstarted
+        and not finding.tie
+        and _is_no_older_dump(case, finding, culprits[0])
+    )
+    evidence: list[Evidence | Event] = [
+        case.recorded(rank, f"the GPU of rank {rank} has {behind}") for rank in culprits
+    ]
     evidence += [e for r in culprits for e in case.statements.of(r, WatchdogTimeout) if e.seq == seq]
     return answer("gpu_stall", culprits, why, strength=2 if sure else 1, evidence=evidence)
 
 
-def _is_no_older_dump(case: Case, rank: int) -> bool:
+def _lagging_call(finding: Lagging) -> str:
+    """Return the collective that devices have not finished: `all_reduce seq 15 on group 0 (default_pg)`."""
+    group, kind = finding.lag.group, finding.own.kind
+    on = f" {on_group(group.label)}" if group is not None else ""
+    return f"{kind.op if kind is not None and kind.op else 'a collective'} seq {finding.own.seq}{on}"
+
+
+def _is_no_older_dump(case: Case, finding: Lagging, rank: int) -> bool:
     """Return whether more than the moment of a dump shows a rank behind: its own log, or a lag of more than one collective.
 
     An extra collective before would shift those that a recorder of pending ones, or without a peer's entry, still has.
     """
-    view, seq = case.finding.stuck.view, case.finding.own.seq
+    view, seq = finding.lag.view, finding.own.seq
     member = view.members.get(rank) if view is not None else None
     if view is None or member is None or member.queue.pending_only:
         return False
@@ -172,6 +189,7 @@ def network_fault(case: Case) -> Match | None:
         look = f"Check NIC, cable and switch port{where or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."
         if status or all(e.fault == "connect" for e in first):
             look, hosts = status["check"] if status else _PORTS.format(where=where), []
+    far = far_side(case)
     later = [quote(e, f"a consequence: {e.text}") for e in warnings if e.tier > tier]
     return answer(
         "network_stall",
@@ -181,9 +199,9 @@ def network_fault(case: Case) -> Match | None:
         *hosts,
         # The rank at one end of a path alone may be the victim.
         strength=2 if local else int(bool(warnings) and len(culprits) != 1),
-        evidence=[*first[:4], *later[:3]],
-        frame=case.frame_of(stuck.kind),
-        frame_rank=stuck.rank,
+        evidence=[*first[:4], *later[:3], *(posted(case) if complete else ())],
+        frame=case.frame_of(far.kind),
+        frame_rank=far.rank,
         rivals=[_SPLITS] if stuck.kind is not None and stuck.kind.op.startswith("all_to_all") else (),
     )
 
@@ -256,26 +274,16 @@ def _both_ends(warnings: list[NcclWarn]) -> tuple[int, ...]:
     return tuple(sorted(rank for rank in named if rank is not None))
 
 
-def _paired(case: Case, stuck: Pair) -> str:
-    """Return which sends do not complete although both sides, which wait for nothing before, have posted them."""
-    first = {rank: calls[0].node for rank, calls in case.graph.open_calls.items()}
-    met = [pair.key for pair in case.graph.pairs.values() if pair.stalls]
-    met = [key for key in met if first[key.source] == first[key.destination] == key] or [stuck.key]
-    ends = ", ".join(f"{key.source} to {key.destination}" for key in met[:_PAIRS])
-    if len(met) == 1:
-        return f"a send that both sides posted does not complete (from rank {ends})"
-    more = f" and {len(met) - _PAIRS} more" if len(met) > _PAIRS else ""
-    return f"sends that both sides posted do not complete (from rank {ends}{more})"
-
-
 def _joined(case: Case) -> str:
     """Return which ranks are in the collective that none completes: every member, where it is known who the members are."""
-    stuck = case.finding.stuck
+    finding, stuck = case.finding, case.finding.stuck
     view, seq = stuck.view, stuck.seq
+    if isinstance(finding, Lagging) and finding.lag.node is not None:
+        return f"{_lagging_call(finding)} does not complete on {who(case.graph.ranks_in(finding.lag.node))}"
     if view is None:
         return "the ranks seen are all in one collective, which does not complete"
-    if stuck.pair is not None:
-        return _paired(case, stuck.pair)
+    if pairs := met(case):
+        return paired(pairs)
     op = stuck.kind.op if stuck.kind is not None else ""
     call = f"{op or 'collective'} seq {seq}" if seq is not None else op or "one collective"
     inside = sorted(view.seen)

@@ -87,11 +87,12 @@ class Aligned:
         return StuckCall(view, node.seq, rank, view.kind_of(rank, node.seq), before)
 
     def last_call(self, rank: int, view: GroupFrontier) -> OwnCall:
-        """Return the last call that a rank enqueued on a group."""
-        member = view.members.get(rank)
-        if member is None or not member.last_row:
+        """Return the last call that a rank enqueued on any group, or how many it enqueued on the given one where no call is known."""
+        program, member = self.programs.of(rank), view.members.get(rank)
+        if not len(program.tokens):
             return OwnCall(None, member.enqueued if member is not None else None)
-        return OwnCall(view.kind_of(rank, member.last_row), member.last_row)
+        gid, seq, kind, _ = self.programs.call(rank, -1)
+        return OwnCall(kind, seq, gid if gid != view.group.gid else None)
 
     def reached_by(self, finding: AnyFinding, undone: Iterable[int] = ()) -> AnyFinding:
         """Return the finding with who waits, and which of them it accounts for; without culprits, if all of the stuck group did as expected."""

@@ -124,6 +124,11 @@ class Finding:
     set_aside: tuple[Candidate, ...] = ()
 
     @property
+    def telling(self) -> StuckCall:
+        """Return the call that shows the fault: the one that ranks are stuck in."""
+        return self.stuck
+
+    @property
     def explained(self) -> int:
         """Return how many of the waiting ranks lead to this root."""
         return len(self.reached)
@@ -174,10 +179,17 @@ class Unseen(Finding):
     name, cost = "unseen", 0.4
 
 
+@dataclass(frozen=True, slots=True)
 class Lagging(Finding):
-    """The culprits' devices have not finished what their peers' completions prove to be over."""
+    """The culprits' devices have not finished what their peers' completions prove to be over; `lag` is the first such collective."""
 
     name, cost = "half", 0.3
+    lag: StuckCall = field(default_factory=StuckCall)
+
+    @property
+    def telling(self) -> StuckCall:
+        """Return the collective that the devices have not finished; the other ranks may be stuck in a later one."""
+        return self.lag
 
 
 class Unstarted(Lagging):

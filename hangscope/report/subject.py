@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from hangscope.align.frontier import GroupFrontier
+from hangscope.align.matching import match_key
 from hangscope.align.p2p import PairInstance
 from hangscope.align.waitgraph import Instance, Node, OpenCall, Unnamed, WaitGraph
 from hangscope.analysis import Analysis
@@ -52,6 +53,20 @@ class Subject:
     def view(self) -> GroupFrontier | None:
         """Return the frontiers of the verdict's group."""
         return None if self.gid is None else self.views.get(self.gid)
+
+    @property
+    def telling_view(self) -> GroupFrontier | None:
+        """Return the frontiers of the group that shows the fault, which need not be the one in which ranks are stuck."""
+        return self.analysis.case.finding.telling.view or self.view
+
+    def issued_another(self, node: Node, rank: int) -> bool:
+        """Return whether a rank issued something else than the other ranks under the number of a collective."""
+        if not isinstance(node, Instance):
+            return False
+        view = self.views[node.gid]
+        kinds = {r: k for r, _ in self.graph.calls_of(node) if (k := view.kind_of(r, node.seq)) is not None}
+        own, others = kinds.get(rank), [kind for r, kind in kinds.items() if r not in self.culprits]
+        return own is not None and bool(others) and all(match_key(kind) != match_key(own) for kind in others)
 
     @cached_property
     def node(self) -> Node | None:
@@ -171,12 +186,17 @@ class Subject:
                 return kind
         return None
 
-    def call_name(self, node: Node, rank: int | None = None) -> str:
-        """Return an instance as `rank` called it, or with every op that its members made of it."""
+    def call_name(self, node: Node, rank: int | None = None, peers: bool = True) -> str:
+        """Return an instance as `rank` called it, or with every op that its members made of it; without `peers`, a pair as any alike."""
         if isinstance(node, PairInstance):
-            half = self.graph.pairs[node].recv
-            verb = "recv" if rank is not None and half is not None and half.rank == rank else "send"
-            return f"{verb} {node.source} -> {node.destination} number {node.index + 1}"
+            pair = self.graph.pairs[node]
+            halves = {
+                verb: half for verb, half in (("send", pair.send), ("recv", pair.recv)) if half is not None
+            }
+            own = {verb: half for verb, half in halves.items() if half.rank == rank} or halves
+            seqs = dict.fromkeys(str(half.seq) for half in own.values())
+            ends = f" {node.source} -> {node.destination}" if peers else ""
+            return f"{'/'.join(own)}{ends} seq {'/'.join(seqs)}"
         if not isinstance(node, Instance):
             return "members that no line names" if isinstance(node, Unnamed) else "a call that no line names"
         view, seq = self.views[node.gid], node.seq

@@ -169,13 +169,15 @@ def _sources(incident: Incident) -> dict[str, int]:
     }
 
 
-def _counts(view: GroupFrontier, rank: int, record: RankRecord) -> tuple[int | None, int | None, bool]:
+def _counts(incident: Incident, view: GroupFrontier, rank: int) -> tuple[int | None, int | None, bool]:
     """Return what a rank enqueued and completed on a group, and whether it completed that at least; None where it is not known.
 
-    Of a group with sends and receives only, these are counted.
+    A group without collectives counts its sends and receives.
     """
-    if view.group.gid not in record.queues and (pairs := record.p2p.get(view.group.gid)) is not None:
-        return pairs.frontier.enqueued, pairs.frontier.completed, False
+    record = incident.ranks.get(rank)
+    sends = record.p2p.get(view.group.gid) if record is not None else None
+    if sends is not None and view.members[rank].enqueued is None:
+        return sends.frontier.enqueued, sends.frontier.completed, False
     member, completed = view.members[rank], view.completed(rank)
     by_lines = member.queue.told and member.queue.frontier.completed is None and not completed
     at_least = any(seq > (completed or 0) for seq in member.unknown)
@@ -186,7 +188,7 @@ def _groups(analysis: Analysis) -> tuple[parts.GroupPart, ...]:
     rows = []
     for view in analysis.views:
         group = with_members(view.group, analysis.incident)
-        classes = folded((_counts(view, rank, analysis.incident.ranks[rank]), rank) for rank in view.members)
+        classes = folded((_counts(analysis.incident, view, rank), rank) for rank in view.members)
         frontier = tuple(parts.FrontierRow(compress(ranks), *counts) for counts, ranks in classes)
         ranks = (
             tuple(group.ranks) if analysis.incident.world_size <= parts.FOLD_ABOVE else compress(group.ranks)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from hangscope.causes.case import Case, Match, at
-from hangscope.explain.finding import StuckCall
+from hangscope.explain.finding import Absent, StuckCall
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 from hangscope.model.dataclass import dataclass
@@ -39,7 +39,10 @@ def act(case: Case, match: Match) -> Act:
     """Return who did what, of a match."""
     ranks, records = tuple(sorted(set(match.culprits))), case.incident.ranks
     hosts = {records[r].host for r in ranks if r in records}
-    place = at(match.frame or case.frame_of(case.finding.own.kind))
+    finding = case.finding
+    # A call that ranks never entered is at the line where the others issued it.
+    kind = finding.stuck.kind if isinstance(finding, Absent) else finding.own.kind
+    place = at(match.frame or case.frame_of(kind))
     return Act(ranks, match.why, (hosts.pop() or "") if len(ranks) == len(hosts) == 1 else "", place)
 
 
@@ -57,7 +60,7 @@ def blocked(case: Case, stuck: StuckCall, waiting: Sequence[int], in_call: Seque
         return ""  # the ranks raised what the consistency check found
     placed = statements.whereabouts if case.from_text else {}
     elsewhere = {r for r in in_call if r in placed and placed[r].op and op and placed[r].op != op}
-    apart = _in_others(stuck, [r for r in in_call if r not in elsewhere])
+    apart = _in_others(case, stuck, [r for r in in_call if r not in elsewhere])
     there = [r for r in in_call if r not in elsewhere.union(*apart.values())]
     if not there:
         return ""
@@ -70,9 +73,13 @@ def blocked(case: Case, stuck: StuckCall, waiting: Sequence[int], in_call: Seque
     return f"{ends.clause(there)} {where}{more}"
 
 
-def _in_others(stuck: StuckCall, ranks: Sequence[int]) -> dict[str, list[int]]:
-    """Return the ranks that issued another operation under the number of the collective that blocks, by operation."""
-    view, seq, call = stuck.view, stuck.seq, stuck.kind
+def _in_others(case: Case, stuck: StuckCall, ranks: Sequence[int]) -> dict[str, list[int]]:
+    """Return the ranks that issued another operation under the number of the collective that blocks, or the other side of a pair, by operation."""
+    view, seq, call, pair = stuck.view, stuck.seq, stuck.kind, stuck.pair
+    if pair is not None:
+        halves = [half for half in (pair.send, pair.recv) if half is not None and half.rank in ranks]
+        others = (half for half in halves if half.rank != stuck.rank)
+        return {f"{case.incident.kinds[half.kind].op} seq {half.seq}": [half.rank] for half in others}
     if view is None or seq is None or call is None:
         return {}
     found: dict[str, list[int]] = {}

@@ -181,7 +181,7 @@ def _may_have_moved(case: Case, end: ExternalEnd) -> bool:
 
 def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:
     """Other awaited ranks left no usable dump, or half of the group's members did not; or gloo aborted a rank that is not named."""
-    finding, view, ranks = case.finding, case.finding.stuck.view, case.incident.ranks
+    finding, view, ranks = case.finding, case.finding.telling.view, case.incident.ranks
     aborted = case.statements.ranks(GlooSizeMismatch) - set(match.culprits)
     source = next((w.source for w in case.explanation.weighed if w.finding is finding), None)
     by_place = isinstance(finding, Different) and source is Source.SILENCE

@@ -192,7 +192,7 @@ def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
     if match is None or match.strength < 2:
         return None
     by_events = match.cause == "crashed_rank" or any(item.kind in ("stack", "log") for item in match.evidence)
-    view, died = rival.stuck.view, {death.rank for death in case.statements.deaths}
+    view, died = rival.telling.view, {death.rank for death in case.statements.deaths}
     if isinstance(rival, Lagging) and view is not None and not died.isdisjoint(view.members):
         by_events = any(case.statements.of(rank, Xid, CudaError) for rank in ranks)
     return match if by_events or not died else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from hangscope.causes.case import Case, Match, of_outlier, quote
@@ -58,7 +59,7 @@ def unique(found: Iterable[Evidence]) -> list[Evidence]:
 
 def _calls(case: Case) -> Iterator[Evidence]:
     """Yield what the members issued at the seq where ranks are stuck, and how far the culprits are that have not reached it."""
-    stuck = case.finding.stuck
+    stuck = case.finding.telling
     view, seq = stuck.view, stuck.seq
     if view is None or seq is None or stuck.pair is not None:
         return
@@ -68,6 +69,11 @@ def _calls(case: Case) -> Iterator[Evidence]:
         kind = view.kind_of(rank, seq)
         if kind is not None or enqueued >= seq:
             alike[kind].append(rank)
+    for kind in [k for k in alike if k is not None and not k.stack]:
+        # Where the recorder kept no frames, the call is not known to be another one.
+        placed = [k for k in alike if k is not None and k.stack and replace(k, stack=()) == kind]
+        if len(placed) == 1:
+            alike[placed[0]] = sorted(alike[placed[0]] + alike.pop(kind))
     for kind, ranks in sorted(alike.items(), key=lambda item: (-len(item[1]), item[1]))[:6]:
         place = f" at {frame}" if (frame := case.frame_of(kind)) is not None else ""
         yield case.recorded(ranks[0], f"{ranks_phrase(ranks)} issued {describe(kind)} seq {seq}{place}")

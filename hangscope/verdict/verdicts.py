@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.waitgraph import Host, Instance
+from hangscope.align.waitgraph import Instance
 from hangscope.causes.case import Case, Match, at, of_outlier, quote
-from hangscope.explain.finding import StuckCall
+from hangscope.explain.finding import Absent, StuckCall
 from hangscope.explain.text.stop import Stop, unmoved
 from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
@@ -25,6 +25,7 @@ from hangscope.verdict.claims import Act, act, blocked
 from hangscope.verdict.confidence import LEVELS, Confidence, stay_blocked
 from hangscope.verdict.damage import damage
 from hangscope.verdict.missing import next_files
+from hangscope.verdict.open_calls import next_open, still_open
 from hangscope.verdict.phrasing import worded
 
 _TWICE = "Take the stacks of all ranks twice, a minute apart (py-spy dump): a rank that has moved in between is not hung."
@@ -112,15 +113,15 @@ def named(
     views: Sequence[GroupFrontier],
 ) -> Verdict:
     """Return the verdict on a match; `views` are the frontiers of each group."""
-    finding, stuck = case.finding, _still_open(case, views)
+    finding, stuck = case.finding, still_open(case, views)
     culprits = tuple(sorted(set(match.culprits)))
     waiting = _waiting(case, culprits)
-    inside = {r for r, _ in case.graph.calls_of(stuck.node)} if stuck.node is not None else set()
+    inside = set(case.graph.ranks_in(stuck.node)) if stuck.node is not None else set()
     # If all have left the collective (a device did not finish it), its members are blocked after it.
     members = stuck.view.members if stuck.view is not None and case.graph.open_calls else waiting
     in_call = tuple(r for r in waiting if r in inside) or tuple(r for r in waiting if r in members)
     after = bool(inside) and inside.isdisjoint(in_call)
-    now = _next_open(case, stuck, in_call, views) if after else stuck
+    now = next_open(case, stuck, in_call, views) if after else stuck
     frame = match.frame or case.frame_of(finding.own.kind)
     whose = match.frame_rank if match.frame_rank is not None else next(iter(culprits), None)
     location = Location(frame.file, frame.line, frame.name, whose) if frame is not None else None
@@ -132,6 +133,9 @@ def named(
     if label is None and finding.stuck.group not in (None, stuck.group):
         # of the group on which the programs part, not of the one in which ranks wait
         label = finding.stuck.group.label
+    earlier = stuck.node != finding.stuck.node or (
+        isinstance(finding, Absent) and finding.own.gid is not None
+    )
     others = () if culprits and sure.rank else match.suspects or case.explanation.suspects
     verdict = replace(
         unknown(case, wanted),
@@ -150,7 +154,7 @@ def named(
         wait_ends=case.statements.wait_ends.among(waiting),
         in_call=in_call,
         explained=_explained(case, match, waiting),
-        culprit_call=_culprit_call(case, culprits, label, earlier=stuck.node != case.finding.stuck.node),
+        culprit_call=_culprit_call(case, culprits, label, earlier=earlier),
         location=location,
         api=match.api,
         evidence=evidence,
@@ -163,35 +167,6 @@ def named(
     goes_on = match.cause == "slow_rank" and not damage(case, match)  # then nobody is blocked any more
     stuck_in = "" if goes_on else blocked(case, stuck, waiting, in_call, after)
     return worded(verdict, act(case, match), stuck_in)
-
-
-def _still_open(case: Case, views: Sequence[GroupFrontier]) -> StuckCall:
-    """Return the call at which the programs part, where ranks are blocked in it before any other.
-
-    Where all of its group have left it, the first that is open on the group, and where it is queued behind others, the one in which most
-    ranks wait, of those that wait for the culprits themselves first.
-    """
-    stuck, graph, culprits = case.finding.stuck, case.graph, case.finding.culprits
-    firsts = {r: calls[0].node for r, calls in graph.open_calls.items() if r not in culprits}
-    in_it = stuck.node in graph.edges
-    if (
-        stuck.view is None
-        or stuck.pair is not None
-        or (in_it and (stuck.node in firsts.values() or not firsts))
-    ):
-        return stuck
-    gid = stuck.view.group.gid
-    opened = sorted(node.seq for node in graph.edges if isinstance(node, Instance) and node.gid == gid)
-    inside = [r for r, _ in graph.calls_of(Instance(gid, opened[0]))] if opened and not in_it else []
-    rank = next((r for r in inside if r not in culprits), None)
-    if rank is not None:
-        return replace(stuck, seq=opened[0], rank=rank, kind=stuck.view.kind_of(rank, opened[0]))
-    hosts = {Host(r) for r in culprits}
-    numbers = Counter(node for node in firsts.values() if isinstance(node, Instance))
-    if (opened and not in_it) or not numbers:
-        return stuck
-    node = max(numbers, key=lambda one: (not hosts.isdisjoint(graph.edges.get(one, ())), numbers[one]))
-    return _at(node, next(r for r, one in firsts.items() if one == node), views)
 
 
 def _waiting(case: Case, culprits: Sequence[int]) -> tuple[int, ...]:
@@ -224,7 +199,7 @@ def _culprit_call(case: Case, culprits: Sequence[int], group: str | None, earlie
     own, stuck = case.finding.own, case.finding.stuck.group
     call, pending = _call(own.kind, own.seq, group), case.graph.open_calls.get(next(iter(culprits), -1))
     gid = own.gid if own.gid is not None or stuck is None else stuck.gid
-    if call is None or (not pending and not earlier) or gid is None or own.seq is None:
+    if call is None or not (pending or earlier) or gid is None or own.seq is None:
         return call
     is_over = all(one.node != Instance(gid, own.seq) for one in pending or ())
     return replace(call, completed=True) if is_over else call
@@ -238,21 +213,6 @@ def _call(kind: CallKind | None, seq: int | None, group: str | None = None) -> C
     return CallRef(kind.op, seq, sizes, types, kind.stack, group)
 
 
-def _next_open(
-    case: Case, stuck: StuckCall, ranks: Sequence[int], views: Sequence[GroupFrontier]
-) -> StuckCall:
-    """Return the collective in which ranks are that have left the stuck one."""
-    opened = case.graph.open_calls.get(ranks[0]) if ranks else None
-    node = opened[0].node if opened else None
-    return _at(node, ranks[0], views) if isinstance(node, Instance) else stuck
-
-
-def _at(node: Instance, rank: int, views: Sequence[GroupFrontier]) -> StuckCall:
-    """Return a collective as one that a rank is in."""
-    view = next(v for v in views if v.group.gid == node.gid)
-    return StuckCall(view, node.seq, rank, view.kind_of(rank, node.seq))
-
-
 def _whose(case: Case, stuck: StuckCall, ranks: Sequence[int], shown: Group | None) -> CallRef | None:
     """Return a collective as a verdict on the group `shown` quotes it, with those of its ranks whose frames it has where they are not all."""
     group = stuck.group
@@ -261,10 +221,11 @@ def _whose(case: Case, stuck: StuckCall, ranks: Sequence[int], shown: Group | No
     if call is None or frame is None:
         return call
     view, places = stuck.view, case.statements.whereabouts
-    if view is not None and call.seq is not None:
+    if stuck.pair is not None:
+        own = tuple(rank for rank in ranks if rank == stuck.rank)
+    elif view is not None and call.seq is not None:
         indexes = {rank: view.kind_index(rank, call.seq) for rank in ranks}
-        known = {index for index in indexes.values() if index is not None}
-        there = {index for index in known if user_frame(view.kinds[index].stack) == frame}
+        there = {i for i in {*indexes.values()} if i is not None and user_frame(view.kinds[i].stack) == frame}
         own = tuple(rank for rank, index in indexes.items() if index in there)
     else:
         own = tuple(r for r in ranks if r in places and user_frame(places[r].stack) == frame)

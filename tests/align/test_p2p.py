@@ -104,6 +104,10 @@ def test_where_numbers_are_of_other_peers_too_sides_meet_at_their_last_complete_
     sends = [(kind("send", 0, 1), State.DONE)] * 3 + [(kind("send", 0, 1), State.STARTED)]
     recvs = [(kind("recv", 0, 1), State.DONE), (kind("recv", 0, 1), State.PENDING)]
     third = [(kind("send", 2, 0), State.DONE)]
+    # without a record of the sender, the receiver's count is the number
+    assert shown(incident([(third, True), (recvs, True)], first=(1, 6))) == [
+        (0, 1, 1, None, (7, State.PENDING)),
+    ]
     assert shown(incident([(sends, True), (recvs, True), (third, True)], first=(40, 6, 1))) == [
         (0, 1, 3, (43, State.STARTED), (7, State.PENDING)),
     ]

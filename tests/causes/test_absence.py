@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dump_writer import job
+from tests.conftest import analyze
+from tests.dump_writer import Recorder, job
 from tests.text_lines import CLOSED, raised, timeout, told
 from tests.verdicts import TIMED_OUT, blame, judged, level
 
@@ -131,3 +132,21 @@ def test_the_only_rank_that_calls_can_wait_for_is_named_although_others_were_not
         recorder.call("all_reduce", "1", times=12, line=41).call("all_reduce", "1", line=41, state="started")
     report = judged(tmp_path, recorders)
     assert blame(report) == ("hang", "crashed_rank", (5,)) and level(report) == "low"
+
+
+def test_the_call_that_a_rank_never_entered_is_at_the_others_line_and_the_rank_at_its_own_last_call(
+    tmp_path: Path,
+) -> None:
+    groups = {"0": ("default_pg", range(4)), "1": ("dp", (0, 2)), "2": ("dp", (1, 3))}
+    for rank in range(4):
+        recorder = Recorder(rank, groups).call("all_reduce", line=90, times=3)
+        recorder.call("all_gather", "1" if rank % 2 == 0 else "2", line=62)
+        if rank != 2:
+            recorder.call("all_reduce", line=91, state="started")
+        recorder.write(tmp_path)
+    report = analyze(tmp_path)
+    verdict = report.verdict
+    assert verdict is not None and verdict.culprit_ranks == (2,)
+    assert verdict.title == "Rank 2 never entered all_reduce seq 4 (train.py:91)"
+    assert verdict.location is not None and (verdict.location.line, verdict.location.rank) == (62, 2)
+    assert "(rank 2 issued all_gather seq 1 on group 1 (dp))" in " ".join(report.to_text().split())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from hypothesis import given, settings
 
+from hangscope.api import Report
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, world
 from tests.small_jobs import ODD_ONES, due, frozen, loop
@@ -100,7 +101,9 @@ def test_sends_that_both_sides_posted_and_that_do_not_complete_are_the_networks(
         recorder.write(tmp_path)
     report = analyze(tmp_path)
     assert short(report)[:2] == ("network_stall", ())
-    assert "both sides posted do not complete (from rank 0 to 2, 1 to 3)" in judged(report).summary
+    expected = "Sends from ranks 0 and 1 to ranks 2 and 3, posted on both sides, do not complete; "
+    expected += "rank 0 is blocked in send seq 5 on group 0 (default_pg), rank 2 is blocked in recv seq 5, "
+    assert judged(report).summary.startswith(expected)
 
 
 def _failed(host: str, rank: int, own: int, peer: int) -> list[str]:
@@ -241,3 +244,46 @@ def test_a_device_error_of_a_process_that_only_the_launcher_names_is_its_ranks(t
     assert "rule_failed" not in {note.code for note in alone.warnings}
     verdict = judged(told(tmp_path, [warned, *table]))
     assert verdict.culprit_ranks == (2,)
+
+
+def _two_groups(folder: Path) -> Report:
+    """Rank 2's device has not finished a reduction of its group, which all others have; ranks 0 and 1 wait for it in a later call, rank 3 in none."""
+    groups = {
+        "0": ("default_pg", range(6)),
+        "1": ("dp", range(6)),
+        "2": ("tp", (0, 1, 2)),
+        "3": ("tp", (3, 4, 5)),
+    }
+    for rank in range(6):
+        recorder = Recorder(rank, groups).call("all_reduce", "1", times=4, line=25)
+        recorder.call("all_reduce", "1", state="started" if rank == 2 else "completed", line=25)
+        state = ("started", "started", "scheduled", *("completed",) * 3)[rank]
+        recorder.call("all_gather", "2" if rank < 3 else "3", state=state, line=30)
+        recorder.call("all_reduce", state="scheduled" if rank < 3 else "started", line=61).write(folder)
+    return analyze(folder)
+
+
+def test_a_lagging_device_is_said_to_miss_the_collective_that_the_others_have_completed(
+    tmp_path: Path,
+) -> None:
+    report = _two_groups(tmp_path)
+    verdict = judged(report)
+    assert short(report)[:2] == ("gpu_stall", (2,))
+    has = "has not completed all_reduce seq 5 on group 1 (dp), which 5 other members have"
+    assert verdict.summary.startswith(
+        f"The GPU of rank 2 {has}; ranks 3-5 are blocked in all_reduce seq 1 on group 0"
+    )
+    evidence = {item.text: item.source.file for item in verdict.evidence if item.source is not None}
+    assert evidence[f"the GPU of rank 2 {has}"] == "nccl_trace_rank_2"
+    stall = [a for a in verdict.alternatives if a.cause == "network_stall"]
+    assert all("does not complete on rank 2" in a.why for a in stall)
+
+
+def test_who_is_in_a_later_call_is_not_said_to_be_in_the_ones_it_has_queued(tmp_path: Path) -> None:
+    page = _two_groups(tmp_path).document.page
+    assert page is not None and page.waitfor is not None
+    assert page.waitfor.text[:2] == (
+        "Ranks 3-5 are in all_reduce seq 1 on group 0 (default_pg), which waits for rank 2 and is queued after all_gather seq 1 on group 2 (tp).",
+        "Ranks 0 and 1 are in all_gather seq 1 on group 2 (tp), which waits for rank 2.",
+    )
+    assert page.story is not None and page.story.text.startswith("On group 1 (dp)")

@@ -38,7 +38,10 @@ def two_pipelines(*, lagging: int | None = None, gone: int | None = None) -> lis
 def test_a_stuck_host_and_a_stalled_device_are_two_faults(tmp_path: Path) -> None:
     report = analyze(write_all(two_pipelines(lagging=4), tmp_path))
     assert culprits(report) == (1, 4) and level(report) == "medium"
-    assert "the GPU of rank 4 stopped completing enqueued collectives (gpu_stall)" in said(report)
+    assert (
+        "the GPU of rank 4 has not completed all_reduce seq 11 on group 2 (pp), which 2 other members have (gpu_stall)"
+        in said(report)
+    )
     assert report.verdict is not None
     assert report.verdict.explains.ranks == len(report.verdict.waiting_ranks)
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.conftest import analyze
 from tests.dump_writer import SCRIPT, TORCH, Recorder, job, world
+from tests.text_lines import told
 from tests.verdicts import TIMED_OUT, blame, judged
 
 HEAD = "[rank0]: Traceback (most recent call last):"
@@ -104,3 +105,25 @@ def test_a_line_that_issues_several_collectives_places_a_rank_by_torchs_own_func
         recorder.entries[-1]["frames"][0]["name"] = "reduce_scatter_single"
     report = judged(tmp_path, recorders, rank_0=_traceback("all_gather_single", 55))
     assert blame(report)[2] == (0,)
+
+
+def test_a_dump_without_the_collective_in_which_its_rank_gave_up_is_older_than_the_freeze(
+    tmp_path: Path,
+) -> None:
+    for rank in range(2):
+        Recorder(rank, world(2), backend="gloo").call("all_reduce", times=3).write(tmp_path)
+    lines = {f"rank_{rank}.log": _gave_up(rank, op) for rank, op in ((0, "all_reduce"), (1, "barrier"))}
+    notes = [note for note in told(tmp_path, lines).warnings if note.code == "older_dump"]
+    assert [note.file for note in notes] == ["nccl_trace_rank_1"]
+    assert "the traceback in rank_1.log shows rank 1 in a later barrier" in notes[0].message
+
+
+def _gave_up(rank: int, op: str) -> list[str]:
+    return [
+        f"[rank{rank}]: Traceback (most recent call last):",
+        f'[rank{rank}]:   File "/workspace/train/train.py", line {70 + rank}, in validate',
+        f"[rank{rank}]:     dist.{op}(total)",
+        f'[rank{rank}]:   File "/opt/venv/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py", line 3252, in {op}',
+        f"[rank{rank}]:     work.wait()",
+        f"[rank{rank}]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 20000ms for recv operation to complete",
+    ]

@@ -90,7 +90,7 @@ def test_a_side_is_all_of_its_ranks_and_shows_the_frames_of_one_that_left_some()
 
 def test_a_side_says_what_it_last_enqueued_and_where() -> None:
     titles = [side.title for side in page_of(document("stuck")).sides]
-    assert titles[0] == "Rank 3, last enqueued on group dp3 (DATA)", titles
+    assert titles[0] == "Rank 3, last enqueued on group tp0 (TENSOR)", titles
 
 
 def test_a_line_that_is_not_known_is_no_line_0() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from hangscope.api import Report
+from hangscope.report.pictures.rank_map import steps_from_root
+from hangscope.report.pictures.wait_edges import steps_to_root, wait_graph
 from hangscope.report.schema.pictures import WaitPicture
-from tests.dump_writer import stuck
+from hangscope.report.subject import Subject
+from tests.dump_writer import Recorder, stuck, world
 from tests.verdicts import blame, judged
 
 _TIMED_OUT = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=163244, OpType=_ALLGATHER_BASE, Timeout(ms)=1800000) ran for 1803190 milliseconds before timing out."
@@ -55,3 +58,28 @@ def test_no_rank_of_many_that_were_not_seen_is_a_root(tmp_path: Path) -> None:
         "Ranks 0-3 are in all_reduce seq 25 on group 0 (default_pg), which waits for its members that were not seen.",
     )
     assert "is marked" not in report.to_html().split('id="waits"')[1].split("</figcaption>")[0]
+
+
+def test_who_issued_another_collective_under_the_number_is_not_said_to_be_missing_from_it(
+    tmp_path: Path,
+) -> None:
+    recorders = [Recorder(rank, world(4)).call("all_reduce", times=6) for rank in range(4)]
+    for recorder in recorders:
+        size = 8 if recorder.rank != 3 else 16
+        recorder.call("all_reduce", sizes=[[size]], line=40 if recorder.rank != 3 else 44, state="started")
+    picture = drawn(judged(tmp_path, recorders))
+    assert picture is not None
+    assert picture.text[0] == (
+        "Ranks 0-2 are in all_reduce seq 7 on group 0 (default_pg), which waits for rank 3, which issued another collective under this number."
+    )
+
+
+def test_every_rank_whose_own_call_lacks_the_culprit_waits_directly(tmp_path: Path) -> None:
+    recorders = [Recorder(rank, world(4)).call("all_reduce", times=4) for rank in range(4)]
+    for recorder, source in zip(recorders[1:], (0, 0, 2), strict=True):
+        recorder.recv(source, state="started")
+    recorders[2].send(3, state="scheduled")
+    report = judged(tmp_path, recorders)
+    assert report.verdict is not None and report.verdict.culprit_ranks == (0,)
+    subject = Subject(report._analysis)
+    assert steps_from_root(subject, steps_to_root(*wait_graph(subject))) == {1: 1, 2: 1, 3: 2}

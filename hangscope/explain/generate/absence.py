@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 
+from hangscope.align.p2p import PairInstance
 from hangscope.align.waitgraph import Called, Instance, Root
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import (
@@ -88,8 +90,9 @@ def suspects(aligned: Aligned, best: Finding) -> tuple[int, ...]:
     if best.culprits and not (best.guess or best.assumed):
         return best.culprits
     found = {*best.culprits, *_beyond(aligned)}
-    if not found and best.stuck.view is not None and isinstance(best, Lagging | Stalled):
-        found = set(best.stuck.view.members)
+    if not found and best.telling.view is not None and isinstance(best, Lagging | Stalled):
+        alike = (root.ranks for root in aligned.roots("call") if isinstance(root.nodes[0], PairInstance))
+        found = set(best.telling.view.members) if best.telling.pair is None else set(chain(*alike))
     return tuple(sorted(found)) if len(found) < len(aligned.incident.ranks) else ()
 
 

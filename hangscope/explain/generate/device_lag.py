@@ -7,11 +7,12 @@ enqueued before, outside of any collective: else the wait-for graph would lead t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.p2p import PairInstance
-from hangscope.align.waitgraph import Called, Host, Instance
+from hangscope.align.waitgraph import Called, Host, Instance, WaitGraph
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Lagging, OwnCall, Stalled, Unstarted
 from hangscope.explain.text.excerpt import not_collected
@@ -55,11 +56,26 @@ def device_lag(aligned: Aligned) -> tuple[frozenset[int], Lagging | None]:
         return min(aligned.views[node.gid].created(rank, node.seq) for rank in behind), str(node)
 
     node, behind = min(found, key=since)
-    own_call = OwnCall(aligned.views[node.gid].kind_of(min(behind), node.seq), node.seq)
     # What the others are stuck in comes after what the lagging device did not finish.
-    stuck = aligned.stuck_in(aligned.first_instance(lagging) or node, lagging)
-    finding = Lagging(named, stuck, own_call, tie=not few)
+    stuck = aligned.stuck_in(_held_up(aligned, all_behind) or node, lagging)
+    elsewhere = node.gid if stuck.group != aligned.views[node.gid].group else None
+    own_call = OwnCall(aligned.views[node.gid].kind_of(min(behind), node.seq), node.seq, elsewhere)
+    finding = Lagging(named, stuck, own_call, tie=not few, lag=aligned.stuck_in(node))
     return all_behind, aligned.reached_by(finding, all_behind)
+
+
+def _held_up(aligned: Aligned, lagging: frozenset[int]) -> Called | None:
+    """Return the call that most ranks are in which wait there for some of `lagging`, which have not issued it or have it queued; of equals the earliest."""
+    graph = aligned.graph
+    inside = Counter(calls[0].node for rank, calls in graph.open_calls.items() if rank not in lagging)
+    held = (n for n in inside if isinstance(n, Called) and not lagging.isdisjoint(_expected(graph, n)))
+    return min(held, key=lambda node: (-inside[node], *aligned.when(node)), default=None)
+
+
+def _expected(graph: WaitGraph, node: Called) -> set[int]:
+    """Return the ranks that have a call queued, and those that it is known to miss."""
+    missing = {target.rank for target in graph.edges[node] if isinstance(target, Host)}
+    return missing.union(rank for rank, _ in graph.calls_of(node))
 
 
 def _by_several(view: GroupFrontier, rank: int) -> bool:
@@ -96,7 +112,7 @@ def pending_call(aligned: Aligned) -> Stalled | Unstarted | None:
     ]
     if not roots:
         return None
-    root, node = min(roots, key=lambda r: (-len(r[0].explains), aligned.when(r[1])))
+    root, node = min(roots, key=lambda r: (-len(r[0].explains), _by_lines(aligned, r[1]), aligned.when(r[1])))
     if isinstance(node, Instance) and (behind := _not_begun(aligned, node)):
         return _unstarted(aligned, node, behind)
     # What stalls between two hosts stalls many pairs at once.
@@ -106,6 +122,11 @@ def pending_call(aligned: Aligned) -> Stalled | Unstarted | None:
         else [root]
     )
     return aligned.reached_by(Stalled((), aligned.stuck_in(node)), {rank for r in alike for rank in r.ranks})
+
+
+def _by_lines(aligned: Aligned, node: Called) -> int:
+    """Return on how many ranks only lines state a call."""
+    return sum(not call.created for _, call in aligned.graph.calls_of(node))
 
 
 def one_not_begun(aligned: Aligned) -> Unstarted | None:
@@ -120,7 +141,8 @@ def one_not_begun(aligned: Aligned) -> Unstarted | None:
 
 def _unstarted(aligned: Aligned, node: Instance, behind: tuple[int, ...]) -> Unstarted:
     own = OwnCall(aligned.views[node.gid].kind_of(behind[0], node.seq), node.seq)
-    return aligned.reached_by(Unstarted(behind, aligned.stuck_in(node, behind), own))
+    stuck = aligned.stuck_in(node, behind)
+    return aligned.reached_by(Unstarted(behind, stuck, own, lag=stuck))
 
 
 def _not_begun(aligned: Aligned, node: Instance, left_out: Collection[int] = ()) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from dataclasses import field, replace
 
 import numpy as np
 
+from hangscope.explain.statements.counterparts import counterpart
 from hangscope.explain.statements.logged_calls import InCall, LoggedCalls, stated_queue, with_refused
 from hangscope.explain.statements.logged_groups import Key, LoggedGroups
 from hangscope.explain.statements.statements import WAITED, Statements
@@ -39,11 +40,11 @@ _UNKNOWN_OPS = frozenset({"coalesced", ""})  # a batch, whose ops the line does 
 class Bounds:
     """What text states of one rank in one group: the collectives it is in by seq, and its last enqueued and completed seq.
 
-    `sends`: a line states that it is in a send or receive.
+    `sends`: the sends and receives, in the numbers of which a pipeline's group counts.
     """
 
     calls: dict[int, InCall] = field(default_factory=dict)
-    sends: bool = False
+    sends: dict[int, InCall] = field(default_factory=dict)
     enqueued: int | None = None
     completed: int | None = None
     events: list[Event] = field(default_factory=list)
@@ -81,10 +82,7 @@ def stated(incident: Incident, statements: Statements) -> dict[Key, Bounds]:
         if name is not None:
             bounds = table[(rank, name)]
             bounds.events.append(event)
-            if event.op in _POINT_TO_POINT:
-                bounds.sends = True
-            else:
-                bounds.calls.setdefault(seq, event)
+            (bounds.sends if event.op in _POINT_TO_POINT else bounds.calls).setdefault(seq, event)
     return table
 
 
@@ -96,18 +94,31 @@ def joined(incident: Incident, statements: Statements) -> Incident:
     kinds = LoggedCalls(incident)
     counts_sends = {groups.gid(key) for key, bounds in table.items() if bounds.sends}
     counts_sends |= {gid for record in incident.ranks.values() for gid in record.p2p}
-    ranks, alike = dict(incident.ranks), _alike(table)
+    ranks, batches = dict(incident.ranks), _alike(table)
+    by_rank: dict[int, dict[int, Bounds]] = defaultdict(dict)
     for (rank, name), bounds in sorted(table.items()):
-        for seq in [s for s, e in bounds.calls.items() if e.op in _UNKNOWN_OPS and (name, s) not in alike]:
+        for seq in [s for s, e in bounds.calls.items() if e.op in _UNKNOWN_OPS and (name, s) not in batches]:
             del bounds.calls[seq]
         gid = groups.gid((rank, name))
-        if gid is None or rank not in ranks:
-            continue
+        if gid is not None and rank in ranks:
+            by_rank[rank][gid] = bounds
+    incident = replace(incident, groups=groups.all)
+    for rank, own in by_rank.items():
+        calls = {gid: (*b.calls.items(), *b.sends.items()) for gid, b in own.items()}
+        called = [(gid, seq, e.op) for gid, events in calls.items() for seq, e in events]
+        alike = counterpart(incident, rank, called) if not ranks[rank].all_queues else None
         record = ranks[rank]
-        if record is incident.ranks[rank]:
-            record = ranks[rank] = replace(record, queues=dict(record.queues), p2p=dict(record.p2p))
-        _extend(record, gid, bounds, statements, kinds, gid in counts_sends)
-    return replace(incident, ranks=ranks, groups=groups.all, kinds=incident.kinds.and_also(kinds.added))
+        record = ranks[rank] = replace(record, queues=dict(record.queues), p2p=dict(record.p2p))
+        for gid, bounds in own.items():
+            sends = (
+                alike.sends(rank, gid, Frontier(bounds.enqueued, None, bounds.completed)) if alike else None
+            )
+            if sends is not None:
+                record.p2p[gid] = sends
+                _mark_told(record, bounds)
+            orders = alike.orders(gid) if alike else {}
+            _extend(record, gid, bounds, statements, kinds, orders, gid in counts_sends)
+    return replace(incident, ranks=ranks, kinds=incident.kinds.and_also(kinds.added))
 
 
 def _alike(table: Mapping[Key, Bounds]) -> set[tuple[str, int]]:
@@ -149,15 +160,22 @@ def free(statements: Statements) -> frozenset[int]:
     return idle(statements) | (alone - statements.ranks(*WAITED))
 
 
+def _mark_told(record: RankRecord, bounds: Bounds) -> None:
+    if not record.seen or record.absence is Absence.TOLD:
+        record.absence = Absence.TOLD
+        record.calls_file = record.calls_file or bounds.events[0].file
+
+
 def _extend(
     record: RankRecord,
     gid: int,
     bounds: Bounds,
     statements: Statements,
     kinds: LoggedCalls,
+    orders: Mapping[int, int],
     counts_sends: bool,
 ) -> None:
-    """Add to a rank's queue what text states beyond it."""
+    """Add to a rank's queue what text states beyond it; `orders`: the places of those calls by seq, if a counterpart recorded them."""
     own = record.queues.get(gid) if record.seen else None
     if own is not None and counts_sends:
         return  # its seqs count sends and receives, too
@@ -172,8 +190,9 @@ def _extend(
         own = stated_queue(record.rank, gid, [], [], Frontier())
     completed = _most(told.completed, before.completed)
     state = np.where(own.seq <= (completed or 0), State.DONE, own.state)
-    # The collective that timed out first was enqueued first, and all after what a dump shows.
-    order = np.array([event.line for event in calls.values()], np.int64) + own.order.max(initial=0)
+    # Else the collective that timed out first was enqueued first, and all after what a dump shows.
+    places = [orders.get(seq, event.line) for seq, event in calls.items()]
+    order = np.array(places, np.int64) + own.order.max(initial=0)
     kind = [kinds.call(gid, seq, event, statements) for seq, event in calls.items()]
     record.queues[gid] = replace(
         own,
@@ -184,9 +203,7 @@ def _extend(
         order=np.concatenate([own.order, order]),
         frontier=Frontier(_most(told.enqueued, *calls, before.enqueued), None, completed),
     )
-    if not record.seen or record.absence is Absence.TOLD:
-        record.absence = Absence.TOLD
-        record.calls_file = record.calls_file or bounds.events[0].file
+    _mark_told(record, bounds)
 
 
 def _most(*numbers: int | None) -> int | None:

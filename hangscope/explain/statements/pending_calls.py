@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from hangscope.errors import Note
 from hangscope.explain.statements.logged_calls import stated_queue
 from hangscope.explain.statements.statements import Statements, Whereabouts
 from hangscope.knowledge.callsite import COLLECTIVES, is_user, user_frames
@@ -54,7 +55,7 @@ def placed_by_stacks(incident: Incident, statements: Statements) -> Incident:
             for gid, queue in ranks[rank].queues.items()
         }
         ranks[rank] = replace(ranks[rank], queues=queues)
-    incident = replace(incident, ranks=ranks)
+    incident = replace(incident, ranks=ranks, notes=[*incident.notes, *_older_dumps(incident, statements)])
     without = [
         (rank, where)
         for rank, where in sorted(statements.whereabouts.items())
@@ -71,6 +72,20 @@ def placed_by_stacks(incident: Incident, statements: Statements) -> Incident:
             file = ranks[rank].calls_file or where.source
             ranks[rank] = replace(ranks[rank], queues=queues, absence=Absence.TOLD, calls_file=file)
     return replace(incident, ranks=ranks, kinds=incident.kinds.and_also(added)) if without else incident
+
+
+def _older_dumps(incident: Incident, statements: Statements) -> Iterator[Note]:
+    """Yield a note for each dump without the collective in which the traceback of its rank shows that the rank waited."""
+    for rank, where in sorted(statements.whereabouts.items()):
+        record = incident.ranks.get(rank)
+        last = last_calls(incident, rank) if record is not None and record.dump_file else []
+        done = last and not last_calls(incident, rank, State.STARTED)
+        recorded = (
+            where.kind == "log" and where.inside and where.op not in (None, "send", "recv", _UNRECORDED)
+        )
+        if record is not None and done and recorded and not any(is_of(kind, where) for kind in last):
+            text = f"was written before the freeze: it ends with {last[-1].op}, and the traceback in {where.source} shows rank {rank} in a later {where.op}"
+            yield Note("older_dump", text, record.dump_file)
 
 
 def _is_past(incident: Incident, rank: int, where: Whereabouts) -> bool:

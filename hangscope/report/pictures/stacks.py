@@ -74,9 +74,16 @@ def _culprit(subject: Subject) -> SidePart | None:
     if call is None:
         return None
     who = f"Rank {rank}" if rank is not None else "The other side"
-    is_there = call.completed or call.seq == verdict.seq or call.group is not None or verdict.group is None
-    where = f" {on_group(verdict.group.label)}" if verdict.group is not None else ""
-    title = f"{who}, {'its collective' if is_there else f'last enqueued{where}'}"
+    label = call.group or (verdict.group.label if verdict.group is not None else None)
+    enqueued = {
+        v.members[r].enqueued
+        for v in subject.views.values()
+        for r in v.members
+        if v.group.label == label and r == rank
+    }
+    is_last = enqueued == {call.seq} if call.completed else call.group is None and call.seq != verdict.seq
+    at_last = f"last enqueued {on_group(label)}" if label is not None and is_last else "its collective"
+    title = f"{who}, {at_last}"
     return SidePart("culprit", title, _call(call), rank, page_frames(call.frames))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Hashable, Iterable
 from typing import TypeVar
 
+from hangscope.align.p2p import PairInstance
 from hangscope.align.waitgraph import Host, Node, Unnamed, Untold
 from hangscope.model.dataclass import dataclass
 from hangscope.report.subject import Subject
@@ -72,7 +73,7 @@ def _edges(subject: Subject) -> Edges:
             calls[first.node] = None
     calls |= dict.fromkeys(n for root in graph.roots for n in root.nodes if not isinstance(n, Host))
     for node in calls:
-        edges[node] = _through(subject, node, calls)
+        edges[node] = _awaited(subject, node, calls)
     circular = any(root.kind == "cycle" and subject.culprits & set(root.ranks) for root in graph.roots)
     if not circular:
         for rank in subject.culprits:  # the headline's root waits for nobody
@@ -107,20 +108,22 @@ def _leave_out_own(subject: Subject, edges: Edges) -> None:
         targets.update(dict.fromkeys(inside[call], call != subject.node))
 
 
-def _through(subject: Subject, node: Node, kept: Container[Node]) -> dict[Drawn, bool]:
-    """Return the CPU threads and kept collectives that a collective waits for, directly or through collectives that are not kept."""
-    found: dict[Drawn, bool] = {}
-    seen = {node}
-    work = [(node, False)]
-    while work:
-        at, assumed = work.pop()
-        for target, step in subject.graph.edges[at].items():
-            if isinstance(target, Host | Untold | Unnamed) or target in kept:
-                if target != node:
-                    found[target] = found.get(target, True) and (assumed or step)
-            elif target not in seen:
-                seen.add(target)
-                work.append((target, assumed or step))
+def _awaited(subject: Subject, node: Node, kept: Container[Node]) -> dict[Drawn, bool]:
+    """Return the CPU threads and kept collectives that a collective waits for itself, and what its ranks are in that have it queued."""
+    graph, found = subject.graph, dict[Drawn, bool]()
+    for rank, call in graph.calls_of(node):
+        first = graph.open_calls[rank][0]
+        # A batch ends as a whole.
+        for one in (c.node for c in graph.open_calls[rank] if c.batch == call.batch):
+            others = (
+                t
+                for t in graph.edges[one].items()
+                if isinstance(t[0], Host | Untold | Unnamed) or t[0] in kept
+            )
+            found |= {target: found.get(target, True) and assumed for target, assumed in others}
+        if first.batch != call.batch:
+            found[first.node] = found.get(first.node, True) and first.gid != call.gid
+    found.pop(node, None)
     return found
 
 
@@ -143,7 +146,10 @@ def _roots(subject: Subject, edges: Edges) -> frozenset[Drawn]:
     cycles = [root for root in subject.graph.roots if root.kind == "cycle"]
     if subject.node is not None and subject.node in edges:
         around = next((root.nodes for root in cycles if subject.node in root.nodes), None)
-        return frozenset(around or (subject.node,))
+        # The pairs that both sides posted are one root: what stalls between two hosts stalls all of them.
+        met = (root.nodes for root in subject.graph.roots if root.kind == "call" and len(root.nodes) == 1)
+        alike = [nodes[0] for nodes in met if isinstance(nodes[0], PairInstance) and nodes[0] in edges]
+        return frozenset(around or (alike if subject.node in alike else (subject.node,)))
     found = _seen(subject, (n for root in subject.graph.roots for n in root.nodes if n in edges))
     sinks = _seen(subject, (n for n in edges if not edges[n]))
     return found or frozenset(n for n in sinks if not isinstance(n, Host)) or sinks

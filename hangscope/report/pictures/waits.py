@@ -18,6 +18,7 @@ from hangscope.report.words import NOT_NAMED, call_words, cut, first_of, grouped
 from hangscope.verdict.claims import accounts_for, are_in
 
 NODES = 30
+_ANOTHER = ", which issued another collective under this number"
 
 
 def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> WaitPicture | None:
@@ -28,7 +29,7 @@ def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> Wai
     index = {node: i for i, node in enumerate(drawn_nodes)}
     parts = components([[index[target] for target in targets] for targets in edges.values()])
     cycle = frozenset(drawn_nodes[i] for part in parts if len(part) > 1 for i in part)
-    classes = _condense(subject, edges, roots)
+    classes = _condense(subject, edges, roots, cycle)
     members = grouped((classes[node], node) for node in edges)
     order = sorted(
         members, key=lambda number: (roots.isdisjoint(members[number]), -len(members[number]), number)
@@ -42,11 +43,13 @@ def wait_picture(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> Wai
             if all(ends) and ends[0] != ends[1]:
                 drawn[ends] = drawn.get(ends, True) and assumed
     arrows = tuple(WaitEdge(a, b, assumed) for (a, b), assumed in sorted(drawn.items()))
-    text = sentences(subject, nodes, arrows, _awaited(edges, classes, names))
+    text = sentences(subject, nodes, arrows, _awaited(subject, edges, classes, names))
     return WaitPicture(nodes, arrows, text, max(0, len(order) - NODES))
 
 
-def _condense(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> dict[Drawn, int]:
+def _condense(
+    subject: Subject, edges: Edges, roots: frozenset[Drawn], cycle: frozenset[Drawn]
+) -> dict[Drawn, int]:
     """Return a class for each node: nodes of one class look alike and wait for the same classes (partition refinement)."""
     colours: dict[Drawn, object] = {}
     awaited = {target for targets in edges.values() for target in targets}
@@ -58,8 +61,9 @@ def _condense(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> dict[D
         else:
             group = subject.incident.groups[node.gid]
             purpose = (group.role or group.desc or group.name, len(group.ranks))
-            own = str(node) if node in roots or node == subject.node or isinstance(node, PairInstance) else ""
-            colours[node] = (subject.call_name(node), *purpose, node in roots, own)
+            alone = node in cycle if isinstance(node, PairInstance) else node in roots or node == subject.node
+            own = str(node) if alone else ""
+            colours[node] = (subject.call_name(node, peers=False), *purpose, node in roots, own)
     numbers = _numbered(colours)
     for _ in range(len(edges)):
         awaiting = {n: tuple(sorted({(numbers[t], a) for t, a in edges[n].items()})) for n in edges}
@@ -99,11 +103,13 @@ def _node(
         # A named rank that made another call there is a node of its own, and no part of this one; in a circle it is both.
         left_out = subject.culprits if not bold else frozenset()
     calls = [n for n in members if not isinstance(n, VerdictCall)]
-    inside = sorted({rank for node in calls for rank, _ in subject.graph.calls_of(node)} - left_out)
+    inside = sorted({rank for node in calls for rank in subject.graph.ranks_in(node)} - left_out)
     ranks = compress(inside) if inside else ""
     alone = first if len(members) == 1 and isinstance(first, Instance) else None
     call = f"{subject.incident.groups[alone.gid].label}/{alone.seq}" if alone is not None else ""
-    label = subject.call_name(first)
+    label = subject.call_name(first, inside[0] if len(inside) == 1 else None)
+    if len(members) > 1 and isinstance(first, PairInstance):
+        label += f" and {len(members) - 1} alike"
     return WaitNode(name, "call", label, group, ranks, len(inside), root, bold, call=call, assumed=assumed)
 
 
@@ -128,13 +134,21 @@ def _groups(subject: Subject, calls: list[Called]) -> str:
     return f"{counted(len(groups), 'group')}, {lowest.role or lowest.desc or lowest.name} and others"
 
 
-def _awaited(edges: Edges, classes: dict[Drawn, int], names: dict[int, str]) -> dict[str, list[int]]:
-    """Return the ranks that the calls of each node wait for."""
+def _awaited(
+    subject: Subject, edges: Edges, classes: dict[Drawn, int], names: dict[int, str]
+) -> dict[str, str]:
+    """Return whom the calls of each node wait for."""
     found: dict[str, set[int]] = defaultdict(set)
     for node, targets in edges.items():
         if not isinstance(node, Host) and classes[node] in names:
             found[names[classes[node]]].update(t.rank for t in targets if isinstance(t, Host))
-    return {name: sorted(ranks) for name, ranks in found.items()}
+    words = {name: _members(subject, sorted(ranks)) for name, ranks in found.items()}
+    for node in edges:
+        name = names.get(classes[node], "")
+        ranks = found.get(name, set())
+        if not isinstance(node, Host | VerdictCall) and any(subject.issued_another(node, r) for r in ranks):
+            words[name] = words[name].removesuffix(_ANOTHER) + _ANOTHER
+    return words
 
 
 def _members(subject: Subject, ranks: Sequence[int]) -> str:
@@ -149,7 +163,7 @@ _LINES = 16
 
 
 def sentences(
-    subject: Subject, nodes: tuple[WaitNode, ...], edges: tuple[WaitEdge, ...], awaited: dict[str, list[int]]
+    subject: Subject, nodes: tuple[WaitNode, ...], edges: tuple[WaitEdge, ...], awaited: dict[str, str]
 ) -> tuple[str, ...]:
     """Return the picture as sentences, from the victims to the root."""
     by_name = {node.id: node for node in nodes}
@@ -157,7 +171,7 @@ def sentences(
     past = subject.over or subject.all_ended
     for node in sorted((n for n in nodes if n.kind == "call"), key=lambda n: -n.count):
         targets = [by_name[e.target] for e in edges if e.source == node.id]
-        who = _members(subject, awaited.get(node.id, ()))
+        who = awaited.get(node.id, "")
         waits = [f"{'waited' if past else 'waits'} for {who}"] if who else []
         if earlier := [
             f"{t.label} on {t.group}" if t.group else t.label for t in targets if t.kind == "call"

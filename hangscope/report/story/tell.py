@@ -39,10 +39,8 @@ def end(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
 
 
 def device(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
-    """Return enqueued, started and completed per rank on the group of the call that the culprits do not complete, else of the verdict."""
-    call = subject.verdict.culprit_call if subject.verdict is not None else None
-    own = (v for v in subject.views.values() if call is not None and v.group.label == call.group)
-    view = next(own, subject.view)
+    """Return enqueued, started and completed per rank on the group that shows the fault."""
+    view = subject.telling_view
     if view is None or all(member.enqueued is None for member in view.members.values()):
         return None
     of_rank = {r: (m.enqueued, m.queue.frontier.started, view.completed(r)) for r, m in view.members.items()}
