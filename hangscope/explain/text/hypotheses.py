@@ -26,7 +26,7 @@ from hangscope.explain.text.blocked import (
 )
 from hangscope.explain.text.excerpt import unproved
 from hangscope.explain.text.fingerprints import fingerprints
-from hangscope.explain.text.sites import sites
+from hangscope.explain.text.sites import POINT_TO_POINT, sites
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.model.incident import CallKind, Incident
@@ -60,6 +60,7 @@ def findings(incident: Incident, statements: Statements) -> Iterator[tuple[Findi
     If a search does not say which ranks wait, all others do, and the first of them is the one that is stuck.
     """
     silent = unproved(incident, statements)
+    in_pairs = {e.rank for e in statements.all(WatchdogTimeout) if e.op in POINT_TO_POINT}
     for source, search in [(source, search) for source, searches in SEARCHES.items() for search in searches]:
         found = search(incident, statements)
         finding = found.finding if isinstance(found, reports.Report) else found
@@ -74,6 +75,8 @@ def findings(incident: Incident, statements: Statements) -> Iterator[tuple[Findi
             and not gave_up >= {*incident.ranks}
         ):
             continue  # who waited until a timeout is not the one that all wait for
+        if source is Source.OUTPUT and in_pairs.intersection(finding.culprits):
+            continue  # what it printed is a stage's own, as what all others printed is theirs
         if source is Source.OUTPUT and not output.stuck(statements):
             yield finding, source  # nothing shows that the others wait
             continue

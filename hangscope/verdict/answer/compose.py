@@ -13,8 +13,7 @@ from hangscope.explain.text.group_size import world_size
 from hangscope.explain.text.stop import PROOFS, find_stop
 from hangscope.model.conclusion import Collect, Verdict
 from hangscope.model.regex import regex
-from hangscope.verdict.answer import comparisons, course, ends, places, stacks, text, waits
-from hangscope.verdict.answer.elsewhere import elsewhere, same_settings
+from hangscope.verdict.answer import comparisons, course, elsewhere, ends, places, stacks, text, waits
 from hangscope.verdict.answer.lines import lines
 from hangscope.verdict.answer.messages import messages
 from hangscope.verdict.answer.observation import Observation, bare, pasted
@@ -188,10 +187,11 @@ def _completed(
     if asked:  # what lines ask for says more than a step of which a part is in the text, or than what any hang asks for
         own = [s for s in own if verdict.cause != "unknown" and text.without(s, present) == s]
     first, of_facts = 1 if asked else 2, [sentence_case(item.text) for item in later]
-    agreed = same_settings(case)
+    agreed = elsewhere.same_settings(case)
     step = agreed[0] if agreed else step
     steps = [*agreed, *asked[:1], *own[:first], *asked[1:], *of_facts, *own[first:]]
-    facts = [*facts[:1], *filter(None, [comparisons.outputs(case)]), *elsewhere(case, facts), *facts[1:]]
+    apart = [*filter(None, [comparisons.outputs(case)]), *elsewhere.settings(case)]
+    facts = [*facts[:1], *apart, *facts[1:], *elsewhere.shown_of(case, facts)]
     collect = nexts or (verdict.collect if verdict.confidence == "low" else [])
     if not pasted(case):  # a job's own folder: what was not recorded can be recorded next time
         steps, collect = [*steps[:2], *verdict.advice], [*nexts, *verdict.collect]

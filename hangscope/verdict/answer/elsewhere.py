@@ -13,23 +13,26 @@ from hangscope.ingest.lines.vocabulary import words
 from hangscope.model.regex import regex
 from hangscope.verdict.phrasing import short
 
-#: A port, a process id or another long number, an address, a bus; no time, no size in a list, no part of a longer number.
+#: A port, a process id or another long number, an address; no time, no size in a list, no part of a longer number.
 _IDENTIFIER = regex(
-    r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])|(?<![\w.,])[0-9a-f]{2}:[0-9a-f]{2}\.\d\b|(?<![\w.,:[])(?:port:? |:|=|pid:? |process )?(\d{4,7})(?![\w.,\]]\d|\w)"
+    r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])|(?<![\w.,:[])(?:port:? |:|=|pid:? |process )?(\d{4,7})(?![\w.,\]]\d|\w)"
 )
 _MOST = 2
 
 
-def elsewhere(case: Case, facts: Sequence[str]) -> list[str]:
-    """Return sentences on settings that differ, and on what commands in the text show of what the facts name."""
-    texts = case.statements.all(Excerpt)
-    settings = [
+def settings(case: Case) -> list[str]:
+    """Return sentences on settings that two parts of the job print differently."""
+    return [
         f"{_who(u.one[0])} was started with {u.command} {u.one[1]}, {_who(u.other[0])} with {u.other[1]}"
-        for text in texts
+        for text in case.statements.all(Excerpt)
         for u in text.settings
     ]
+
+
+def shown_of(case: Case, facts: Sequence[str]) -> list[str]:
+    """Return sentences on what commands in the text show of what the facts name."""
     read = {" ".join(e.text.split()) for events in case.statements.kinds.values() for e in events}
-    return [*settings, *_shown(texts, " ".join(facts), read)][:_MOST]
+    return [*_shown(case.statements.all(Excerpt), " ".join(facts), read)][:_MOST]
 
 
 def same_settings(case: Case) -> list[str]:
