@@ -15,7 +15,7 @@ from hangscope.verdict.phrasing import short
 
 #: A port, a process id or another long number, an address; no time, no size in a list, no part of a longer number.
 _IDENTIFIER = regex(
-    r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])|(?<![\w.,:[])(?:port:? |:|=|pid:? |process )?(\d{4,7})(?![\w.,\]]\d|\w)"
+    r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])|(?<![.,:[])(?:[Pp]ort:? |:|=|pid:? |process )(\d{4,7})(?![\w.,\]]\d|\w)"
 )
 _MOST = 2
 
