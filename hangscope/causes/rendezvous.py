@@ -100,9 +100,11 @@ def at_the_store(case: Case, world: int) -> Match | None:
     if joined is not None and joined > of:
         why = f"{joined} workers had joined a barrier of {of} ranks: its store also counts those of a second start or of an earlier attempt"
         check = "Check whether the job was started twice, or a restart uses the store of what came before: end what is left of that, and start with a free port."
-    if (late := _printed_late(case, missing, waits)) is not None:
-        why = f"{who(missing)} did not join the others in time; it printed '{late.texts[-1][:_QUOTED]}' when they had given up; {why}"
-        check = f"Find out why {who(missing)} comes later than the others (imports or a cache on a network file system, a busy host, a lock), and give init_process_group a longer timeout."
+    printed, late = _last_of(case, missing, waits)
+    if printed:
+        when = "when they had given up" if late else "last"
+        why = f"{who(missing)} did not join the others{' in time' if late else ''}; it printed '{printed}' {when}; {why}"
+        check = f"Find out what {who(missing)} does after that line (py-spy dump --pid PID): a lock, a download, a slow host or file system; and give init_process_group a longer timeout if it only comes later."
     strength = 0 if still else 2 if missing and not logged.intersection(missing) else 1
     evidence: list[Event | Evidence] = [*sorted(waits, key=lambda e: e.rank not in missing)[:4]]
     busy = {r: at.stack for r, at in case.stacks.items() if r in missing and not forms_a_group(at.stack)}
@@ -142,12 +144,13 @@ def _at_work(case: Case) -> Evidence | None:
     return Evidence("log", f"a progress bar was at: {bar.text}", None, Source(file, bar.numbers[-1]))
 
 
-def _printed_late(case: Case, missing: Sequence[int], waits: Sequence[Event]) -> Printed | None:
-    """Return what the missing rank printed after the others had given up."""
+def _last_of(case: Case, missing: Sequence[int], waits: Sequence[Event]) -> tuple[str, bool]:
+    """Return the last line that the one missing rank printed, and whether it did so after the others had given up; ("", False) of several."""
     gave_up = {e.file: e.line for e in reversed(waits)}
     said = [e for e in case.statements.all(Printed) if e.rank in missing]
-    late = len(missing) == 1 and said and said[-1].numbers[-1] > gave_up.get(said[-1].file, sys.maxsize)
-    return said[-1] if late else None
+    if len(missing) != 1 or not said:
+        return "", False
+    return said[-1].texts[-1][:_QUOTED], said[-1].numbers[-1] > gave_up.get(said[-1].file, sys.maxsize)
 
 
 def _mesh(case: Case) -> Match | None:

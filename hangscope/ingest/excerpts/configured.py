@@ -64,5 +64,5 @@ def _stated(lines: Sequence[str]) -> Iterator[tuple[str, str, str]]:
             )
             who, text = section, line
         for name, value in _PAIR.findall(text) if who else ():
-            if words("must_agree").search(name) and not words("of_one_process").search(name):
+            if words("must_agree").search(name) and not words("own_setting").search(name):
                 yield who, name, value

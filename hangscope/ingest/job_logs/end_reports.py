@@ -48,7 +48,7 @@ How a pod's container ended, as `kubectl describe pod` prints it, with the rank 
           RANK:         3
 
 (kubernetes/kubectl, pkg/describe/describe.go.) RANK is the process's own where the container has at most one device; with more it is
-usually the node's number. `Last State` is how the container ended before a restart. People often quote only the part about the end:
+usually the node's number. `Last State` is how the container ended before a restart, which counts where it runs again. People often quote only the part about the end:
 then the command above it names the pod, or nothing does.
 """
 
@@ -219,9 +219,14 @@ def _pod(found: Found) -> Iterator[Event]:
             containers.append({})
         elif "name" in caught:
             state = caught["name"] if caught["name"].endswith("State") else state
-            if state != "Last State" or caught["name"] not in _ENDED:
-                containers[-1].setdefault(caught["name"], (line, caught["value"] or ""))
+            before = "Last " if state == "Last State" and caught["name"] in _ENDED else ""
+            containers[-1].setdefault(before + caught["name"], (line, caught["value"] or ""))
     for fields in containers:
+        if "Last State" in fields and not fields.get("State", (None, ""))[1].startswith("Terminated"):
+            # It was started again: what its job met is how it ended before.
+            fields |= {
+                name: fields[last] for name in ("State", *_ENDED) if (last := f"Last {name}") in fields
+            }
         number = {name: short_number(fields[name][1]) for name in fields}
         if number.get("Exit Code") and fields.get("State", (None, ""))[1].startswith("Terminated"):
             where = min((fields[name][0] for name in _ENDED if name in fields), key=lambda line: line.number)
@@ -239,7 +244,7 @@ POD = block(
         r"\bkubectl (?:\S{1,60} ){0,6}?describe (?:\S{1,60} ){0,6}?(?:pods?[ /])(?P<pod>[\w.-]{1,253})",
         literal=" describe ",
     ),
-    says(r"^ {0,8}(?P<name>State): {2,}(?P<value>Terminated)$", literal="State:  "),
+    says(r"^ {0,8}(?P<name>(?:Last )?State): {2,}(?P<value>Terminated)$", literal="State:  "),
     regex(r"^  (?P<container>[\w.-]{1,253}):$"),
     regex(r"^ {0,8}(?!Name:)(?P<name>\w[\w./ -]{0,60}?) *:(?: {1,40}(?P<value>\S.{0,200}))?$"),
     ends=regex(r"^(?:Events|Conditions|Volumes):"),

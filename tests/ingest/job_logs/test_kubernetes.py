@@ -46,7 +46,8 @@ def told(**fields: object) -> list[tuple[str, int | None, str | None]]:
         ({"reason": "OOMKilled", "code": 137}, [("oom_host", 3, "run-7c9-worker-2")]),
         ({"gpus": 8}, [("exit", None, "run-7c9-worker-2")]),
         ({"code": 0, "reason": "Completed"}, []),
-        ({"state": "Running"}, []),
+        # it was started again
+        ({"state": "Running"}, [("oom_host", 3, "run-7c9-worker-2")]),
     ],
 )
 def test_a_container_that_failed_tells_its_rank(
