@@ -13,6 +13,7 @@ from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.faults import OomCuda, OomHost
 from hangscope.ingest.job_logs.last_lines import Printed
+from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.prefixes import cut
 from hangscope.ingest.nccl.ras_json import NcclRas
@@ -222,5 +223,14 @@ def may_have_died(case: Case) -> Match | None:
     shown = any(r in case.statements.whereabouts or (r in ranks and ranks[r].dump_file) for r in culprits)
     if not culprits or shown:
         return None
+    if reports := [e for e in case.finding.events if isinstance(e, HorovodStall)]:
+        stated = [row for e in case.statements.all(Excerpt) for row in e.ranks_of_hosts]
+        hosts = [
+            f"local rank {own.index(culprits[0])} of {host}" for host, own in stated if culprits[0] in own
+        ]
+        where = f" ({hosts[0]})" if hosts and len(culprits) == 1 else ""
+        why = f"{who(culprits)}{where} did not submit the tensors that all other ranks have submitted"
+        look = f"Take a stack of {who(culprits)}{where} and of its data loader's workers (py-spy dump --pid PID): mpirun ends the job if a rank dies, so it is alive."
+        return answer("stuck_rank", culprits, why, look, evidence=reports)
     why = f"the logs do not show whether {who(culprits)} {agree(culprits, 'is', 'are')} still alive"
     return answer("crashed_rank", culprits, why, strength=0)

@@ -37,6 +37,7 @@ _KILLED = frozenset({-9, -11, -7, -4, -8})
 _NEAR = 4  # lines
 _RETURNED = ("early_exit", "a process that returned without an error is gone as well")
 _ABORT = regex(r"Aborted|SIGABRT")
+_RETRIES = regex(r"(?i)\bretr(?:y|ies|ying)\b|\btrying again\b|\battempt \d")
 
 
 def known_defect(case: Case) -> Match | None:
@@ -89,7 +90,10 @@ def _of_entry(case: Case, messages: Sequence[tuple[Message | Notice, Known]]) ->
     culprits = ranks if entry.culprit and len(ranks) == 1 else ()
     why = filled(entry.says, blanks) + (f" (known: {entry.upstream})" if entry.upstream else "")
     steps, category = f"Collect {filled(entry.collect, blanks)}.", entry.category or None
-    match = answer(entry.cause, culprits, why, steps, category=category, evidence=events[:4])
+    # Who tries it again is alive, and stays where it is.
+    again = culprits and entry.cause == "crashed_rank" and any(_RETRIES.search(e.text) for e in events)
+    cause = "stuck_rank" if again else entry.cause
+    match = answer(cause, culprits, why, steps, category=category, evidence=events[:4])
     return _by_silence(case, match)
 
 

@@ -87,7 +87,9 @@ def _own_death(rank: int, statements: Statements, exits: Exits) -> Death | None:
     crashes = statements.of(rank, Terminate)
     aborted = any(not e.what.startswith("Fatal Python error") or "Aborted" in e.what for e in crashes)
     unowned = any(e.rank is None for e in statements.all(GlooSizeMismatch))  # gloo aborts who receives
-    aborting = aborted or unowned or bool(statements.of(rank, *_ABORTING)) or _of_several(rank, statements)
+    lost_a_peer = any(e.fault == "closed_by_peer" for e in statements.of(rank, NcclWarn))
+    aborting = aborted or unowned or lost_a_peer or bool(statements.of(rank, *_ABORTING))
+    aborting = aborting or _of_several(rank, statements)
     if how := exits.own_end(rank, aborting):
         return Death(rank, how, statements.exits[rank], 3)
     for crash in crashes:

@@ -219,9 +219,9 @@ def horovod(incident: Incident, statements: Statements) -> Report | None:
     if missing or not sides:
         sides[f"did not submit {tensors or 'the tensors'}"] = [*missing]
     moved = any(e.file == last.file and e.line > last.line for e in statements.all(Progress))
-    few = len(last.missing) == 1 or 2 * len(last.missing) < len(incident.ranks)
-    sure = last.missing and few and not moved and all(e.missing == last.missing for e in stalls)
-    finding: Finding | None = Absent(last.missing, guess=True, events=(last,)) if sure else None
+    few = len(missing) == 1 or 2 * len(missing) < len(incident.ranks)
+    sure = missing and few and not moved and all(e.missing == last.missing for e in stalls)
+    finding: Finding | None = Absent(tuple(missing), guess=True, events=(last,)) if sure else None
     outliers, most = last.sides[:1], sum(map(len, last.sides))
     if outliers and 3 * len(outliers[0]) < most and not moved and all(e.sides == last.sides for e in stalls):
         finding = Different(outliers[0], guess=True, events=(last,))

@@ -117,8 +117,9 @@ class Processes:
         }
         of_one = bool(known) or files > 1 or len(stated - {None}) > 1
         of_one = of_one or self._is_one_console() or self._is_one_node()
-        hosts = {host for _, host, _ in known}
-        return of_one and len(hosts) <= 1 and all(ranks == {local} for (_, _, local), ranks in known.items())
+        texts = [log.excerpt for log in self._logs.values() if isinstance(log.excerpt, Excerpt)]
+        apart = len({host for _, host, _ in known}) > 1 or any(text.several_nodes for text in texts)
+        return of_one and not apart and all(ranks == {local} for (_, _, local), ranks in known.items())
 
     def _is_one_console(self) -> bool:
         """Return whether one log has the lines of all ranks from 0 on and one report of torch.multiprocessing, which every host makes."""

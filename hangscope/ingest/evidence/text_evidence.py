@@ -2,7 +2,6 @@
 
 Local ranks become global ones, repeats of one message across files become one event, the last attempt is kept, and the
 collectives that logs recorded (DETAIL's running collectives, NCCL's COLL lines) replace dumps of ranks that have none.
-
 Two lines may say the same: torch, `what()`, Python and the launcher each repeat one failure.
 """
 
@@ -20,6 +19,7 @@ from hangscope.ingest.evidence.misplaced_lines import misplaced
 from hangscope.ingest.evidence.processes import Processes
 from hangscope.ingest.evidence.stack_owners import main_stacks, owners, unplaced
 from hangscope.ingest.evidence.world_size import without_job_numbers
+from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.files.naming import rank_of_log
 from hangscope.ingest.files.numbering import of_files
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
@@ -171,6 +171,9 @@ class TextEvidence:
             if rank in self.of_rank:
                 self.of_rank[rank].attach(record, training)
         for event in self.events:
+            for host, own in event.ranks_of_hosts if isinstance(event, Excerpt) else ():
+                for record in (ranks[rank] for rank in own if rank in ranks):
+                    record.host = record.host or host
             if event.rank in ranks and event.rank is not None:
                 record = ranks[event.rank]
                 record.events.append(event)

@@ -68,6 +68,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     stage_line: str = ""
     sizes: tuple[int, ...] = ()
     one_node: bool = False  # a launcher was started for the processes of one node
+    several_nodes: bool = False
     complaint: str = ""
     prose: str = ""
     logged: bool = False
@@ -145,6 +146,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         stage_line=stage_line,
         sizes=sizes,
         one_node=one_node,
+        several_nodes=any(words("several_nodes").search(text) for text in texts),
         complaint=quote(
             " ".join(t for t, shape in zip(texts, shapes, strict=True) if shape.reported), _SHOWN
         ),
@@ -187,16 +189,15 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
 def _before_the_errors(printed: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
     """Return the last line (number, text) of the program's own before the first error; None where there is none of either.
 
-    What somebody ran at a prompt printed is not the program's, and neither is a title of a part of the text.
+    What a command that lists something printed is not the program's, and neither is a title of a part of the text.
     """
     before, shown = None, False
     for number, text in printed:
         line = strip_prefix(text, number)
-        shown = bool(text.strip()) and (shown or words("prompt").match(text) is not None)
+        shown = bool(text.strip()) and (shown or words("prompt_that_lists").match(text) is not None)
         if line.level in ("E", "F") or tells_of_trouble(text):
             return before
-        stamped = line.stamp is not None or line.level is not None or line.text != line.raw
-        own = stamped or (_COUNTS.search(text) is not None and not words("no_line_of_a_program").match(text))
+        own = line.text != line.raw or not words("no_line_of_a_program").match(text)
         if own and not shown and template_of(line) and not words("launchers_line").match(text.lstrip()):
             before = (number, quote(text, _SHOWN)) if not begins_dump(text) else before
     return None
@@ -212,9 +213,6 @@ def _counted_by_people(said: str, named: Sequence[Named]) -> tuple[int, ...]:
     count = devices(said)
     most = max((rank for one in named for rank in one.ranks), default=0)
     return (count,) if count is not None and most < count <= MAX_RANKS else ()
-
-
-_COUNTS = regex(r"\d")  # what programs print of their work has numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,10 @@ _BY_PDSH = regex(r"([\w.-]{1,80}): \S")
 #: deepspeed/launcher/launch.py: `global_rank_mapping=defaultdict(<class 'list'>, {'n1': [0, 1], 'n2': [2, 3]})`
 _RANK_MAP = regex(r"global_rank_mapping=defaultdict\(<class 'list'>, \{(.{1,60000}?)\}\)")
 _HOST_RANKS = regex(r"'([^']{1,200})': \[(\d[\d, ]{0,2000})\]")
+#: mpirun and horovodrun fill the slots of the hosts in this order: `-H hv-a:4,hv-b:4`
+_SLOTS = regex(
+    r"(?:mpirun|mpiexec|horovodrun)\b.{0,200}? (?:-H|--?hosts?)[ =]((?:[\w.-]{1,80}:\d{1,3},){1,200}[\w.-]{1,80}:\d{1,3})\b"
+)
 _LOCAL = regex(r"(?i)\blocal[_ -]?rank['\"]?[ =:]{1,3}(\d{1,4})\b|\[rank: (\d{1,4})\] Child process")
 
 
@@ -240,10 +244,18 @@ def named_processes(lines: Iterable[tuple[int, str]]) -> tuple[Named, ...]:
 
 
 def ranks_of_hosts(texts: Iterable[str]) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Return the global ranks of each host in the order of their local ranks, as DeepSpeed's launcher prints them."""
+    """Return the global ranks of each host in the order of their local ranks, as DeepSpeed's launcher prints them or mpirun's hosts and slots say."""
+    texts = [*texts]
     mapped = (
         match[1] for text in texts if "global_rank_mapping=" in text and (match := _RANK_MAP.search(text))
     )
-    return tuple(
+    stated = tuple(
         (host, tuple(map(int, ranks.split(",")))) for host, ranks in _HOST_RANKS.findall(next(mapped, ""))
     )
+    if stated or not (slots := next((m[1] for text in texts if (m := _SLOTS.search(text))), "")):
+        return stated
+    found, first = [], 0
+    for host, number in (part.split(":") for part in slots.split(",")):
+        found.append((host, tuple(range(first, first + int(number)))))
+        first += int(number)
+    return tuple(found) if first <= _MOST_RANKS else ()

@@ -177,7 +177,10 @@ def only_slow(case: Case) -> bool:
     """Return whether a text shows steps that are slow, go on, and meet no trouble."""
     text, slow = excerpt_of(case), moving(case)
     return (
-        text is not None and bool(text.slow or text.pace) and slow is not None and slow.shows.endswith("hung")
+        text is not None
+        and bool(text.slow or text.pace)
+        and slow is not None
+        and slow.shows.endswith("not hung")
     )
 
 
@@ -187,15 +190,16 @@ def moving(case: Case) -> Observation | None:
     if text is None:
         return None
     after = all(e.file == text.file and e.line < text.steady_to for e in trouble(case))
+    if text.slow and (text.moves or text.went_on or text.steady) and not _harmful(case):
+        end = "these lines show no hang" if says_it_hangs(case.statements) else "it is not hung"
+        shows = f"{text.slow}: the job was slow there, and {end}"
+        return Observation(shows, Collect((), "stack", _IN_A_STRETCH), events=(text,))
     if text.steady and after and not text.pace:
         counts = f"its steps went on from {text.went_on}" if text.went_on else text.steady
         shows = f"the job still advances where the text ends, and these lines show no hang: {counts}"
         wanted = f"whether the next such line followed; if not, {_STACKS}; if so, where the time goes in each interval (input, compute, communication, offload)"
         return Observation(shows, Collect((), "log", wanted), events=(text,))
     since = f" ({text.moves})" if text.moves else ""
-    if text.slow and (text.moves or text.went_on) and not _harmful(case):
-        shows = f"{text.slow}: the job was slow there and is not hung"
-        return Observation(shows, Collect((), "stack", _IN_A_STRETCH), events=(text,))
     if not (text.pace or (text.moves and not text.complaint)) or _harmful(case):
         return None
     shows = f"the steps continue to the end of the text{since}"

@@ -19,6 +19,7 @@ from hangscope.ingest.torch_logs.reports import Terminate
 from hangscope.ingest.torch_logs.store import StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame
+from hangscope.knowledge.doing import doing
 from hangscope.model.conclusion import Collect, Verdict
 from hangscope.model.events import Event
 from hangscope.model.rankset import agree, ranks_phrase
@@ -141,8 +142,12 @@ def interrupts(case: Case) -> Observation | None:
     """Read where Ctrl-C ended a process."""
     pressed = [e for e in case.statements.all(RankException) if e.type == CTRL_C and not e.message]
     text = "how long nothing was printed; next time a stack of every worker (py-spy dump --pid PID) before the interrupt"
-    shows = f"{_raised(case, pressed)} (Ctrl-C)" if pressed else ""
-    return Observation(shows, Collect((), "stack", text), events=(*pressed,)) if pressed else None
+    busy = dict.fromkeys(known.doing for e in pressed if (known := doing(tuple(e.frames))) is not None)
+    if not pressed:
+        return None
+    doing_it = f", while it was {next(iter(busy))}" if len(busy) == 1 else ""
+    shows = f"{_raised(case, pressed)} (Ctrl-C){doing_it}"
+    return Observation(shows, Collect((), "stack", text), events=(*pressed,))
 
 
 def _raised(case: Case, raised: Sequence[RankException]) -> str:

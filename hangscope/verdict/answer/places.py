@@ -17,6 +17,7 @@ from hangscope.verdict.answer.observation import Observation
 
 _SHOWN = 4  # places, or labels of one side
 _PLACE = regex(r"\(\S{1,200}:\d+\)$")
+_WORK = 0.6  # of the limit of a GPU's power, from which on it computes
 
 
 def sides(case: Case) -> Observation | None:
@@ -73,6 +74,8 @@ def gpus(case: Case) -> Observation | None:
     if idle:
         text += f": what the process on {_cards(idle)} does, and which collective the process on {_cards(busy)} is in"
     spin = "" if idle else ": NCCL's kernels spin while they wait, so that is no sign of work"
+    if all(e.watts and e.limit and e.watts > _WORK * e.limit for e in busy):
+        spin = ": they compute, as their power shows; a kernel that only waits draws far less"
     shows = f"by nvidia-smi {'; '.join(parts)}{spin}"
     return Observation(shows, Collect((), "stack", text), events=tuple(uses))
 
