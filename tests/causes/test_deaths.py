@@ -246,3 +246,43 @@ def test_who_meets_nobody_at_rays_store_waited_for_the_one_that_did_not_come(tmp
     error = "RuntimeError: Unable to meet other processes at the rendezvous store. If you are using P2P communication, please check if tensors are put in the correct GPU."
     report = told(tmp_path, [line for rank in (1, 2) for line in raised(rank, error)])
     assert judged(report).culprit_ranks == ()
+
+
+def test_who_lost_its_peer_on_another_node_did_not_end_first(tmp_path: Path) -> None:
+    """Each node counts its local ranks from 0: of two nodes, local rank 6 is no global one."""
+    lines = [
+        "deepspeed zero3 on 2 nodes x 8 GPUs, the log of the master blames rank 3",
+        "",
+        "ip-10-0-0-70:2218804:2219990 [3] misc/socket.cc:49 NCCL WARN socketProgress: Connection closed by remote peer ip-10-0-0-82<40112>",
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  time      : 2026-01-22_03:43:31",
+        "  host      : ip-10-0-0-70",
+        "  rank      : 3 (local_rank: 3)",
+        "  exitcode  : 1 (pid: 2218804)",
+        "  error_file: <N/A>",
+        "",
+        "[2026-01-22 03:43:22,096] torch.distributed.elastic.multiprocessing.api: [ERROR] failed (exitcode: 1) local_rank: 6 (pid: 1840078) of binary: /opt/venv/bin/python",
+    ]
+    assert judged(told(tmp_path, lines)).culprit_ranks == ()
+
+
+def test_who_tries_the_same_sample_again_is_alive(tmp_path: Path) -> None:
+    line = "[rank6]: a.mp4: decode failed at frame 0 (DECORDError: cannot seek), retrying"
+    verdict = judged(told(tmp_path, [line, line, *(timeout(r) for r in (0, 1, 2))]))
+    assert (verdict.cause, verdict.culprit_ranks) == ("stuck_rank", (6,))
+
+
+def test_whom_every_stalled_tensor_of_horovod_lacks_is_stuck_where_mpirun_placed_it(tmp_path: Path) -> None:
+    ready = ["ready ranks: 3, 1, 7, 0, 6, 2, 4", "ready ranks: 0, 4, 6, 7, 3, 2, 1"]
+    lines = [
+        "mpirun -np 8 -H hv-a:4,hv-b:4 --map-by slot python train.py",
+        "",
+        "[1,0]<stderr>:WARNING: One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks and are waiting for remainder of ranks for more than 60 seconds.",
+        "[1,0]<stderr>:Stalled ops:",
+        *(f"[1,0]<stderr>:allreduce.w{n} [{row}]" for n, row in enumerate(ready)),
+    ]
+    verdict = judged(told(tmp_path, lines))
+    assert (verdict.cause, verdict.culprit_ranks) == ("stuck_rank", (5,))
+    assert "local rank 1 of hv-b" in " ".join((verdict.summary, *verdict.advice))
