@@ -36,7 +36,9 @@ from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.incident import Absence, Event, RankRecord
 from hangscope.model.rankset import agree
+from hangscope.model.regex import regex
 
+_FAREWELL = regex(r"(?i)\W*(?:all |rank \d{1,7}:? )?(?:done|finished|completed|exiting|bye)\W*$")
 _ENDED = ("crashed_rank", "a process that ended leaves no further output either")
 _NO_POWER = ("crashed_rank", "a host that lost power closes no connection either")
 
@@ -135,7 +137,8 @@ def _awaited(case: Case) -> str:
 
 def _trace(case: Case, record: RankRecord, dumps: bool) -> Evidence:
     """Return what is left of a rank that every blocked rank waits for."""
-    left = "no line" if not record.files else "a log that ends without an error"
+    said = [f" after '{cut(e.texts[-1], 80)}'" for e in case.statements.of(record.rank, Printed)][-1:]
+    left = f"no line{''.join(said)}" if not record.files else "a log that ends without an error"
     if dumps:
         unusable = f" ({record.absence.value})" if record.dump_file and record.absence else ""
         left = f"no {'usable ' if unusable else ''}dump{unusable}"
@@ -190,12 +193,12 @@ def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
 
 
 def _last_words(case: Case, culprits: tuple[int, ...]) -> Match | None:
-    """Return the answer for a rank whose log ends, without trouble, with a line that it alone printed, while its peers lost it."""
+    """Return the answer for a rank whose log ends, without trouble, with a line that it alone printed and that says so, or after which its peers lost it."""
     own = [o for o in case.statements.outlier_lines if o.telling and o.how == "only" and o.ranks == culprits]
     last = [e.texts[-1] for rank in culprits for e in case.statements.of(rank, Printed)]
     if len(culprits) != 1 or not own or last[-1:] != [own[0].text] or tells_of_trouble(own[0].text):
         return None
-    if not case.statements.all(GlooClosed):
+    if not case.statements.all(GlooClosed) and not _FAREWELL.match(own[0].text):
         return None
     why = f"{who(culprits)} probably exited by itself; the last that it printed, and no other rank did, is '{cut(own[0].text, 80)}'"
     code = f"Check the exit code of rank {culprits[0]}: 0 means that it exited early; otherwise look for what killed it."

@@ -63,6 +63,7 @@ _LOCAL = regex(r"(?i)\blocal[_ -]?rank['\"]?[ =:]{1,3}(\d{1,4})\b|\[rank: (\d{1,
 
 #: `rank0=20710`, `rank 0: 20710`: the processes of ranks side by side
 _PAIR = regex(r"(?i)\brank[ _]?(\d{1,5})[\"']? ?[=:] ?(?:pid[ =:]?)?(\d{3,9})\b(?![.:]\d)")
+_CLOCKED = regex(r"\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d")
 _WORD = regex(r"[A-Za-z]{1,30}|\d{1,10}")
 _RANGE = regex(r"(?<!\d)\d{1,6}(?: {0,2}[-–] {0,2}\d{1,6})?(?!\d)")
 _OF_RANKS = frozenset({"r", "rank", "ranks", "tp", "gpu", "gpus"})
@@ -135,9 +136,12 @@ def column_of(texts: Sequence[str]) -> re.Pattern[str] | None:
     """
     columns: dict[tuple[str, str], list[int]] = {}
     texts = [text for text in texts if not text.startswith((" ", "Traceback "))]
-    for text in texts:
+    clocked = [_CLOCKED.match(text) is not None for text in texts]
+    clocks: dict[tuple[str, str], list[bool]] = {}
+    for text, clock in zip(texts, clocked, strict=True):
         if match := words("column_of_ranks").match(text):
             columns.setdefault((match[1], match[3]), []).append(int(match[2]))
+            clocks.setdefault((match[1], match[3]), []).append(clock)
     for (head, tail), numbers in columns.items():
         times, steps = Counter(numbers), [*pairwise(numbers)]
         back = sum(b < a for a, b in steps)
@@ -147,7 +151,8 @@ def column_of(texts: Sequence[str]) -> re.Pattern[str] | None:
         complete = times.keys() == set(range(len(times))) and len(times) > 1 and (named or often[0] > 1)
         of_all = tail.strip("/)]>") == str(len(times))  # `(3/8)`: a counter would come to 8
         in_no_order = back >= (1 if named else (len(times) + 1) // 2) and 4 * cyclic < 3 * len(steps)
-        if complete and ((of_all and back) or (in_no_order and 2 * len(numbers) > len(texts))):
+        alone = clocked.count(True) if all(clocks[head, tail]) else len(texts)  # beside code and commands
+        if complete and ((of_all and back) or (in_no_order and 2 * len(numbers) > alone)):
             before = expressions()["before_a_column"]
             return re.compile(rf"{before}{re.escape(head)}(\d{{1,5}}){re.escape(tail)} ?")
     return None
