@@ -28,7 +28,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from hangscope.ingest.files.numbering import of_file_titles
+from hangscope.ingest.files.numbering import of_file_titles, of_pods
 from hangscope.ingest.job_logs.faults import OomCuda
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.rank_words import likewise, ranks_titled
@@ -112,7 +112,7 @@ def _sections(kept: KeptText) -> dict[int, int]:
     now: int | None = None
     before = 0
     lines = [kept.line(place) for place in range(len(kept.numbers))]
-    counted = of_file_titles(line.text for line in lines)
+    counted = {**of_file_titles(line.text for line in lines), **of_pods([line.text for line in lines])}
     for line, number in zip(lines, kept.numbers, strict=True):
         text = line.text
         named = ranks_titled(text) if line.rank is None else ()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from hangscope.ingest.lines.vocabulary import words
 from hangscope.model.regex import regex
@@ -25,6 +25,9 @@ _NO_IDS: Mapping[str, int | None] = {}
 FILE_TITLE = regex(r"^(?:==+>?|#{1,6}|-{2,6}) ?([\w./-]{1,200}) ?(?:<?==+|#{0,6}|-{0,6})$")
 _COUNTED = regex(r"([A-Za-z]{0,20})[ _.#:-]{0,2}(\d{1,7})(?!\d)")  # in a title, with the word before it
 _NODE = regex(r"(?i)(?<![a-z])(?:node|host|pod)[ _.#:-]{0,2}$")
+_POD = regex(r"(?<![\w-])([a-z0-9][a-z0-9-]{0,60})-(master|worker)-(\d{1,5})(?![\w-])")
+_LOGS = regex(r"\bkubectl (?:\S{1,80} ){0,6}?logs ")
+_WORLD = regex(r"\bWORLD_SIZE['\"]?(?::|=) {0,12}['\"]?(\d{1,5})\b")
 
 
 def of_files(
@@ -78,6 +81,25 @@ def of_file_titles(texts: Iterable[str]) -> dict[str, int]:
     files = {text: title[1] for text in texts if (title := FILE_TITLE.match(text)) is not None}
     counted = of_files(dict.fromkeys(files.values()))
     return {text: counted[file] for text, file in files.items() if file in counted}
+
+
+def of_pods(texts: Sequence[str]) -> dict[str, int]:
+    """Return the rank of each command that shows the log of a pod of a PyTorchJob: the master is rank 0, and worker N is rank N + 1.
+
+    So Kubeflow's training operator numbers them (pkg/controller.v1/pytorch/envvar.go), each as one process where WORLD_SIZE says so.
+    """
+    pods = {pod.groups() for text in texts for pod in _POD.finditer(text)}
+    sizes = {int(size) for text in texts for size in _WORLD.findall(text)}
+    if (
+        sizes != {len(pods)}
+        or len({job for job, _, _ in pods}) > 1
+        or ("master", "0") not in {p[1:] for p in pods}
+    ):
+        return {}
+    shown = {
+        text: _POD.search(text, logs.end()) for text in texts if (logs := _LOGS.search(text)) is not None
+    }
+    return {text: int(pod[3]) + (pod[2] == "worker") for text, pod in shown.items() if pod is not None}
 
 
 def of_titles(titles: Mapping[int, str]) -> dict[int, int]:

@@ -36,3 +36,20 @@ def test_lines_below_the_name_of_a_ranks_log_are_its_own(
 ) -> None:
     verdict = judged(told(tmp_path, [above, *raised(WAITS), below, *raised(OOM)]))
     assert (verdict.cause, verdict.culprit_ranks) == ("crashed_rank", culprits)
+
+
+def test_the_pods_of_a_job_count_its_ranks_where_each_is_one(tmp_path: Path) -> None:
+    """The master is rank 0; with more processes than pods nobody knows whose a line is."""
+    logs = [
+        "$ kubectl -n ml logs asr-master-0 --tail=1",
+        "2026-06-03 18:22:44 step 311",
+        "$ kubectl -n ml logs asr-worker-1 --tail=9",
+        "Traceback (most recent call last):",
+        '  File "/workspace/train/train.py", line 66, in <module>',
+        "    open(path)",
+        "FileNotFoundError: [Errno 2] No such file or directory: '/mnt/a.tar'",
+    ]
+    pods = [f"asr-{name}   1/1   Running   0   58m" for name in ("master-0", "worker-0", "worker-1")]
+    for size, named in ((3, (2,)), (24, ())):
+        text = [*pods, f"WORLD_SIZE={size}", *logs]
+        assert judged(told(tmp_path / str(size), {"paste.txt": text})).culprit_ranks == named
