@@ -19,6 +19,8 @@ from hangscope.model.regex import regex
 _NUMBER = regex(r"^ {0,6}(\d{1,5})[:)|]? ")
 _AT = regex(r"\.py(?::|\", line )(\d{1,5})\b")  # of a frame
 _CALL = regex(r"([\w.]{1,80})\(")
+_STATEMENT = regex(r"[\w\])]\(|[\w\])] ?[-+*/|]?= ?\S|\b(?:return|yield|raise|with)\b")
+_SHOWN = 60  # characters of a statement
 _OF_A_NODE = regex(r"local|gpu")
 _BODY = 24  # lines below a guard
 
@@ -30,6 +32,16 @@ class Guarded:
     guard: str
     call: str
     line: int
+
+
+def numbered(lines: Sequence[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
+    """Return the (number, statement) of the program's lines that a text shows with their numbers, of those at which its stacks are."""
+    stood = {int(at) for _, text in lines for at in _AT.findall(text)}
+    found: dict[int, str] = {}
+    for _, text in lines:
+        if (match := _NUMBER.match(text)) and int(match[1]) in stood and _STATEMENT.search(text, match.end()):
+            found.setdefault(int(match[1]), text[match.end() :].split(" #")[0].strip()[:_SHOWN])
+    return tuple(found.items())[:_BODY]
 
 
 def guarded_call(lines: Sequence[tuple[int, str]]) -> Guarded | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.ingest.excerpts import pace
-from hangscope.ingest.excerpts.code import guarded_call
+from hangscope.ingest.excerpts.code import guarded_call, numbered
 from hangscope.ingest.excerpts.commands import Output, Unlike, commands
 from hangscope.ingest.excerpts.configured import unlike_settings
 from hangscope.ingest.excerpts.line_groups import LineGroup, line_groups, tells_of_trouble
@@ -59,7 +59,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`.
     `lasted`: the seconds of the longest work that a line reports (`lasted_line`). `guarded`: a collective in the program's code that only rank 0
-    calls, by `guard`, in the line `guarded_at`. `helped`: the setting of NCCL with which it runs. `before`: the last line (number, text) of the program's own before the first that reports an error. `commands` are those
+    calls, by `guard`, in the line `guarded_at`; `code`: the lines of the program, by number, at which stacks are. `helped`: the setting of NCCL with which it runs. `before`: the last line (number, text) of the program's own before the first that reports an error. `commands` are those
     that prompts show, `outputs` what they printed, `unlike` the lines in which that differs between two hosts, and `settings` what two
     writers print with two values although they agree otherwise.
     """
@@ -96,6 +96,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     guarded: str = ""
     guard: str = ""
     guarded_at: int = 0
+    code: tuple[tuple[int, str], ...] = ()
     helped: str = ""
     before: tuple[int, str] | None = None
     written: tuple[int, ...] = ()  # numbers of the lines that people wrote
@@ -178,6 +179,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         guarded=alone.call if alone is not None else "",
         guard=quote(alone.guard, _SHOWN) if alone is not None else "",
         guarded_at=alone.line if alone is not None else 0,
+        code=numbered(lines),
         helped=helpful_setting(texts, said),
         commands=run,
         unlike=unlike,

@@ -77,7 +77,10 @@ def gpus(case: Case) -> Observation | None:
     if all(e.watts and e.limit and e.watts > _WORK * e.limit for e in busy):
         spin = ": they compute, as their power shows; a kernel that only waits draws far less"
     shows = f"by nvidia-smi {'; '.join(parts)}{spin}"
-    return Observation(shows, Collect((), "stack", text), events=tuple(uses))
+    # Stacks of several ranks say more.
+    return Observation(
+        shows, Collect((), "stack", text) if len(case.stacks) < 2 else None, events=tuple(uses)
+    )
 
 
 def _cards(uses: Sequence[GpuUse]) -> str:

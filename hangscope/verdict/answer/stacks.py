@@ -31,13 +31,15 @@ _MOST_UNSEEN = 16  # ranks
 def stacks(case: Case) -> Observation | None:
     """Read where ranks are by their stacks, those at one place together; a single stack where native frames show a library's call."""
     found_at: dict[str, list[int]] = defaultdict(list)
+    code = {number: text for e in case.statements.all(Excerpt) for number, text in e.code}
     for rank, where in sorted(case.stacks.items()):
         if not where.stack:
             continue
         frame, inner = user_frame(where.stack), _named(where.stack)
         shown = frame or next((f for f in where.stack if f.line > 0), inner)
         call = _call(where, shown)
-        place = f"at {shown.file.rsplit('/', 1)[-1]}:{shown.line} ({shown.name})" if shown.line > 0 else ""
+        what = f"`{code[shown.line]}`" if shown.line in code and shown is frame else f"({shown.name})"
+        place = f"at {shown.file.rsplit('/', 1)[-1]}:{shown.line} {what}" if shown.line > 0 else ""
         if shown is inner and not place:
             place = "" if call else f"at {inner.name}"
         if call or len(case.stacks) > 1:
