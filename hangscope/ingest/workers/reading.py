@@ -236,6 +236,7 @@ def _with_log(found: Wire, log: LogReading) -> Wire:
         or whole.sides
         or whole.went_on
         or whole.slow
+        or whole.code
         or any(before.line == one.line for before, one in pairwise(whole.named))
     )
     of_ranks = len({event.rank for event in log.events if event.rank is not None}) > 1

@@ -33,7 +33,7 @@ def test_only_statements_at_which_stacks_are_count() -> None:
 
 
 def test_a_stack_is_shown_with_the_statement_at_its_line(tmp_path: Path) -> None:
-    lines = ["It hangs in the validation.", "", "=== rank 0 ===", *STACKS, "", *CODE]
+    lines = ["It hangs in the validation.", "", "[rank0]: val it 0", "", "=== rank 0 ===", *STACKS, "", *CODE]
     report = told(tmp_path, lines)
     found = stacks(report._analysis.case)
     assert found is not None
