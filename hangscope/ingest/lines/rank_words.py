@@ -148,7 +148,9 @@ def column_of(texts: Sequence[str]) -> re.Pattern[str] | None:
         cyclic = sum(b in (a + 1, 0) for a, b in steps)
         named = head.strip(" [(<:#=_.-").lower() in _OF_RANKS  # then once is enough
         often = sorted(times.values())[len(times) > 3 :]  # the rank that is looked for may have printed once
-        complete = times.keys() == set(range(len(times))) and len(times) > 1 and (named or often[0] > 1)
+        of_ranks = head.strip(" [(<:#=_.-").lower() in ("r", "rank")  # then a part of them is enough
+        counted = of_ranks or times.keys() == set(range(len(times)))
+        complete = counted and len(times) > 1 and (named or often[0] > 1)
         of_all = tail.strip("/)]>") == str(len(times))  # `(3/8)`: a counter would come to 8
         in_no_order = back >= (1 if named else (len(times) + 1) // 2) and 4 * cyclic < 3 * len(steps)
         alone = clocked.count(True) if all(clocks[head, tail]) else len(texts)  # beside code and commands
