@@ -129,8 +129,7 @@ def slow_steps(counted: Sequence[tuple[re.Match[str], str]]) -> str:
         for timer in _LABELED.finditer(text):
             columns[timer[1]].append(float(timer[2]))
     whole = [(name, values) for name, values in columns.items() if len(values) == len(alike) >= _RATES]
-    apart = lambda column: max(column[1]) / max(median(column[1]), _LEAST_TIME)  # noqa: E731
-    name, values = max(whole, key=apart, default=("", [0.0]))
+    name, values = max(whole, key=lambda c: max(c[1]) / max(median(c[1]), _LEAST_TIME), default=("", [0.0]))
     usual = median(values)
     slow = [n for n, seconds in enumerate(values) if seconds > max(1.0, _LONGER * usual)]
     if not usual or not slow or _FEW * len(slow) > 2 * len(values) or slow[-1] == len(values) - 1:
