@@ -21,6 +21,7 @@ from hangscope.explain.finding import (
     Unseen,
 )
 from hangscope.explain.text.excerpt import not_collected
+from hangscope.explain.text.group_size import others_of, stated_size
 
 
 def seen_absent(aligned: Aligned) -> Finding | None:
@@ -90,10 +91,15 @@ def suspects(aligned: Aligned, best: Finding) -> tuple[int, ...]:
     if best.culprits and not (best.guess or best.assumed):
         return best.culprits
     found = {*best.culprits, *_beyond(aligned)}
+    size = stated_size(aligned.incident, aligned.stated) or 0
+    dumped = any(record.dump_file for record in aligned.incident.ranks.values())
+    if found and not dumped and size > aligned.incident.world_size:
+        # Whoever printed nothing above the highest rank that did is as little known as those in the gaps below it.
+        found = {*best.culprits, *others_of(size, aligned.stated.of_rank)}
     if not found and best.telling.view is not None and isinstance(best, Lagging | Stalled):
         alike = (root.ranks for root in aligned.roots("call") if isinstance(root.nodes[0], PairInstance))
         found = set(best.telling.view.members) if best.telling.pair is None else set(chain(*alike))
-    return tuple(sorted(found)) if len(found) < len(aligned.incident.ranks) else ()
+    return tuple(sorted(found)) if len(found) < max(len(aligned.incident.ranks), size) else ()
 
 
 def _beyond(aligned: Aligned) -> set[int]:
