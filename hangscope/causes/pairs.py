@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.causes.mismatch import describe
 from hangscope.explain.finding import Miscounted
+from hangscope.explain.text.group_size import stated_size
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import user_frame
@@ -258,9 +259,12 @@ def both_send(case: Case) -> Match | None:
     """Two ranks whose last P2P ops are sends to each other, each beyond the receives that the other one posted, by NCCL's lines."""
     records = case.incident.ranks
     timeouts = case.statements.all(WatchdogTimeout)
-    if len(records) > 1 and {e.op for e in timeouts} == {"send"} and {e.rank for e in timeouts} >= {*records}:
-        why = f"{who(records)} {agree(records, 'is', 'are')} all in a send, and none has posted the matching recv: each waits for the other"
-        fix = "Let one side of each pair receive first, or issue both directions together with batch_isend_irecv: a send of this size does not end before its peer receives, small ones fit in a buffer and seem to work."
+    ops, all_of_them = {e.op for e in timeouts}, {e.rank for e in timeouts} >= {*records}
+    if len(records) > 1 and all_of_them and (ops == {"send"} or (ops == {"recv"} and _whole(case))):
+        way, back = ("send", "recv") if ops == {"send"} else ("recv", "send")
+        all_in = "are both" if len(records) == 2 else "are all"
+        why = f"{who(records)} {all_in} in a {way}, and the matching {back} of each comes after its own: each waits for the other"
+        fix = "Let one side of each pair receive first, or issue both directions together with batch_isend_irecv: operations between two ranks run in the order in which each issued them; small sends fit in a buffer and seem to work."
         return answer("p2p_mismatch", (), why, fix, strength=1, evidence=timeouts[:4], suspects=records)
     for gid in sorted({gid for record in records.values() for gid in record.p2p}):
         posted, last = Counter[tuple[str, int, int]](), dict[int, tuple[str, int]]()
@@ -276,6 +280,11 @@ def both_send(case: Case) -> Match | None:
             if facing and all(posted["send", a, b] > posted["recv", b, a] for a, b in ways):
                 return _facing(case, one, other, posted["send", one, other], posted["recv", other, one])
     return None
+
+
+def _whole(case: Case) -> bool:
+    """Return whether all ranks of a job of stated size were seen."""
+    return stated_size(case.incident, case.statements) == len(case.incident.ranks)
 
 
 def _facing(case: Case, one: int, other: int, sent: int, taken: int) -> Match:

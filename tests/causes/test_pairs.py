@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, world, write_all
+from tests.text_lines import DEFAULT, short, timeout, told
 from tests.verdicts import TIMED_OUT, blame, judged, said
 
 STEPS = 12
@@ -285,3 +286,11 @@ def test_where_all_recorded_calls_are_over_and_all_wait_an_unrecorded_one_does_n
     report = judged(tmp_path, recorders, **logs)
     assert blame(report) == ("hang", "p2p_mismatch", (3,) if odd else ())
     assert not odd or "rank 3 printed 160 here, the others 144" in said(report)
+
+
+def test_two_ranks_that_both_receive_first_wait_for_each_other(tmp_path: Path) -> None:
+    """So they do only where nobody else may send: the job has these two ranks."""
+    lines = [timeout(rank, seq=2, op="RECV", group=DEFAULT) for rank in (0, 1)]
+    run = "torchrun --nproc-per-node 2 pipe.py"
+    assert short(told(tmp_path / "two", [run, *lines]))[:2] == ("p2p_mismatch", ())
+    assert short(told(tmp_path / "more", lines))[0] != "p2p_mismatch"

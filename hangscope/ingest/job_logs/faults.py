@@ -200,11 +200,18 @@ class LoaderWorkerDeath(Event, same_by=("worker_pid",)):
     )
 
 
+def _on_a_disk(line: Line, _: re.Match[str]) -> dict[str, Any] | None:
+    return None if "/dev/shm" in line.text else {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFull(Event, same_by=()):
-    """No space, or no quota, left where the rank writes."""
+    """No space, or no quota, left where the rank writes; a full /dev/shm is no disk."""
 
-    forms = (says("No space left on device"), says("Disk quota exceeded"))
+    forms = (
+        says("No space left on device", read=_on_a_disk),
+        says("Disk quota exceeded"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

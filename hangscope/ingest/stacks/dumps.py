@@ -62,6 +62,8 @@ _REMARK = regex(r"^(\S.{1,200}?) {1,80}# ?rank[ :=]{0,2}(\d{1,7})\s*$")
 _OF_PID = regex(
     r"(?i)\b(?:py-?spy|gdb|pstack|eu-stack|stack|back-?trace|trace)\b.{0,80}?(?:(?:-p|--pid)[ =]{0,2}|\bpid[ :=#]{0,2}|[ (])(\d{3,9})\b(?![./]\d)"
 )
+_BOTH = regex(r"(Process \d{1,9}): (Thread .{1,200})$")
+_RULED_PID = regex(r"[#=*-]{2,8} .{0,80}?(?i:\bpid)[ :=#]{0,2}(\d{3,9})\b")
 _TITLE, _NAME = 160, 48  # characters
 _BELOW_A_TITLE = 3  # lines that may stand between it and the dump, empty ones and fences apart
 #: (global rank, local rank, task, process id, what else distinguishes the writers of lines) of a process, as far as they are known
@@ -174,6 +176,9 @@ class _Dump:
         if FILE_TITLE.match(line.text) and not ranks_titled(line.text):
             self._begin(None)
             self._file = line.text
+        if (both := _BOTH.match(line.text)) is not None:  # shortened by a person
+            self.read(replace(line, text=f"{both[1]}: "))
+            line = replace(line, text=both[2])
         section, process = _SECTION.match(line.text), SPY_PROCESS.match(line.text)
         thread = header(line.text)
         title = None if section or process or thread else self._titled(line)
@@ -218,7 +223,7 @@ class _Dump:
         if ranks := ranks_titled(text, above_a_stack=True):
             self.titled[ranks[0]] = ranks
             return ranks[0], None
-        process = _OF_PID.search(text) if len(text) <= _TITLE else None
+        process = (_OF_PID.search(text) or _RULED_PID.match(text)) if len(text) <= _TITLE else None
         if process is None:
             return None
         self.remarks[int(process[1])] = text[process.end() :].strip()

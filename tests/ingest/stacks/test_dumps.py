@@ -258,3 +258,19 @@ def test_a_hang_detectors_stacks_and_those_that_a_person_calls_the_same() -> Non
         lines[-2:] = ["  (same two frames as rank 0, ends in step)"] if rank == 2 else lines[-2:]
     found = read_processes(io.BytesIO("\n".join(lines).encode()), "stacks.txt")
     assert {p.rank: p.threads[0][1][0].line for p in found if p.threads} == {0: 20, 1: 21, 2: 20}
+
+
+def test_a_ruled_title_with_a_process_id_and_a_shortened_head_begin_processes() -> None:
+    text = """### 10.2.0.31, pid 3541
+Thread 3890 (active): "TrainingThread"
+    step (train.py:118)
+
+and the loader child:
+Process 3410: Thread 3410 (idle): "MainThread"
+    read (data.py:52)
+"""
+    found = read_processes(io.BytesIO(text.encode()), "s.txt")
+    assert [(p.pid, str(p.threads[0][1][0])) for p in found] == [
+        (3541, "train.py:118 in step"),
+        (3410, "data.py:52 in read"),
+    ]
