@@ -105,7 +105,9 @@ def at_the_store(case: Case, world: int) -> Match | None:
         when = "when they had given up" if late else "last"
         why = f"{who(missing)} did not join the others{' in time' if late else ''}; it printed '{printed}' {when}; {why}"
         check = f"Find out what {who(missing)} does after that line (py-spy dump --pid PID): a lock, a download, a slow host or file system; and give init_process_group a longer timeout if it only comes later."
-    strength = 0 if still else 2 if missing and not logged.intersection(missing) else 1
+    # That nobody answers does not show whether rank 0, its address or the network is why.
+    proved = missing and not logged.intersection(missing) and bool(answered)
+    strength = 0 if still else 2 if proved else 1
     evidence: list[Event | Evidence] = [*sorted(waits, key=lambda e: e.rank not in missing)[:4]]
     busy = {r: at.stack for r, at in case.stacks.items() if r in missing and not forms_a_group(at.stack)}
     for rank, stack in busy.items():

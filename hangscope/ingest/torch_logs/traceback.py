@@ -220,9 +220,12 @@ class TracebackParser(LineParser):
         elif (match := _EXCEPTION.match(text)) and match[1] not in _LEVELS:
             message = match[3]
             unindented = message is not None and not message.startswith("  ")
+            named = (
+                not match[1].islower() or "." in match[1]
+            )  # `socket.timeout`; a word of a torn line is none
             if (
                 words("exception_types").search(match[2])
-                or (opened.rows and unindented)
+                or (opened.rows and unindented and named)
                 or (text.strip().isidentifier() and not text.strip().islower())  # no rest of a wrapped line
             ):
                 yield from self._exception(key, opened, line, match[1], (message or "")[:_MESSAGE_LIMIT])
