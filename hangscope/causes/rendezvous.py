@@ -100,14 +100,22 @@ def at_the_store(case: Case, world: int) -> Match | None:
     if joined is not None and joined > of:
         why = f"{joined} workers had joined a barrier of {of} ranks: its store also counts those of a second start or of an earlier attempt"
         check = "Check whether the job was started twice, or a restart uses the store of what came before: end what is left of that, and start with a free port."
+    # That nobody answers does not show whether rank 0, its address or the network is why.
+    proved = missing and not logged.intersection(missing) and bool(answered)
+    strength = 0 if still else 2 if proved else 1
+    return _of_the_missing(case, missing, waits, (why, check), strength)
+
+
+def _of_the_missing(
+    case: Case, missing: Sequence[int], waits: Sequence[Event], said: tuple[str, str], strength: int
+) -> Match:
+    """Return the answer (`said`: why, and what to check) with what the missing rank printed and does, as far as its lines and its stack show it."""
+    why, check = said
     printed, late = _last_of(case, missing, waits)
     if printed:
         when = "when they had given up" if late else "last"
         why = f"{who(missing)} did not join the others{' in time' if late else ''}; it printed '{printed}' {when}; {why}"
         check = f"Find out what {who(missing)} does after that line (py-spy dump --pid PID): a lock, a download, a slow host or file system; and give init_process_group a longer timeout if it only comes later."
-    # That nobody answers does not show whether rank 0, its address or the network is why.
-    proved = missing and not logged.intersection(missing) and bool(answered)
-    strength = 0 if still else 2 if proved else 1
     evidence: list[Event | Evidence] = [*sorted(waits, key=lambda e: e.rank not in missing)[:4]]
     busy = {r: at.stack for r, at in case.stacks.items() if r in missing and not forms_a_group(at.stack)}
     for rank, stack in busy.items():
