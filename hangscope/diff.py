@@ -22,7 +22,7 @@ from hangscope.report.words import clean, listed, some_ranks
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One thing compared; `decides`: it is a part of the fingerprint."""
+    """One property that is compared; `decides`: whether it is part of the fingerprint."""
 
     name: str
     first: str

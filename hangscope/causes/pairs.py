@@ -263,7 +263,7 @@ def both_send(case: Case) -> Match | None:
     if len(records) > 1 and all_of_them and (ops == {"send"} or (ops == {"recv"} and _whole(case))):
         way, back = ("send", "recv") if ops == {"send"} else ("recv", "send")
         all_in = "are both" if len(records) == 2 else "are all"
-        why = f"{who(records)} {all_in} in a {way}, and the matching {back} of each comes after its own: each waits for the other"
+        why = f"{who(records)} {all_in} in a {way}, and each would issue the matching {back} only after its own: each waits for the other"
         fix = "Let one side of each pair receive first, or issue both directions together with batch_isend_irecv: operations between two ranks run in the order in which each issued them; small sends fit in a buffer and seem to work."
         return answer("p2p_mismatch", (), why, fix, strength=1, evidence=timeouts[:4], suspects=records)
     for gid in sorted({gid for record in records.values() for gid in record.p2p}):

@@ -29,7 +29,7 @@ class Record:
 
 
 def ranked(counts: Sequence[Sequence[Any]], *, gpus: bool = False) -> list[Record]:
-    """Return hosts (or GPUs) that were at fault, the least likely by chance first, from `Store.use_counts`."""
+    """Return the hosts (or GPUs) that were at fault, those first that are least likely to be a coincidence. `Store.use_counts` has the counts."""
     used, faults = Counter[tuple[str, int | None]](), Counter[tuple[str, int | None]]()
     for host, all_gpus, fault, fault_gpus, number in counts:
         for found, units in ((used, all_gpus), (faults, fault_gpus))[: 2 if fault else 1]:

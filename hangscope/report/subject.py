@@ -60,10 +60,12 @@ class Subject:
         return self.analysis.case.finding.telling.view or self.view
 
     def issued_another(self, node: Node, rank: int) -> bool:
-        """Return whether a rank issued something else than the other ranks under the number of a collective."""
-        if not isinstance(node, Instance):
+        """Return whether a culprit issued something else than the other ranks under the number of a collective."""
+        if not isinstance(node, Instance) or rank not in self.culprits:
             return False
         view = self.views[node.gid]
+        if view.kind_of(rank, node.seq) is None:
+            return False
         kinds = {r: k for r, _ in self.graph.calls_of(node) if (k := view.kind_of(r, node.seq)) is not None}
         own, others = kinds.get(rank), [kind for r, kind in kinds.items() if r not in self.culprits]
         return own is not None and bool(others) and all(match_key(kind) != match_key(own) for kind in others)

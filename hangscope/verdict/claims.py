@@ -49,7 +49,7 @@ def act(case: Case, match: Match) -> Act:
 def blocked(case: Case, stuck: StuckCall, waiting: Sequence[int], in_call: Sequence[int], left: bool) -> str:
     """Return `ranks 0-2 are blocked in all_reduce seq 11 on group 0 (default_pg)`; empty where no collective is known.
 
-    `left`: the ranks in `in_call` have left the collective in which a peer's device still is.
+    `left`: the CPU threads of the ranks in `in_call` have left the collective, which the device of a peer has not completed.
     """
     statements = case.statements
     op = stuck.kind.op if stuck.kind is not None else ""

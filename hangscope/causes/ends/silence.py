@@ -38,7 +38,7 @@ from hangscope.model.incident import Absence, Event, RankRecord
 from hangscope.model.rankset import agree
 from hangscope.model.regex import regex
 
-_FAREWELL = regex(r"(?i)\W*(?:all |rank \d{1,7}:? )?(?:done|finished|completed|exiting|bye)\W*$")
+_FAREWELL = regex(r"(?i)\W{0,12}(?:all |rank \d{1,7}:? )?(?:done|finished|completed|exiting|bye)\W{0,12}$")
 _ENDED = ("crashed_rank", "a process that ended leaves no further output either")
 _NO_POWER = ("crashed_rank", "a host that lost power closes no connection either")
 
@@ -106,7 +106,7 @@ def _by_elimination(case: Case, culprits: tuple[int, ...]) -> Match | None:
     if len(culprits) != 1 or len(raised) != 1 or not others or not others <= case.statements.ranks(*WAITED):
         return None
     own, frame = raised[0], user_frame(raised[0].frames)
-    why = f"{who(culprits)} raised {own.type.rsplit('.', 1)[-1]}{at(frame)}: {own.message[:160].rstrip('.')}; no line names its rank, but {who(sorted(others))} {agree(sorted(others), 'was', 'were')} waiting"
+    why = f"{who(culprits)} raised {own.type.rsplit('.', 1)[-1]}{at(frame)}: {own.message[:160].rstrip('.')}; its traceback names no rank, and {who(sorted(others))}, all others, {agree(sorted(others), 'was', 'were')} waiting"
     fix = remedy(own, who(culprits), frame)
     return answer("crashed_rank", culprits, why, fix, evidence=[own], frame=frame, frame_rank=culprits[0])
 

@@ -122,7 +122,7 @@ def joined(incident: Incident, statements: Statements) -> Incident:
 
 
 def _alike(table: Mapping[Key, Bounds]) -> set[tuple[str, int]]:
-    """Return the batches, by group and seq, that all but one of many members passed with equal sizes: a collective of peers, and no pipeline's stages."""
+    """Return the batches, by group and seq, that all but one of many members issued with equal sizes. Equal sizes show a collective of peers, and not the stages of a pipeline."""
     sizes: dict[tuple[str, int], Counter[tuple[int | None, int | None]]] = defaultdict(Counter)
     for (_, name), bounds in table.items():
         for seq, e in bounds.calls.items():

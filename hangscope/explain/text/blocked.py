@@ -1,4 +1,4 @@
-"""Who is blocked alone: elsewhere while all other ranks wait for their devices, or held up by a debugger, a signal or the kernel.
+"""Which rank alone is blocked outside of a collective: at another place while all other ranks wait for their devices, or held up by a debugger, a signal or the kernel.
 
 The CPU threads of an NCCL job wait for their devices outside of any collective, at the first result that they need: torch's
 `synchronize`, or the driver's, shows such a wait.

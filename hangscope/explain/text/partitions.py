@@ -87,7 +87,7 @@ def decided(finding: Finding, statements: Statements, placed: Sequence[int] = ()
 
 
 def _of_several(finding: Finding, telling: Sequence[tuple[int, ...]], statements: Statements) -> Finding:
-    """Return a finding of several ranks without dumps as that of the one which alone printed something, where all their output was collected."""
+    """Return a finding of several ranks without dumps, narrowed to the one that alone printed something if the output of all of them was collected."""
     named = [ranks for ranks in telling if set(ranks) <= set(finding.culprits)]
     heard = all(statements.of(rank, Printed) for rank in (*finding.culprits, *finding.waiting))
     return (

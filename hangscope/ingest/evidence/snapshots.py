@@ -94,7 +94,7 @@ def claim_rank(file: str, recording: Recording, notes: list[Note]) -> Claim | No
 
 
 def _rank_inside(recording: Recording) -> int | None:
-    """Return the only rank that is a member of every group the dump lists, and sends and receives from its place there, or None.
+    """Return the only rank that is a member of every group in the dump, and whose group-local rank fits the sends and receives of the dump, or None.
 
     An NCCL dump lists only groups that its own rank belongs to; gloo's single nameless group says nothing.
     """

@@ -36,7 +36,7 @@ _OF_SIZE = regex(r"\b[Rr]ank[ :=]{1,3}\d{1,6}(?:/| of | nranks )(\d{1,6})\b")
 
 @dataclass(frozen=True, slots=True)
 class LineGroup:
-    """Lines that are alike but for their numbers: `text` is the last one and `first` the first one, without what a logger puts in front.
+    """Lines that differ only in their numbers: `text` is the last one and `first` the first one, without what a logger puts in front.
 
     `kind` is error, wait, bar (a progress bar that counts no steps) or other; `ranks` printed them, of `size` where they state it. `began` and `ended` are seconds since 1 January.
     """

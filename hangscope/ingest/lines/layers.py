@@ -130,7 +130,7 @@ class Layer:
 
 @cache
 def layers() -> tuple[re.Pattern[str], Mapping[str, Layer]]:
-    """Return a pattern that finds any layer, and the layers by the name of their group in it."""
+    """Return a pattern that matches any layer, and each layer by the name of its group in that pattern."""
     alternatives, found, groups = list[str](), dict[str, Layer](), 1
     for entry in entries("lines/prefixes.toml", "prefix"):
         name, pattern = entry.pop("name"), entry.pop("pattern")

@@ -140,7 +140,7 @@ class Member:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Return where it was: file, host, pid (0: not known)."""
+        """Return where the communicator was created: file, host, and process id (0: not known)."""
         first = self.comms[0]
         return (first.file, first.host, first.pid or 0)
 

@@ -65,7 +65,7 @@ _EXPECTED = 4  # calls that an entry is compared with before it is looked up
 
 
 def names_a_call(entry: Any) -> bool:
-    """Return whether an entry says what was called and on which group; less is no record of a call."""
+    """Return whether an entry names an operation and its group; an entry with less is no record of a call."""
     return (
         isinstance(entry, dict)
         and isinstance(entry.get("profiling_name"), str)

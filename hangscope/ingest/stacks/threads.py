@@ -50,7 +50,7 @@ def looks_like_spy_json(head: bytes) -> bool:
 
 
 def spy_json(data: bytes) -> dict[int | None, list[Thread]]:
-    """Return the threads by process id, the main one first, or nothing where it is something else."""
+    """Return the threads of py-spy's JSON by process id, the main thread first; nothing if the text is other JSON."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):

@@ -58,7 +58,7 @@ class Desync(
     prints_group_rank=True,
     rank_fields=("never_joined", "not_joined", "joined_not_finished"),
 ):
-    """The report of TORCH_NCCL_DESYNC_DEBUG. All ranks are group-local; the mappings are by seq, `started` by the operation that they started at `seq`."""
+    """The report of TORCH_NCCL_DESYNC_DEBUG. All ranks are group-local. The mappings are keyed by seq; `started` maps the operation that was started at `seq` to its ranks."""
 
     op: str | None = None
     seq: int | None = None

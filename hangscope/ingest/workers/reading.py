@@ -206,7 +206,7 @@ def _variables(stacks: Sequence[ProcessStacks], shown: str) -> list[Event]:
 
 
 def read_ras(stream: BinaryIO, shown: str) -> Wire:
-    """Return the snapshots of an answer of RAS, and what else was printed next to it."""
+    """Return the snapshots that NCCL RAS printed, and the other text that was printed with them."""
     text = stream.read().decode("utf-8", "replace")
     events, notes = read_json(text, shown) if text.lstrip()[:1] == "{" else read_text(text, shown)
     stream.seek(0)

@@ -101,7 +101,7 @@ def capture(
 
 
 def _ask(ranks: Sequence[Process], processes: Sequence[Process], taken: Taken, spy: Spy) -> None:
-    """Take what each rank's agent has not given: stacks, then recorders, then both from torch's debug server."""
+    """Collect what each rank's agent did not deliver: stacks, then recorder dumps, then both from torch's debug server."""
     target = taken.folder
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         hows = list(pool.map(lambda process: _stacks_of_rank(process, processes, target, spy), ranks))

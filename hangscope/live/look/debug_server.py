@@ -64,7 +64,7 @@ def _pages(processes: Sequence[Process]) -> list[int]:
 
 
 def _ports(pid: int, inodes: set[str]) -> set[int]:
-    """Return the ports of those sockets among `inodes` that listen where a process runs."""
+    """Return the ports on which the sockets in `inodes` listen, in the network namespace of a process."""
     return {each.port for each in tcp_sockets(pid, inodes) if each.state == "listening"}
 
 

@@ -22,7 +22,7 @@ def is_held(pid: int) -> bool:
 
 
 def statements(pid: int) -> str:
-    """Return one line for the process and one for each of its first threads, "" where it is gone."""
+    """Return one line for the process and one for each of its first threads; "" if the process has ended."""
     lines = []
     try:
         state = proc.stat_of(pid)[0]

@@ -124,7 +124,7 @@ def may_join(folder: Path) -> bool:
 
 
 def _clock(nodes: Path) -> float:
-    """Return the time by the clock of the disk, in seconds since the epoch."""
+    """Return the current time by the clock of the file system, which may be that of a server, in seconds since the epoch."""
     probe = nodes / f".{_host()}.{os.getpid()}"
     probe.touch()
     now = probe.stat().st_mtime

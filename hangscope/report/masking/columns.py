@@ -62,7 +62,7 @@ def _of_column(name: str, is_signed: bool) -> Strength:
 def _below(
     line: str, cells: re.Pattern[str], count: int, found: dict[int, Strength], is_signed: bool
 ) -> str | None:
-    """Return a line of a table without its secrets; nothing where it is none."""
+    """Return a row of a table with its secrets masked; None if the line is no row of the table."""
     if _RULE.fullmatch(line):
         return line
     matches = list(cells.finditer(line))

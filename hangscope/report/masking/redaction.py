@@ -35,7 +35,7 @@ class Redaction:
         self._steps += [_without_paths] if "paths" in what else []
 
     def text(self, text: str) -> str:
-        """Return a text without them."""
+        """Return a text with its secrets masked."""
         if self._hosts is not None and text in self._hosts.numbers:
             return self._hosts.numbers[text]
         for step in self._steps:

@@ -45,7 +45,7 @@ def steps_to_root(edges: Edges, roots: frozenset[Drawn]) -> dict[Drawn, Drawn]:
 
 
 def steps_to(ends: Iterable[N], edges: Iterable[tuple[N, N]]) -> dict[N, N]:
-    """Return for each node that leads to one of these the next node on a shortest way there."""
+    """Return the next node on a shortest path to one of these nodes, for each node from which a path leads there."""
     back = grouped((target, node) for node, target in edges)
     step: dict[N, N] = {}
     work = list(ends)

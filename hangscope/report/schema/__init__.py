@@ -1,1 +1,1 @@
-"""What a report holds, as typed objects: the document, what only the page shows of it, and both as plain data."""
+"""A report as typed objects: the document, what only the page shows, and both as plain data."""

@@ -80,7 +80,7 @@ def went_on(case: Case) -> str:
 
 
 def silence(case: Case) -> str:
-    """Return that lines stopped for long in the middle of a text, empty where they did not."""
+    """Return a phrase about a long gap between the lines in the middle of a text; empty if there is none."""
     text = excerpt_of(case)
     return f"there is {text.silence}" if text is not None and text.silence and not text.gave_up else ""
 

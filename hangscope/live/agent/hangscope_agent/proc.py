@@ -57,7 +57,7 @@ def stat_of(place: object) -> List[str]:
 
 
 def children_of(pid: int) -> List[int]:
-    """Return the processes below one, in the order of their numbers."""
+    """Return the child processes of a process, sorted by process id."""
     below: Dict[int, List[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
