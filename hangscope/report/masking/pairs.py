@@ -12,7 +12,7 @@ from hangscope.report.masking.values import is_account, is_placeholder, looks_co
 _REFERENCE = "<<references>>"
 #: What precedes the quoted name of a value: `config["password"]`, `get_secret("db")`, `!Ref DBPassword`.
 _GETS = regex(
-    r"(?:\w\[|(?i:get|read|load|fetch|find|lookup|resolve|input|prompt)\w{0,30}\()\s{0,4}[bruf]?[\"'`]$|!(?:Ref|GetAtt|ImportValue|Sub|secret|env|ENV)\s{1,4}$"
+    r"(?:\w\[|(?i:get|read|load|fetch|find|lookup|resolve|input|prompt)\w{0,30}\()\s{0,4}[bruf]?[\"'`]$|!(?i:ref|getatt|importvalue|sub|secret|env)\s{1,4}[\"']?$"
 )
 _SIGNATURE = regex(r"(?<!\w)def \w{1,60}\((?:(?!\) ?(?:->|:))[^\n]){0,400}$")
 _BEFORE = regex(r"(?<![\w-])(\w{2,20}|\w{0,16}cache(?=:)):? $")

@@ -27,7 +27,7 @@ _PLACEHOLDER = regex(
     r"\$\(.*|%\(.*|%[sr]|\{\{.*|\{[A-Za-z_.]{0,40}\}?|your[_-][\w-]{1,40}|\d{0,3}|"
     # kept elsewhere, or asked for: `op://vault/item`, `${{ secrets.X }}`, `Password for %s: `
     r"fileb?://\S{1,200}|SHA256:[A-Za-z0-9+/]{43}=?|age1[a-z0-9]{58}|0x(?:[0-9A-Fa-f]{8}){1,2}|"
-    r"(?:ref\+)?(?:op|vault|bao|ssm|awssm|gcpsm|azurekv|keyring|doppler|infisical|secretsmanager)://[\w./#?=& -]{1,200}|env:[A-Z_]{1,60}|=\d[\w.+-]{0,40}|"
+    r"(?:ref\+)?(?:op|vault|bao|ssm|awssm|gcpsm|azurekv|keyring|doppler|infisical|secretsmanager):(?://|(?=[\w-]{1,40}/[\w/-]{1,80}#))[\w./#?=& -]{1,200}|env:[A-Z_]{1,60}|=\d[\w.+-]{0,40}|"
     r"\?[a-z]{1,12}|[A-Z][A-Za-z]{1,20}\(\[[\d.]*|\$\{\{.*|(?:[a-z]{2,12} ){0,4}(?:password|passphrase|key|token|secret)(?: [\w%{}'-]{1,40}){0,6}[:?] ?)",
     re.IGNORECASE,
 )
