@@ -10,7 +10,14 @@ from enum import IntEnum
 from functools import cache, lru_cache
 
 from hangscope.report.masking.tables import table, words
-from hangscope.report.masking.values import is_placeholder, is_random, looks_chosen, looks_joined, words_of
+from hangscope.report.masking.values import (
+    is_class,
+    is_placeholder,
+    is_random,
+    looks_chosen,
+    looks_joined,
+    words_of,
+)
 
 MAX_NAME = 80
 _TOKEN_MARK = "\u0120"  # with which tokenizers begin a word
@@ -142,6 +149,6 @@ def is_secret(value: str, how: Strength) -> bool:
         return False
     if how is Strength.SECRET:
         return True
-    if ":" in value.rpartition(":")[0]:  # the key of a store
+    if ":" in value.rpartition(":")[0] or is_class(value):  # the first: the key of a store
         return False
     return is_random(value) or (how is Strength.LIKELY and (looks_chosen(value) or looks_joined(value)))

@@ -52,7 +52,9 @@ _NUMBERED = regex(r"^[A-Za-z]+[_-]?\d{1,4}")  # the name of one of many: `rank03
 _SUMMED = regex(
     r"(?!key-)[A-Za-z_]{3,40}(?:[-_.]\w{1,40}){0,4}?[-_.](?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64})"
 )
-_SIZES = frozenset(("16", "32", "64", "128", "256", "384", "512", "1024"))  # in `Int64Index`, `Sha256Hasher`
+#: Numbers in the names of classes: `Int64Index`, `Sha256Hasher`, `X509Store`.
+_SIZES = frozenset(("16", "32", "64", "128", "256", "384", "509", "512", "1024", "25519"))
+_CLASS = r"[A-Z][A-Za-z0-9]{1,60}?(?:<<class_ends>>)(?:Fast)?V?\d?"
 
 
 def words_of(name: str) -> list[str]:
@@ -80,6 +82,13 @@ def is_random(value: str) -> bool:
     return looks_typed(password) or _has_entropy(value) or (len(value) >= _LONG and looks_made(value))
 
 
+def is_class(value: str) -> bool:
+    """Return whether a value is the name of a class: its last word is one that classes end in, and no number in it is a long one."""
+    if not compiled(_CLASS).fullmatch(value):
+        return False
+    return all(len(number) == 1 or number in _SIZES for number in re.findall(r"\d+", value))
+
+
 def looks_made(value: str) -> bool:
     """Return whether a value is a password as machines make them: capitals, small letters and mostly digits in turn."""
     part = value[:MAX_LENGTH]
@@ -90,6 +99,7 @@ def looks_made(value: str) -> bool:
         and len(part) >= _SHORTEST
         and "\\" not in part
         and (not _PLAIN.fullmatch(part) or part.isalpha())
+        and not is_class(value)
     )
 
 
@@ -106,6 +116,8 @@ def looks_typed(value: str) -> bool:
     """Return whether a value is letters with digits or signs as in a password, and in no identifier, version, host, path or hash."""
     if not 8 <= len(value) <= MAX_LENGTH or _NO_PASSWORD.search(value) or value.startswith(("$", "-", "#")):
         return False
+    if is_class(value):
+        return False
     letters, numbers = any(map(str.isalpha, value)), re.findall(r"\d+", value)
     if any(c in "!#$&*?^~" for c in value):
         return letters and (bool(numbers) or is_mixed(value))
@@ -121,7 +133,9 @@ def looks_issued(value: str) -> bool:
     if re.fullmatch(r"[0-9a-f]{32,128}", value):
         return _has_entropy(value)
     # Names of models have hyphens, names of C++ functions begin with _Z.
-    if len(value) < _ISSUED or value.count("-") > _HYPHENS or value.startswith("_Z") or is_path(value):
+    if len(value) < _ISSUED or value.count("-") > _HYPHENS or value.startswith("_Z"):
+        return False
+    if is_path(value) or is_class(value):
         return False
     return any(map(str.isdigit, value)) and is_mixed(re.sub(r"[-_+/=]", "", value))
 
