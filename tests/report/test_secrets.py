@@ -195,6 +195,9 @@ GROWING = (
     "a,password\nb,", "a,password\n", "password  a\nb  ", "|password|a|\n", "cat /a/secret\n", "cat secret", "echo $A_PASSWORD\n", "pass show a\n", "kubectl get secret a base64 ", "openssl rand a\n", "t1.aaaaaaa.", "gpg -d a\n",
     "password=invalid ", "key: aaa-", "password=a:/etc/",
     "password: str | ", "password: Optional[", "password: Optional[a], ", "password: a.", "def f(password: a, ", "def f(", "dapi1\n    a1b2c3", "dapi1\n",
+    "token HEAD is ", "token git a b ", "token checked out '", "token\n0123456789abcdef0123456789abcdef01234567 (", "token md5 (", "token aId ", "<aId>", "&gt;", "etag: W/",
+    "password: !vault a/", "password: !vault ", "password: !a", "!secret:get:", "password: !join [a, [b]", "vault:a/", "token class is A", "password AaConfigConfig ",
+    "iVBORw0KGgo", "iVBORw0KGgo\n", "iVBORw0KGgo" + "a" * 65 + "\n", "iVBORw0KGgo" + "a" * 65 + "\\n", "embedding=", "token embedding: ",
     "raw_data: \"", "raw_data: \"AAAA\"\n\"", "raw_data: \"A\\", "raw_", "dtype data: \"", "torch_tensor", "dense<\"0xA",
 )  # fmt: skip
 
