@@ -20,6 +20,7 @@ from hangscope.model.frames import Frame, Stack
 from hangscope.model.incident import ROOTED_OPS, CallKind, Event, State
 from hangscope.model.rankset import agree, counted
 
+_ROUNDS = ("uneven_loader", "the loops may have ended at different rounds")
 _ORDER = ("collective_order_mismatch", "the collective that it skipped may have come next")
 _STOPPED = "{who} stopped by a signal (SIGSTOP, SIGTSTP or SIGTTIN): `kill -CONT PID` resumes the process; find out who stopped it."
 _MOVE = "If it is slow and not stuck, move that work out of the step, or let all ranks wait for it with a longer timeout."
@@ -35,7 +36,7 @@ def one_sided_call(case: Case) -> Match | None:
     finding, d = case.finding, Difference(case)
     if (act := _act(d)) is None:
         return None
-    (strength, what), whose = act, d.whose
+    (strength, what, *rivals), whose = act, d.whose
     outlier = d.added[0] if d.added and not d.skipped else d.own
     advice = f"Call {outlier.op or 'it'} on every rank, and guard only the side effect around it (the write, the print), not the collective."
     if not d.added and case.frame_of(outlier) is None:
@@ -57,7 +58,7 @@ def one_sided_call(case: Case) -> Match | None:
         advice,
         strength=2 if d.steps.skips else strength,
         evidence=map(of_outlier, d.steps.skips[:2]),
-        rivals=[_ORDER] if crossed else (),
+        rivals=[_ORDER] if crossed else rivals,
         frame=case.frame_of(outlier),
     )
 
@@ -120,8 +121,8 @@ def _op(case: Case, rank: int, node: Node) -> str | None:
     return case.incident.kinds.without_sizes(int(kinds[-1])).op if len(kinds) else None
 
 
-def _act(d: Difference) -> tuple[int, str] | None:
-    """Return what the culprits did that the others did not, after how sure that is; None where only arguments differ."""
+def _act(d: Difference) -> tuple[int, str] | tuple[int, str, tuple[str, str]] | None:
+    """Return how sure it is what the culprits did that the others did not, what it is, and another reading; None where only arguments differ."""
     own, finding, usual = describe(d.own), d.finding, d.times_before(d.own)
     edited = finding.change.realigned
     if isinstance(finding, Extra):
@@ -140,9 +141,11 @@ def _act(d: Difference) -> tuple[int, str] | None:
         d.differs or d.same_site is False or (d.known and finding.stuck.before)
     ):
         return None
-    # If both are collectives of the program, loops may merely have ended at different rounds.
-    strength = 2 if d.inside and not usual else int(0 in finding.culprits or d.case.from_text)
-    return strength, meeting(d)
+    if d.inside and not usual:
+        return 2, meeting(d)
+    if 0 in finding.culprits or d.case.from_text:
+        return 1, meeting(d)
+    return int(len(d.case.incident.ranks) > 2), meeting(d), _ROUNDS
 
 
 def _several(kinds: tuple[CallKind, ...]) -> str:

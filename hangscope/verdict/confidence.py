@@ -24,9 +24,10 @@ from hangscope.explain.predict import MOST_REPLAYED
 from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.deaths import doubt, endings, raised_by_victims
 from hangscope.explain.statements.standstill import stood_still
+from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.stop import stopped
 from hangscope.ingest.job_logs.activity import Computing
-from hangscope.ingest.job_logs.endings import ExternalEnd
+from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
@@ -52,6 +53,8 @@ USUAL = "the most likely reading of this evidence"
 _BY_STRENGTH = ("unconfirmed", USUAL, "the evidence identifies the cause")
 #: Causes that are the fault of some of the ranks, on which the text that shows them usually says more.
 _OF_ONE_RANK = frozenset({"rank_conditional_collective", "p2p_mismatch"})
+#: Causes that are the end, or the device, of one process.
+_OF_A_PROCESS = frozenset({"crashed_rank", "gpu_stall"})
 #: Causes that a dump of an earlier moment shows as well.
 _OF_A_MOMENT = frozenset({"stuck_rank", "gpu_stall"})
 
@@ -115,6 +118,14 @@ def damaged(case: Case, match: Match, proof: Proof) -> Doubts:
     if match.cause != "crashed_rank":
         return
     printed, victims = endings(case.statements), raised_by_victims(case.statements)
+    ends = [death.event for death in case.statements.first_deaths]
+    aborted = all(isinstance(end, Exit) and end.signal == "SIGABRT" for end in ends)
+    if (
+        aborted
+        and match.culprits
+        and not (case.solid or case.statements.ranks(*WAITED) - set(match.culprits))
+    ):
+        yield LOW, "who loses a peer is aborted, too, and no other rank is known to have waited"
     for death in case.statements.first_deaths:
         if why := doubt(death, case.statements, printed, victims) or cut(case.incident, death.event):
             yield MEDIUM, why
@@ -137,6 +148,14 @@ def unnamed(case: Case, match: Match, proof: Proof) -> Doubts:
     """Nobody is named: the ranks are evenly divided, or text shows a fault of some rank's program and not which."""
     if case.from_text and not match.culprits and match.cause in _OF_ONE_RANK:
         yield LOW, "the logs do not show which rank did it"
+    reported = {item.rank for item in match.evidence if item.rank is not None}
+    if (
+        not match.culprits
+        and match.cause in _OF_A_PROCESS
+        and match.category != "external"
+        and len(reported) < 2
+    ):
+        yield LOW, "the text does not show of which rank the process is"
     if case.finding.tie and not match.culprits:
         yield MEDIUM, "the ranks are evenly divided, and earlier collectives do not show which are wrong"
 
@@ -236,7 +255,7 @@ def older_dumps(case: Case, match: Match, proof: Proof) -> Doubts:
 def text_alone(case: Case, match: Match, proof: Proof) -> Doubts:
     """No dump recorded a collective, and no two sources agree."""
     by_itself = CATALOG[match.cause].by_text or match.cause == "slow_rank"
-    if case.from_text and not case.solid and not by_itself and not proof.sources:
+    if case.from_text and not case.solid and not by_itself and not (proof.sources or proof.lines):
         yield MEDIUM, "there is no recorder dump"
 
 
@@ -251,7 +270,7 @@ def no_history(case: Case, match: Match, proof: Proof) -> Doubts:
     by_logs = match.culprits and all(ranks[r].absence is Absence.TOLD for r in match.culprits if r in ranks)
     if by_logs and (not other_op or finding.change.elsewhere or finding.assumed):
         yield (
-            LOW,
+            MEDIUM,
             "the logs show op and size of the outlier's collective, but not the ones before it, so other causes remain possible",
         )
     if not case.frames_recorded and not case.from_text:

@@ -86,7 +86,7 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
             return Judgement("no_hang", None)
     while matches and (_names_a_crowd(case, matches[0]) or _by_a_moving_job(case, matches[0])):
         matches.pop(0)
-    if not matches and pasted(case) and only_slow(case) and not says_it_hangs(case.statements):
+    if not matches and pasted(case) and only_slow(case):
         return Judgement("no_hang", None)
     if not matches:
         status, stop = status_without_verdict(case, views), find_stop(case.statements)
@@ -127,8 +127,8 @@ def _seen_to_end_well(case: Case) -> bool:
 def _names_a_crowd(case: Case, match: Match) -> bool:
     """Return whether a match names many ranks without proof: naming half of a job's ranks identifies nobody."""
     number, ranks = len(match.culprits), len(case.incident.ranks)
-    if number < 2 or number * CROWD <= ranks:
-        return False
+    if number < 2 or number * CROWD <= ranks or match.cause == "crashed_rank":
+        return False  # whoever died did so
     best = case.explanation.weighed[:1]
     reported = any(w.source is Source.REPORT for w in best)  # torch itself lists who did not arrive
     half = match.cause == "stuck_rank" and 2 * number >= ranks and not reported
@@ -187,6 +187,8 @@ def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
     When a rank dies, its peers abort their communicators, which completes collectives on some of them only: counts prove nothing then.
     """
     ranks = set(rival.culprits) - named
+    if any(rank in case.stacks and case.stacks[rank].inside for rank in ranks):
+        return None  # in a send or receive that gloo does not record
     answers = match_all(replace(case, explanation=Explanation(rival)), [])
     match = next((m for m in answers if m.culprits and ranks.issuperset(m.culprits)), None)
     if match is None or match.strength < 2:

@@ -60,6 +60,7 @@ def prove(case: Case, match: Match) -> Proof:
     )
     by_line = match.cause in _OF_THE_LINES and Source.OUTPUT.value[1] in sources and alone
     by_text = bool(sources) and (match.strength == 2 or ((missing or by_line) and not match.rivals))
+    by_text = by_text or (lines and match.cause in _OF_THE_LINES and not match.rivals)
     # If only the line of its collective says that a rank exited its loop, the handler of an exception may be there, too.
     weak = match.cause == OF_THE_LOOP and match.strength < 2 and match.api is None
     counts_steps = any(
@@ -67,7 +68,9 @@ def prove(case: Case, match: Match) -> Proof:
     )
     by_place = weak and not counts_steps and Difference(case).steps.loop_over is None
     # If collectives prove the ranks, the usual reading of these is the right one (measured, docs/score.md).
-    of_cause = match.strength > 0 and (not case.from_text or by_text) and not by_place
+    loops = any(cause == OF_THE_LOOP for cause, _ in match.rivals)
+    contested = loops and match.strength < 2 and match.api is None
+    of_cause = match.strength > 0 and (not case.from_text or by_text) and not (by_place or contested)
     return Proof(why, why if of_cause else "", lines, bool(sources), counts is not None)
 
 

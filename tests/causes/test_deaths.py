@@ -26,8 +26,8 @@ BARRIER = "CollectiveFingerPrint(SequenceNumber=4OpType=BARRIER)"
     ("seconds", "hosts", "expected"),
     [
         ((10, 14), ("", ""), ((2,), "high")),
-        ((10, 10), ("", ""), ((1, 2), "medium")),
-        ((10, 13), ("gpu01: ", "gpu02: "), ((1, 2), "medium")),
+        ((10, 10), ("", ""), ((1, 2), "low")),
+        ((10, 13), ("gpu01: ", "gpu02: "), ((1, 2), "low")),
         ((10, 40), ("gpu01: ", "gpu02: "), ((2,), "high")),
     ],
 )
@@ -199,7 +199,11 @@ def test_an_end_of_another_kind_before_all_aborts_is_the_one_that_they_answer(
     tmp_path: Path, when: str, named: tuple[int, ...]
 ) -> None:
     verdict = judged(told(tmp_path, _ended({0: -6, 1: 1, 2: -15, 3: -6}, {1: when})))
-    assert (verdict.cause, verdict.culprit_ranks, verdict.confidence) == ("crashed_rank", named, "medium")
+    assert (verdict.cause, verdict.culprit_ranks, verdict.confidence) == (
+        "crashed_rank",
+        named,
+        "medium" if named else "low",
+    )
 
 
 @pytest.mark.parametrize(("others", "named"), [(-9, ()), (-15, (1,)), (-6, (1,))])

@@ -34,7 +34,7 @@ def test_a_job_that_counted_steps_until_its_end_was_ended(tmp_path: Path, stacks
 
 
 def test_half_an_hour_without_a_step_is_not_surely_an_end_from_outside(tmp_path: Path) -> None:
-    assert level(analyze(_job(tmp_path, "10:31:00", {}))) == "medium"
+    assert level(analyze(_job(tmp_path, "10:31:00", {}))) == "low"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ SIGTERM = "W0302 10:00:09.000000 77 torch/distributed/elastic/agent/server/api.p
     ("stacks", "answer"),
     [
         ({0: READING, 1: INSIDE, 2: INSIDE}, ("stuck_rank", (0,), "low")),
-        ({0: READING, 1: INSIDE, 2: NATIVE}, ("crashed_rank", (), "medium")),  # so stands a job that moves
+        ({0: READING, 1: INSIDE, 2: NATIVE}, ("crashed_rank", (), "low")),  # so stands a job that moves
         ({0: READING, 1: INSIDE}, ("stuck_rank", (0,), "low")),
     ],
 )
@@ -135,7 +135,7 @@ def test_ctrl_c_at_one_rank_for_which_the_others_wait_hardly_tells_whether_it_wa
 
 
 @pytest.mark.parametrize(
-    ("was", "sure"), [("was making progress", "high"), ("had shown no progress yet", "medium")]
+    ("was", "sure"), [("was making progress", "high"), ("had shown no progress yet", "low")]
 )
 def test_what_the_watcher_saw_decides_whether_the_job_was_moving(tmp_path: Path, was: str, sure: str) -> None:
     """srun names the killed task before it says that the step was cancelled."""

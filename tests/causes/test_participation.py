@@ -165,7 +165,7 @@ def test_who_made_a_call_that_is_new_to_everybody_is_not_told_from_rings_that_ar
 def test_other_sizes_by_the_watchdogs_lines_alone_are_a_guess(tmp_path: Path) -> None:
     lines = [f"[rank{rank}]: step 8 loss 2.3{rank}" for rank in range(4)]
     lines += [timeout(rank, seq=61, n=256 if rank == 3 else 65536) for rank in range(4)]
-    assert short(told(tmp_path, lines)) == ("shape_mismatch", (3,), "low")
+    assert short(told(tmp_path, lines)) == ("shape_mismatch", (3,), "medium")
 
 
 def test_ranks_that_all_wait_for_their_own_data_loaders_wait_for_no_other_rank(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_seconds_without_a_call_are_a_freeze_where_a_job_made_hundreds_in_that_t
 def test_one_rank_that_is_a_call_ahead_of_all_others_long_before_the_end_accuses_nobody(
     tmp_path: Path,
 ) -> None:
-    assert short(analyze(_job(tmp_path, 13, behind=(1, 2, 3)))) == ("crashed_rank", (), "medium")
+    assert short(analyze(_job(tmp_path, 13, behind=(1, 2, 3)))) == ("crashed_rank", (), "low")
 
 
 @pytest.mark.parametrize(
@@ -67,5 +67,5 @@ def test_that_a_job_moved_until_it_was_ended_is_not_sure_without_a_dump(tmp_path
     report = analyze(tmp_path)
     assert report.status == "hang" and report.verdict is not None
     assert (report.verdict.cause, report.verdict.category) == ("crashed_rank", "external")
-    assert report.verdict.confidence == "medium"
+    assert report.verdict.confidence == "low"
     assert [other.cause for other in report.verdict.alternatives] == ["unknown"]

@@ -85,7 +85,10 @@ def _own_death(rank: int, statements: Statements, exits: Exits) -> Death | None:
     if raised:
         return Death(rank, f"raised {exception or 'an exception'}", raised[0], 3, frame, exception)
     crashes = statements.of(rank, Terminate)
-    aborted = any(not e.what.startswith("Fatal Python error") or "Aborted" in e.what for e in crashes)
+    several = sum(e.rank is None for e in statements.all(Terminate)) > 1
+    aborted = several or any(
+        not e.what.startswith("Fatal Python error") or "Aborted" in e.what for e in crashes
+    )
     unowned = any(e.rank is None for e in statements.all(GlooSizeMismatch))  # gloo aborts who receives
     lost_a_peer = any(e.fault == "closed_by_peer" for e in statements.of(rank, NcclWarn))
     aborting = aborted or unowned or lost_a_peer or bool(statements.of(rank, *_ABORTING))
