@@ -32,7 +32,7 @@ _CLOCK = regex(r"[\[(]?(\d\d):(\d\d):(\d\d(?:\.\d{1,9})?)\b")
 _NUMBER = regex(r"(?<![\d.])\d{1,15}(?:\.\d{1,9})?")
 _AGAIN = 3  # times
 _LATER, _ZONE = 3.0, 900.0  # s: more than clocks differ, and what time zones differ by
-_STEPS, _LONG = 3.0, 10.0  # times the pace of the steps, and s: no step takes longer to be printed
+_STEPS, _LONG = 1.5, 10.0  # times the pace of the lines of steps, and s: the next line comes sooner
 
 
 def trouble(case: Case) -> list[Event]:

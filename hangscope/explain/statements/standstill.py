@@ -15,6 +15,7 @@ HOUR = 3600.0  # seconds: no time zone is nearer to UTC, which dumps count in, a
 DAY = 26 * 3600.0  # seconds by which the clocks of two time zones may differ
 LEAST = 10.0  # seconds without a collective that are no stall yet
 USUAL = 5.0  # times the longest earlier pause between collectives
+DUE = 2.0  # times the pace of the lines of steps, within which the next one is not late
 MANY = 100.0  # times the pace of its steps, or half of LEAST that many times longer than its pauses
 RECENT = 256  # collectives of a rank whose pauses are examined
 SOONEST = 2.0  # seconds before which nobody ends a job because it hangs
@@ -59,7 +60,7 @@ def by_steps(statements: Statements, end: Event, least: float = DEFAULT) -> bool
     if stamp is None or not 0 <= gap < DAY:
         return None
     if gap < LEAST:
-        return False if not paces or gap <= max(1.0, USUAL * max(paces)) else None
+        return False if not paces or gap <= max(1.0, DUE * max(paces)) else None
     if 2 * len(paces) <= len(logged):
         return None
     pace = max(paces)  # ranks go on together: the pace of most of them is that of all
