@@ -76,15 +76,9 @@ class _Said:
     line: int
 
     def sets_apart(
-        self,
-        ranks: tuple[int, ...],
-        how: str,
-        score: float,
-        note: str,
-        telling: bool = False,
-        last: bool = False,
+        self, ranks: tuple[int, ...], how: str, score: float, note: str, telling: bool = False
     ) -> OutlierLine:
-        return OutlierLine(ranks, how, self.text, self.file, self.line, score, note, telling, last)
+        return OutlierLine(ranks, how, self.text, self.file, self.line, score, note, telling)
 
 
 def outlier_lines(
@@ -179,29 +173,27 @@ def _outlier(
     lines: dict[int, _Said], ranks: set[int], cut: set[int], reporters: set[int]
 ) -> OutlierLine | None:
     """Return how a template sets a minority apart, None where it does not."""
+    if (one := _one_behind(lines, ranks, reporters)) is not None:
+        return one
     counts = {rank: lines[rank].count if rank in lines else 0 for rank in sorted(ranks)}
     usual, times = Counter(counts.values()).most_common(1)[0]
     few = tuple(rank for rank, count in counts.items() if count != usual)
     in_step = len(lines) == len(ranks) and max(counts.values()) - min(counts.values()) < 2
     if usual and in_step and (odd := _other_value(lines, ranks)) and (odd.telling or not few):
         return odd
-    if not few:
-        return None
-    if 2 * len(few) > len(ranks) or (usual and (times == 1 or cut)):
+    if not few or 2 * len(few) > len(ranks) or (usual and (times == 1 or cut)):
         return None  # what a part of a log holds once may have been printed before it as well
     shown = max((rank for rank in lines if rank in few or usual), key=lambda r: (-lines[r].behind, -r))
     line, who = lines[shown], ranks_phrase(few)
     score = (1 - (len(few) - 1) / len(ranks)) / (1 + log2(1 + line.behind))
     if usual:
-        most = max(counts[rank] for rank in few)
-        last = most < usual and len(ranks) > 2 and not reporters & {*few} and _lacks_the_last(few, lines)
-        if most:
+        if most := max(counts[rank] for rank in few):
             more, fewer = ("once" if n == 1 else f"{n} times" for n in (most, usual))
             note = f"{who} printed such lines {more}, the others {fewer}"
-            return line.sets_apart(few, "count", score / 2, note, last=last)
+            return line.sets_apart(few, "count", score / 2, note)
         printers = tuple(rank for rank in counts if rank not in few)
         note = f"{ranks_phrase(printers)} printed this, {who} did not"
-        missing = line.sets_apart(few, "missing", score / 2, note, last=last)
+        missing = line.sets_apart(few, "missing", score / 2, note)
         return replace(missing, printers=printers if usual == 1 else ())
     weight = 1 / max(counts.values()) ** 2
     if len(few) == 1 and few[0] in reporters:
@@ -209,14 +201,26 @@ def _outlier(
     return line.sets_apart(few, "only", score * weight, f"only {who} printed this", weight >= TELLING)
 
 
-def _lacks_the_last(few: tuple[int, ...], lines: dict[int, _Said]) -> bool:
-    """Return whether one rank lacks the last line that each other rank printed: they froze right after it, and it did something else."""
-    others = [said for rank, said in lines.items() if rank not in few]
-    if len(few) != 1 or any(said.behind for said in others):
-        return False
-    own = lines.get(few[0])
-    step = _NUMBER.findall(own.text)[:1] if own is not None else None
-    return step not in [_NUMBER.findall(said.text)[:1] for said in others]
+def _one_behind(lines: dict[int, _Said], ranks: set[int], reporters: set[int]) -> OutlierLine | None:
+    """Return the line with which the output of every other rank ends, where one rank lacks it or printed it only with smaller numbers.
+
+    They froze right after it, and that rank did something else.
+    """
+    if len(ranks) < _SURE or len(lines) < 2:
+        return None
+    most = max(said.count for said in lines.values())
+    late = [rank for rank in ranks if rank not in lines or lines[rank].behind]
+    late = late or [rank for rank in ranks if lines[rank].count < most]
+    steps = {rank: [*map(float, _numbers(said.text)[:1])] for rank, said in lines.items()}
+    if len(late) != 1 or (late[0] in reporters and late[0] not in lines):
+        return None
+    own = steps.pop(late[0], None)
+    if own is not None and own >= min(steps.values()):
+        return None
+    note = f"{ranks_phrase(ranks - {late[0]})} printed this, rank {late[0]} did not"
+    found = lines[min(steps)].sets_apart((late[0],), "missing", TELLING, note)
+    once = {lines[rank].count for rank in steps} == {1}
+    return replace(found, lacks_the_last=True, printers=tuple(sorted(steps)) if once else ())
 
 
 def _as_reporter(rank: int, text: str) -> float:
@@ -248,7 +252,11 @@ def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None
             continue  # the last lines are of different steps
         constant = again and place < len(before) and before[place] == column
         far = max(_apart(float(number), float(value)) for number in column)
-        changed = again and place < len(before) and _MORE * _spread(before[place]) < far
+        changed = (
+            again
+            and place < len(before)
+            and _MORE * _apart(*(pick(map(float, before[place])) for pick in (min, max))) < far
+        )
         if column == tuple(map(str, order)) or (again and not (constant or changed)):
             continue  # each rank's own number, or one that changes
         few = tuple(rank for rank, number in zip(order, column, strict=True) if number != value)
@@ -265,11 +273,6 @@ def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None
         return None
     most, few, line = max(found, key=lambda one: one[0])
     return None if any(who != few and 2 * far > most for far, who, _ in found) else line
-
-
-def _spread(numbers: Sequence[str]) -> float:
-    """Return how far apart numbers are."""
-    return _apart(min(map(float, numbers)), max(map(float, numbers)))
 
 
 def _apart(one: float, other: float) -> float:

@@ -148,7 +148,9 @@ def outlier_output(incident: Incident, statements: Statements) -> Finding | None
     telling = [o for o in statements.outlier_lines if o.score >= TELLING or (o.telling and o.how == "value")]
     telling = [o for o in telling if _may_be_outliers(o.ranks, incident)]
     if not stuck(statements):
-        telling = [] if statements.deaths else [o for o in statements.outlier_lines if o.telling]
+        hangs = says_it_hangs(statements)
+        telling = [o for o in statements.outlier_lines if o.telling or (o.lacks_the_last and hangs)]
+        telling = [] if statements.deaths else telling
         known |= {(o.file, o.line) for o in telling if len(o.ranks) > 1}
     if any((o.file, o.line) in known for o in telling):
         return None
