@@ -202,7 +202,7 @@ def guarded_code(case: Case) -> Excerpt | None:
 def stands_behind_a_guard(case: Case) -> Match | None:
     """Rank 0's stack is in the collective that the program's code, as far as it was pasted, calls on rank 0 alone."""
     excerpt, stacks = guarded_code(case), case.stacks
-    if excerpt is None or 0 not in stacks:
+    if excerpt is None or 0 not in stacks or excerpt.left_by:
         return None
     name = excerpt.guarded.rsplit(".", 1)[-1]
     return _behind_a_guard(excerpt, 1) if any(frame.name == name for frame in stacks[0].stack) else None
@@ -220,4 +220,7 @@ def called_behind_a_guard(case: Case) -> Match | None:
 def _behind_a_guard(excerpt: Excerpt, strength: int) -> Match:
     why = f"only rank 0 calls {excerpt.guarded} (`{excerpt.guard}`), by the code in this text; every rank must call it"
     fix = f"Call {excerpt.guarded} on every rank, and guard only what rank 0 alone may do: the write, the print."
+    if excerpt.left_by:
+        why = f"rank 0 alone takes `{excerpt.left_by}` (`{excerpt.guard}`) before {excerpt.guarded}, by the code in this text; every rank must call it"
+        fix = f"Take `{excerpt.left_by}` on every rank, or call {excerpt.guarded} before it."
     return answer("rank_conditional_collective", (0,), why, fix, strength=strength)

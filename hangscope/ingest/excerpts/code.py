@@ -3,13 +3,15 @@
     146      if self.trainer.is_global_zero:
     147          self.log("val/mAP", stats["map"], sync_dist=True)
 
-Only a guard of rank 0 is read, and the lines that are indented below it, or a guard at which all others return, and what follows it. Which calls every rank must make is a list of words; a call in which
+Only a guard of rank 0 is read, and the lines that are indented below it, or a guard at which all others return, and what follows it. If
+rank 0 leaves the loop or the function below its guard, it lacks the collective that follows. Which calls every rank must make is a list of words; a call in which
 a stack of the same text is waits for others as well. A call that
 is elsewhere in the text as well may be made by the others there, and of several nodes each has a local rank 0.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hangscope.ingest.lines.vocabulary import words
@@ -20,6 +22,7 @@ _NUMBER = regex(r"^ {0,6}(\d{1,5})[:)|]? ")
 _AT = regex(r"\.py(?::|\", line )(\d{1,5})\b")  # of a frame
 _CALL = regex(r"([\w.]{1,80})\(")
 _STATEMENT = regex(r"[\w\])]\(|[\w\])] ?[-+*/|]?= ?\S|\b(?:return|yield|raise|with)\b")
+_LEAVES = regex(r"(?:continue|break|return)$")
 _SHOWN = 60  # characters of a statement
 _OF_A_NODE = regex(r"local|gpu")
 _BODY = 24  # lines below a guard
@@ -27,11 +30,15 @@ _BODY = 24  # lines below a guard
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A call behind a guard of rank 0: the words of both, and the line that has the call, by the program's own number where the text shows it."""
+    """A call behind a guard of rank 0: the words of both, and the line that has the call, by the program's own number where the text shows it.
+
+    `leaves`: the call follows, and this is the statement with which rank 0 leaves before it.
+    """
 
     guard: str
     call: str
     line: int
+    leaves: str = ""
 
 
 def numbered(lines: Sequence[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
@@ -77,6 +84,28 @@ def _guarded_call(lines: Sequence[tuple[int, str]], name: str) -> Guarded | None
             call = _CALL.search(statement) if of_all else None
             if call is not None and sum(call[0] in other for _, other in calls) == 1:
                 return Guarded(text.strip().rstrip(":"), call[1], own.get(number, number))
+        if not returns and (left := _left(code[i : i + 2 * _BODY], words(name))) is not None:
+            leaves, number, name = left
+            return Guarded(text.strip().rstrip(":"), name, own.get(number, number), leaves)
+    return None
+
+
+def _left(code: Sequence[tuple[int, str]], of_all: re.Pattern[str]) -> tuple[str, int, str] | None:
+    """Return the statement with which who passes a guard leaves its loop or function, and the next call of all ranks there (line, call)."""
+    depth, leaves, inside = _indent(code[0][1]), "", True
+    for number, below in code[1:]:
+        statement = below.split("#")[0].strip()
+        if not statement.strip(" .…"):
+            continue
+        inside = inside and _indent(below) > depth
+        if inside and _LEAVES.match(statement):
+            leaves = statement
+        if not inside and (not leaves or _indent(below) < depth or statement.startswith("else")):
+            return None
+        call = _CALL.search(statement) if not inside and of_all.search(statement) else None
+        if call is not None:
+            return leaves, number, call[1]
+        depth = depth if inside else min(depth, _indent(below))
     return None
 
 

@@ -59,7 +59,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`.
     `lasted`: the seconds of the longest work that a line reports (`lasted_line`). `guarded`: a collective in the program's code that only rank 0
-    calls, by `guard`, in the line `guarded_at`; `code`: the lines of the program, by number, at which stacks are. `helped`: the setting of NCCL with which it runs. `before`: the last line (number, text) of the program's own before the first that reports an error. `commands` are those
+    calls, by `guard`, in the line `guarded_at`, or that it alone does not reach because of the statement `left_by`; `code`: the lines of the program, by number, at which stacks are. `helped`: the setting of NCCL with which it runs. `before`: the last line (number, text) of the program's own before the first that reports an error. `commands` are those
     that prompts show, `outputs` what they printed, `unlike` the lines in which that differs between two hosts, and `settings` what two
     writers print with two values although they agree otherwise.
     """
@@ -96,6 +96,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     guarded: str = ""
     guard: str = ""
     guarded_at: int = 0
+    left_by: str = ""
     code: tuple[tuple[int, str], ...] = ()
     helped: str = ""
     before: tuple[int, str] | None = None
@@ -179,6 +180,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         guarded=alone.call if alone is not None else "",
         guard=quote(alone.guard, _SHOWN) if alone is not None else "",
         guarded_at=alone.line if alone is not None else 0,
+        left_by=alone.leaves if alone is not None else "",
         code=numbered(lines),
         helped=helpful_setting(texts, said),
         commands=run,

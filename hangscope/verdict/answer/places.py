@@ -100,8 +100,12 @@ def guarded(case: Case) -> Observation | None:
     text = guarded_code(case)
     if text is None:
         return None
-    shows = f"in the code of this text, only rank 0 calls {text.guarded} (line {text.guarded_at}, below `{text.guard}`), which every rank must call: rank 0 waits there for the others, who go on to their next collective"
+    where = f"{text.guarded} (line {text.guarded_at}{'' if text.left_by else f', below `{text.guard}`'}), which every rank must call"
+    shows = f"in the code of this text, only rank 0 calls {where}: rank 0 waits there for the others, who go on to their next collective"
     wanted = f"Move {text.guarded} out of that branch, so that all ranks call it, and guard only what rank 0 alone may do (the write, the print)"
+    if text.left_by:
+        shows = f"in the code of this text, rank 0 alone takes `{text.left_by}` below `{text.guard}`, and so does not reach {where}: the others wait there for rank 0"
+        wanted = f"Take `{text.left_by}` on every rank, or move {text.guarded} before that branch"
     return Observation(
         shows, Collect((0,), "other", wanted), (0,), False, True, (), "rank_conditional_collective"
     )
