@@ -148,8 +148,9 @@ def slow_steps(counted: Sequence[tuple[re.Match[str], str]]) -> str:
 def slow_stretch(counted: Sequence[tuple[re.Match[str], str]]) -> str:
     """Return where steps were slow before they went on at their pace, as `a step took 64.3 s at first and takes 0.64 s now`; empty where none were."""
     rates = [seconds for _, seconds in _rates(counted) if seconds]
-    if len(rates) >= _RATES and rates[0] > _FASTER * max(rates[-2:]):
-        return f"a step took {rates[0]:.3g} s at first and takes {rates[-1]:.3g} s at the end"
+    if len(rates) >= _LEAST and rates[0] > _FASTER * max(rates[-2:]):
+        first = f"{rates[0]:.0f}" if rates[0] >= 1000 else f"{rates[0]:.3g}"
+        return f"a step took {first} s at first and takes {rates[-1]:.3g} s at the end"
     form = form_of(counted[-1][1]) if counted else ""
     timed = [
         (seconds_of_day(clock), clock[0][:8], count)

@@ -31,6 +31,7 @@ THREADS_KEPT = 5000
 VARIABLES_KEPT = 400  # of one thread
 #: a variable of a frame as `py-spy dump --locals` prints it: `            w: <torch._C._distributed_c10d.Work at 0x7fbb2777b610>`
 _VARIABLE = regex(r"^\s{12}(\w{1,60}: .{1,120})")
+_NO_SYMBOL = regex(r"0x[0-9a-f]{1,16}$")
 _ADDRESS = regex(r" at 0x[0-9a-f]{1,16}")
 #: name, stack with the innermost frame first, whether it is the main thread
 Thread = tuple[str, Stack, bool]
@@ -73,9 +74,12 @@ def spy_json(data: bytes) -> dict[int | None, list[Thread]]:
 def function_name(name: str) -> str:
     """Return the name of a function as tracebacks have it: py-spy (0.4.1) gives the qualified one from Python 3.11 on.
 
-    Of two frames that a person put on one line (`_sync_buffers / forward_sync_buffers`) the inner one counts.
+    Of two frames that a person put on one line (`_sync_buffers / forward_sync_buffers`) the inner one counts. A native one without
+    a symbol has only its address, which differs from process to process: it is `??`, as in gdb.
     """
     name = name.partition(" / ")[0]
+    if _NO_SYMBOL.match(name):
+        return "??"
     return name if "::" in name or "(" in name else name.rpartition(".")[2] or name
 
 

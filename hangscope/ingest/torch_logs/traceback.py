@@ -48,7 +48,7 @@ _CHAINED = (
     "During handling of the above exception, another exception occurred",
     "The above exception was the direct cause of the following exception",
 )
-_BARE = regex(r"^((?:[A-Za-z_]\w{0,100}\.){0,12}[A-Za-z_]\w{0,100}(?:Error|Exception)): (.*)$")
+_BARE = regex(r"^((?:[A-Za-z_]\w{0,100}\.){0,12}[A-Za-z_]\w{0,100}(?:Error|Exception))(?:: (.*)|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,14 +258,16 @@ class TracebackParser(LineParser):
     def _bare(self, key: str, line: Line) -> Iterator[Event]:
         """Take an exception line without its traceback: a log's tail, or a message that a program printed."""
         match, done = _BARE.match(line.text), self._done.get(key)
-        if match is None:
+        # Alone on its line it is an exception's only where torch says whose line it is.
+        if match is None or (match[2] is None and not line.raw.startswith("[rank")):
             return
+        message = match[2] or ""
         if done is not None and (
             done.kind.rsplit(".", 1)[-1] == match[1].rsplit(".", 1)[-1] or done.message in line.text
         ):
             return
         yield from self._emit(key)
-        bare = _Traceback(line, self._fed, headed=False, kind=match[1], message=match[2][:_MESSAGE_LIMIT])
+        bare = _Traceback(line, self._fed, headed=False, kind=match[1], message=message[:_MESSAGE_LIMIT])
         yield from bare.event()
 
     def _age(self) -> Iterator[Event]:

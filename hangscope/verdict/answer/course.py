@@ -178,9 +178,8 @@ def only_slow(case: Case) -> bool:
     text, slow = excerpt_of(case), moving(case)
     return (
         text is not None
-        and bool(text.slow or text.pace)
         and slow is not None
-        and slow.shows.endswith("not hung")
+        and (bool(text.slow) or (bool(text.pace) and slow.shows.endswith("not hung")))
     )
 
 
