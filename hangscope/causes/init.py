@@ -9,7 +9,7 @@ from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.causes.rendezvous import at_the_store, ranks_of
 from hangscope.explain.finding import Nothing
 from hangscope.explain.text.excerpt import beyond_the_text
-from hangscope.explain.text.group_size import others_of
+from hangscope.explain.text.group_size import formed, others_of
 from hangscope.explain.text.stop import find_stop, says_it_hangs
 from hangscope.ingest.files.run_evidence import ELSEWHERE
 from hangscope.ingest.job_logs.activity import StoreAccess
@@ -215,6 +215,8 @@ def _announced(case: Case) -> Match | None:
     absent = others_of(world, came)
     if not (came and absent) or statements.all(Progress, WatchdogTimeout) or not says_it_hangs(statements):
         return None
+    if len(formed(statements)) == world:
+        return None  # NCCL shows that all of them came
     why = f"{len(came)} of {world} ranks announced themselves ({who(came)}); {who(absent)} did not"
     look = f"Find out whether {who(absent)} {agree(absent, 'was', 'were')} started at all: the log of {agree(absent, 'its', 'their')} node, and what starts the processes there."
     said = [e for e in statements.all(Printed) if e.rank in absent]

@@ -9,7 +9,6 @@ or lost a peer are discounted.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from dataclasses import replace
 from math import log2
 

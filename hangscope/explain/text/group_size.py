@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.starts import Announced
+from hangscope.ingest.nccl.comm import NcclInit
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.analyzer import NoAnswer
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
@@ -32,6 +33,14 @@ def stated_size(incident: Incident, statements: Statements) -> int | None:
         return incident.world_size
     size = world_size(statements)
     return size if size is not None and size >= incident.world_size else None
+
+
+def formed(statements: Statements) -> tuple[int, ...]:
+    """Return the ranks of a communicator of NCCL whose creation every one of its members reports to be complete; none where one does not."""
+    done = [e for e in statements.all(NcclInit) if e.step.endswith("COMPLETE") and e.rank is not None]
+    size = max((e.nranks or 0 for e in done), default=0)
+    ranks = sorted({e.rank for e in done if e.rank is not None and e.nranks == size})
+    return tuple(ranks) if size > 1 and ranks == [*range(size)] else ()
 
 
 def others_of(size: int | None, seen: Iterable[int]) -> tuple[int, ...]:

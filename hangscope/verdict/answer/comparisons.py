@@ -11,7 +11,7 @@ from hangscope.explain.finding import Stalled
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text import analyzer_reports, reports
 from hangscope.explain.text.fingerprints import fingerprints
-from hangscope.explain.text.group_size import others_of, world_size
+from hangscope.explain.text.group_size import formed, others_of, world_size
 from hangscope.explain.text.stop import proofs, says_it_hangs
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.line_groups import tells_of_trouble
@@ -35,7 +35,7 @@ _LEAST = 3  # ranks of which one may be the outlier
 _SEVERAL = regex(
     r"(?i)\b(?:[2-9]|\d{2,4}|two|three|four|multi|both)[- ]{1,2}(?:nodes?|machines?|hosts?|servers?|boxes)\b"
 )
-_ON_ONE_HOST = "a run with NCCL_DEBUG=INFO and NCCL_P2P_DISABLE=1: if it gets on, the direct path between the GPUs does not work (IOMMU or ACS, the driver, NVLink); else a stack of every process with native frames (py-spy dump --native --pid PID)"
+_ON_ONE_HOST = "a run with NCCL_DEBUG=INFO and NCCL_P2P_DISABLE=1, and all_reduce_perf of nccl-tests: if it gets on, the direct path between the GPUs does not work (IOMMU or ACS, the driver, NVLink); else a stack of every process with native frames (py-spy dump --native --pid PID)"
 _ACROSS_HOSTS = "a run with NCCL_DEBUG=INFO and with NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME set to the interface of the network between the hosts, and all_reduce_perf of nccl-tests over them; else a stack of every process (py-spy dump --pid PID)"
 _Sides = Mapping[str, Sequence[int]]
 #: Each with what to collect after it.
@@ -127,10 +127,23 @@ def equally_far(case: Case) -> Observation | None:
     if tells_of_trouble(text):
         return None  # what was printed when the wait was over shows no progress
     shows = f"all {len(last)} ranks came equally far: the last line of each is '{short(text)}', so none of them is missing, and what comes next is in all of them or in the path between their GPUs"
+    return Observation(shows, Collect((), "other", path_between(case)), events=tuple(last.values()))
+
+
+def connected(case: Case) -> Observation | None:
+    """Read that NCCL formed the communicator of all ranks, and that nothing follows: everybody is there."""
+    ranks, statements = formed(case.statements), case.statements
+    if not ranks or statements.any_of(Progress, WatchdogTimeout) or not says_it_hangs(statements):
+        return None
+    shows = f"all {len(ranks)} ranks completed NCCL's initialization (Init COMPLETE), so none of them is missing; no collective and no step is shown after it: usually the first transfer between their GPUs does not complete"
+    return Observation(shows, Collect((), "other", path_between(case)), (), True)
+
+
+def path_between(case: Case) -> str:
+    """Return what to try where all ranks are there and the transfer between their GPUs is in question."""
     several = any(_SEVERAL.search(e.prose) for e in case.statements.all(Excerpt))
     hosts = {e.host for events in case.statements.kinds.values() for e in events} - {None}
-    path = _ACROSS_HOSTS if several or len(hosts) > 1 else _ON_ONE_HOST
-    return Observation(shows, Collect((), "other", path), events=tuple(last.values()))
+    return _ACROSS_HOSTS if several or len(hosts) > 1 else _ON_ONE_HOST
 
 
 def outputs(case: Case) -> str:
@@ -214,7 +227,7 @@ def announced(case: Case) -> Observation | None:
     if world is None or not came or case.statements.all(Progress, WatchdogTimeout):
         return None
     missing = others_of(world, came)
-    if len(came) >= world:
+    if len(came) >= world or len(formed(case.statements)) == world:
         return None
     shows = f"{len(came)} of {world} members announced themselves ({ranks_phrase(came)})"
     if len(came) > 1 and all(sum(e.rank == rank for e in events) > 1 for rank in came):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.causes.case import Case, who
-from hangscope.explain.text.group_size import others_of, size_by_elements, world_size
+from hangscope.explain.text.group_size import others_of, size_by_elements, stated_size, world_size
 from hangscope.explain.text.stop import begun, clock
 from hangscope.ingest.job_logs.activity import WaitedFor
 from hangscope.ingest.job_logs.last_lines import Printed
@@ -17,7 +17,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import group_label
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.model.regex import regex
-from hangscope.verdict.answer.comparisons import compared
+from hangscope.verdict.answer.comparisons import compared, path_between
 from hangscope.verdict.answer.observation import Observation, lasted
 from hangscope.verdict.answer.text import groups
 from hangscope.verdict.phrasing import short
@@ -162,6 +162,9 @@ def timeouts(case: Case) -> Observation | None:
     if not found:
         return None
     wait, size = found[0], found[0].size(world_size(case.statements))
+    job = stated_size(case.incident, case.statements)
+    if size is None and wait.ranks and job is not None and wait.ranks == (*range(job),):
+        size = job  # all ranks of the job are in it
     complete = size is not None and len(wait.ranks) == size
     missing = others_of(size, wait.ranks) if wait.default and not wait.repeats else ()
     shows = f"{who(wait.ranks, 'a process')} timed out after {wait.span()} in {wait.sized_call()}"
@@ -172,7 +175,10 @@ def timeouts(case: Case) -> Observation | None:
     others = sorted(case.statements.ranks(Printed) - set(wait.ranks))
     printed = [(rank, e.texts[-1]) for rank in others for e in case.statements.of(rank, Printed)[-1:]]
     shows += "".join(f"; the last line of rank {rank} is '{short(text)}'" for rank, text in printed[:_QUOTED])
-    if complete:
+    if complete and first_of_all(case, wait):
+        shows += ", and it is the first collective of that group: none of them is missing, and the transfer between their GPUs does not complete"
+        text = path_between(case)
+    elif complete:
         text = "NCCL_DEBUG=INFO and the flight recorder of every rank: whether its kernel had started"
     elif wait.repeats:
         text = "the files of every worker (/tmp/ray/session_latest/logs/worker-*.err): the one without this timeout"
@@ -187,6 +193,13 @@ def timeouts(case: Case) -> Observation | None:
         text = f"a stack of {ranks_phrase(missing)} (py-spy dump), and its log from that moment on"
     shows += _PAUSED if wait.is_late else ""
     return Observation(shows, Collect(missing, "log", text), missing, True, False, wait.events)
+
+
+def first_of_all(case: Case, wait: Wait) -> bool:
+    """Return whether ranks wait in the first collective of their group: it has the number 1, or their watchdogs count none as completed."""
+    counted = [e for e in case.statements.all(WatchdogStatus) if e.rank in wait.ranks]
+    none = bool(counted) and all((e.last_completed or 0) <= 0 for e in counted)
+    return wait.events[0].seq == 1 or none
 
 
 def awaited(case: Case) -> Observation | None:
