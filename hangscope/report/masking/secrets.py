@@ -15,10 +15,9 @@ import unicodedata
 
 from hangscope.model.regex import regex
 from hangscope.report.masking.columns import hide_columns
-from hangscope.report.masking.nearby import hide_nearby
 from hangscope.report.masking.pairs import hide_pairs
 from hangscope.report.masking.randomness import is_mixed
-from hangscope.report.masking.rules import hide
+from hangscope.report.masking.rules import hide, hide_nearby
 from hangscope.report.masking.tables import compiled, table, tokens
 from hangscope.report.masking.values import is_placeholder
 from hangscope.report.words import clean
