@@ -28,9 +28,8 @@ from hangscope.report.html.waits_svg import WaitFor, way_to_root
 from hangscope.report.json import report_data, with_spans
 from hangscope.report.reasons import accounts, next_steps, outlier_lines, says
 from hangscope.report.schema.document import Document
-from hangscope.report.schema.page import DetailData, PageData
+from hangscope.report.schema.page import DetailData, Orders, PageData
 from hangscope.report.schema.pictures import TopologyData
-from hangscope.report.schema.stories import Orders
 from hangscope.report.words import STATE_WORDS, STATUS_WORDS, rank_words, some_ranks
 
 #: Above this many ranks the embedded JSON is compressed.

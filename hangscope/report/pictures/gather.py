@@ -10,8 +10,7 @@ from hangscope.report.pictures.stacks import sides
 from hangscope.report.pictures.strip import strip
 from hangscope.report.pictures.wait_edges import steps_to_root, wait_graph
 from hangscope.report.pictures.waits import wait_picture
-from hangscope.report.schema.page import PageData
-from hangscope.report.schema.stories import Frames
+from hangscope.report.schema.page import Frames, PageData
 from hangscope.report.sources import SourceFolder, snippets
 from hangscope.report.story.tell import tell
 from hangscope.report.subject import Subject

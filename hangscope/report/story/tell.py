@@ -13,7 +13,7 @@ from hangscope.model.regex import regex
 from hangscope.report import quotes
 from hangscope.report.pictures.call_diff.behaviour import Behaviour
 from hangscope.report.pictures.stacks import page_frames
-from hangscope.report.schema.stories import (
+from hangscope.report.schema.page import (
     Box,
     Boxes,
     Endings,
