@@ -98,7 +98,7 @@ class Captures:
             self._job.search(now=True)
             if self._hurry() or over():
                 return True
-            taken = self._capture(self._job.processes)
+            taken = self.take(self._job.processes)
             if taken is not None:
                 self._answered = taken.number
                 self._reporting.missing = taken.missing
@@ -114,7 +114,7 @@ class Captures:
         self.stalls.ended_by_look(before, own)
         return False
 
-    def _capture(self, processes: Sequence[Process], **how: Any) -> Taken | None:
+    def take(self, processes: Sequence[Process], **how: Any) -> Taken | None:
         """Take one capture; a disk that is full or gone costs the capture, and never the job."""
         try:
             taken = capture(self._folder, processes, hurry=self._hurry, before=self._activity, **how)
@@ -124,10 +124,6 @@ class Captures:
         self._activity = taken.activity
         return taken
 
-    def of_other_nodes(self) -> None:
-        """Ask the ranks of other nodes, which may still wait for ours."""
-        self._capture([], everywhere=True)
-
     def answer_others(self) -> bool:
         """Take part in a capture that another node has asked for, and return whether one has."""
         asked = self._folder.captures(self._answered)
@@ -135,5 +131,5 @@ class Captures:
             return False
         self._answered = asked
         self._job.search(now=True)
-        self._capture(self._job.processes, number=asked)
+        self.take(self._job.processes, number=asked)
         return True

@@ -235,7 +235,7 @@ class Watcher:
         elif code != 0 and not self.reporting.settled:
             if self.nodes.others():  # their ranks may still wait for ours
                 self.link.send(wait=30)
-                self.captures.of_other_nodes()
+                self.captures.take([], everywhere=True)
             self.nodes.show("done")
             self._report(_ANALYSIS, wait=_OTHER_NODES, ended=self.ending.begun, job_is_over=True)
         self.nodes.show("done")
