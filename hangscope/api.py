@@ -107,7 +107,7 @@ def analyze(
     if report_path is not None:
         document = replace(document, report_path=_place_of(report_path, redact))
     if store := os.environ.get("HANGSCOPE_STORE", "") if store is None else store:
-        from hangscope.history.remember import remember
+        from hangscope.history.similar import remember
 
         began = run.began if run is not None else 0.0
         document = remember(document, analysis, store, wanted, redact, began)

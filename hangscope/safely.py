@@ -31,7 +31,8 @@ def analyze_safely(paths: Any, *, deadline: float = 60.0, **options: Any) -> Rep
         several = isinstance(paths, Iterable) and not isinstance(paths, (str, os.PathLike))
         one = os.fspath(paths) if isinstance(paths, os.PathLike) else str(paths)
         listed = [str(os.fspath(path)) for path in paths] if several else [one]
-        answer = json.loads(_run(json.dumps({"paths": listed, "options": _plain(options)}), deadline))
+        request = json.dumps({"paths": listed, "options": options}, default=_plain)
+        answer = json.loads(_run(request, deadline))
         if isinstance(answer.get("document"), dict):
             return Report(from_plain(Document, answer["document"]))
     except subprocess.TimeoutExpired:
@@ -47,12 +48,8 @@ def _failed(error: Exception) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return options as JSON holds them: sets as sorted lists, paths as text."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item) for item in (sorted(value) if isinstance(value, (set, frozenset)) else value)]
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
+    """Return an option that JSON has no form for as one that it has: a set as a sorted list, a path as text. Raises TypeError."""
+    return sorted(value) if isinstance(value, (set, frozenset)) else os.fspath(value)
 
 
 def _run(request: str, deadline: float) -> bytes:

@@ -55,13 +55,7 @@ Examples:
     metavar="FILE",
     help="Your own rules (TOML), in addition to HANGSCOPE_RULES. Repeatable.",
 )
-@shared("attempt")
-@click.option(
-    "--full-table",
-    is_flag=True,
-    help="Keep every collective in the library's table, even for very large jobs.",
-)
-@shared("store", "max_bytes", "max_unpacked")
+@shared("attempt", "store", "max_bytes", "max_unpacked")
 @force_option()
 @click.option(
     "--color",

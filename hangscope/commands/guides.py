@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+from dataclasses import asdict
 
 import click
 
@@ -13,23 +14,7 @@ from hangscope.commands.options import shared
 from hangscope.errors import UsageError
 from hangscope.live.doctor import examine
 from hangscope.live.settings import parsed, settings, torch_version
-
-_SHELL = '# %s; DIR is one folder per job, on a disk that all nodes see\nmkdir -p "$DIR/dumps"'
-_BATCH = f"DIR=$SLURM_SUBMIT_DIR/hangscope-$SLURM_JOB_ID\n{_SHELL}"
-_CONTAINER = """# %s; /job is a volume that outlives the pod
-lifecycle: {postStart: {exec: {command: [sh, -c, "mkdir -p /job/dumps || true"]}}}
-env:"""
-_RUNTIME = """# %s; /shared/job is on a disk that all nodes see
-os.makedirs("/shared/job/dumps", exist_ok=True)
-ray.init(runtime_env={"env_vars": {"""
-_EXPORT = "{note}\nexport {name}={value}"
-#: The job's folder, the first lines, the lines of a variable, and the last line.
-_FORMS = {
-    "shell": ("$DIR", _SHELL, _EXPORT, ""),
-    "slurm": ("$DIR", _BATCH, _EXPORT, ""),
-    "k8s": ("/job", _CONTAINER, "  {note}\n  - {{name: {name}, value: {quoted}}}", ""),
-    "ray": ("/shared/job", _RUNTIME, '    {note}\n    "{name}": {quoted},', "}})\n"),
-}
+from hangscope.model.tables import entries
 
 
 @click.command(short_help="Print the environment variables to set before a run.")
@@ -47,12 +32,11 @@ def env(form: str, version: str | None) -> None:
     if version is not None and wanted is None:
         raise UsageError(f"{version!r} is no version of torch", "give it like --torch 2.15")
     name = "torch of any version" if wanted is None else f"torch {wanted[0]}.{wanted[1]}"
-    folder, head, line, tail = _FORMS[form]
-    click.echo(head % name)
-    for row in settings(folder, wanted):
-        words = {"name": row.name, "value": row.value, "quoted": json.dumps(row.value)}
-        click.echo(line.format(note=f"# {row.gives}; costs {row.costs}", **words))
-    click.echo(tail, nl=False)
+    chosen = next(one for one in entries("environment/settings.toml", "form") if one["name"] == form)
+    click.echo(chosen["head"].format(torch=name))
+    for row in settings(chosen["folder"], wanted):
+        click.echo(chosen["line"].format(**asdict(row), quoted=json.dumps(row.value)))
+    click.echo(chosen["tail"], nl=False)
 
 
 @click.command(short_help="Print a hook for a launcher or framework.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from math import exp, expm1, lgamma, log1p
+from math import comb, expm1, log1p
 from typing import Any
 
 from hangscope.model.dataclass import dataclass
@@ -46,17 +46,9 @@ def ranked(counts: Sequence[Sequence[Any]], *, gpus: bool = False) -> list[Recor
 
 def tail(times: int, drawn: int, marked: int, total: int) -> float:
     """Return the probability that of `drawn` out of `total`, `marked` of which are marked, `times` or more are marked."""
-    least, most = max(times, drawn - (total - marked), 0), min(drawn, marked)
-    if times <= max(0, drawn - (total - marked)):
-        return 1.0
-    whole = _choose(total, drawn)
-    rest = total - marked
-    terms = (exp(_choose(marked, k) + _choose(rest, drawn - k) - whole) for k in range(least, most + 1))
-    return min(1.0, sum(terms))
-
-
-def _choose(n: int, k: int) -> float:
-    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)
+    most = min(drawn, marked)
+    likely = (comb(marked, k) * comb(total - marked, drawn - k) for k in range(max(0, times), most + 1))
+    return sum(likely) / comb(total, drawn)
 
 
 @lru_cache(maxsize=4096)

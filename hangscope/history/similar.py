@@ -6,11 +6,17 @@ bugs of one function have other lines, unless all lines moved by the same distan
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 
-from hangscope.history.entry import Entry
+from hangscope.analysis import Analysis
+from hangscope.errors import HangscopeError
+from hangscope.history.entry import Entry, entry_of, uses_of
+from hangscope.history.store import open_store
 from hangscope.model.dataclass import dataclass
-from hangscope.report.schema.document import SeenBefore
+from hangscope.report.masking.secrets import presentable
+from hangscope.report.schema.document import Document, SeenBefore, WarningPart
 from hangscope.report.words import utc
 
 ALIKE = 0.8  # share of the weight of what is known that has to agree
@@ -89,3 +95,33 @@ def _same_lines(one: Entry, other: Entry) -> bool:
         return True
     alike = len(moved) == 2 and moved[0] == moved[1] and one.file == one.waiting_file
     return alike and abs(moved[0]) <= MOVED
+
+
+def remember(
+    document: Document,
+    analysis: Analysis,
+    store: str,
+    paths: list[str],
+    redacted: Collection[str] = (),
+    began: float = 0.0,
+) -> Document:
+    """Return the document with what the store knows of its bug, and add the incident to the store.
+
+    `began` is when the watched run began that the files are of: all reports on it are of one incident. A problem with the store causes one warning and never stops the analysis. Redacted texts are neither stored nor read from the store.
+    """
+    try:
+        known = [] if "paths" in redacted else paths
+        libraries, report = analysis.incident.libraries, document.report_path or ""
+        entry = entry_of(document, known, time.time(), report, libraries, began)
+        with open_store(store) as opened:
+            seen = seen_before(similar(entry, opened.entries()))
+            opened.add(entry, [] if "hosts" in redacted else uses_of(analysis))
+    except Exception as error:
+        text, hint = f"the store cannot be used: {type(error).__name__}: {error}", "please report this"
+        if isinstance(error, HangscopeError):
+            text, hint = error.message, error.hint
+        warning = WarningPart("store_unavailable", None, None, presentable(text), hint)
+        return replace(document, warnings=(*document.warnings, warning))
+    if redacted:
+        seen = replace(seen, last_job="", last_report="", note="")
+    return replace(document, seen_before=seen)

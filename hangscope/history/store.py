@@ -17,7 +17,7 @@ from typing import Any
 from hangscope.errors import HangscopeError
 from hangscope.history.entry import NAMES, Entry, Use
 from hangscope.model.regex import regex
-from hangscope.report.masking.secrets import mask_text
+from hangscope.report.masking.secrets import presentable
 
 Rows = Sequence[Sequence[Any]]
 #: Runs a statement with named parameters (`:name`) and returns its rows.
@@ -111,7 +111,7 @@ def open_store(place: str, *, writing: bool = True) -> Iterator[Store]:
     A store that is not there yet is made for writing.
     """
     scheme = _SCHEME.match(place)
-    shown = mask_text(place)
+    shown = presentable(place)
     if scheme is None or scheme[1] == "sqlite":
         path = place if scheme is None else place[len("sqlite://") :].removeprefix("/")
         opened: Any = _sqlite(path, shown, writing)
@@ -192,7 +192,7 @@ def _postgresql(url: str, shown: str, writing: bool) -> Iterator[Run]:
             _prepare(run, shown, writing, exists, lock="SELECT pg_advisory_xact_lock(7710)")
             yield run
     except (sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
-        said = mask_text(str(getattr(error, "orig", None) or error).strip().splitlines()[0])[:300]
+        said = presentable(str(getattr(error, "orig", None) or error).strip().splitlines()[0])[:300]
         hint = "check the URL and whether the server runs"
         raise StoreError(f"the store {shown} cannot be used: {said}", hint) from None
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hangscope.model.dataclass import dataclass
+from hangscope.model.tables import entries
 
 Version = tuple[int, int]
 NEWEST: Version = (99, 0)
@@ -37,25 +38,11 @@ class Setting:
 
 def settings(folder: str, version: Version | None) -> list[Setting]:
     """Return the settings of one job whose dumps go below `folder`, for one torch version (None: unknown)."""
-    dumps = f"{folder}/dumps/comm_lib_trace_rank_"
-    every = (
-        Setting("TORCH_FR_BUFFER_SIZE", "10000", "the calls that each rank remembers, with their lines",
-                "some 800 bytes per call and rank; before 2.5 it is off by default", (2, 5), older=("TORCH_NCCL_TRACE_BUFFER_SIZE",)),
-        Setting("TORCH_NCCL_TRACE_BUFFER_SIZE", "10000", "the same, under the name that older torch reads",
-                "nothing more", before=(2, 6), older=("TORCH_FR_BUFFER_SIZE",)),
-        Setting("TORCH_FR_DUMP_TEMP_FILE", dumps, "the watchdog's dumps in the job's own folder",
-                "a file per rank at a timeout", (2, 5), older=("TORCH_NCCL_DEBUG_INFO_TEMP_FILE",)),
-        Setting("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", dumps, "the same, under the name that older torch reads",
-                "nothing more", before=(2, 6), older=("TORCH_FR_DUMP_TEMP_FILE",)),
-        Setting("TORCH_NCCL_DUMP_ON_TIMEOUT", "1", "a dump of every rank when NCCL's watchdog times out",
-                "some seconds at the timeout", before=(2, 15)),
-        Setting("TORCH_FR_DUMP_ON_TIMEOUT", "1", "a dump of every rank when a call times out, of every backend that is recorded by a hook",
-                "some seconds at the timeout", (2, 15), older=("TORCH_NCCL_DUMP_ON_TIMEOUT",)),
-        Setting("TORCH_DISTRIBUTED_DEBUG", "INFO", "DDP names the parameters that got no gradient", "next to nothing"),
-        Setting("NCCL_DEBUG", "WARN", "what NCCL itself says before it gives up", "nothing on a healthy job"),
-        Setting("PYTHONFAULTHANDLER", "1", "the stack of a rank that dies of a signal", "nothing"),
-    )  # fmt: skip
-    return [setting for setting in every if setting.fits(version)]
+    found = []
+    for row in entries("environment/settings.toml", "setting"):
+        row |= {name: tuple(row[name]) for name in ("since", "before", "older") if name in row}
+        found.append(Setting(**row | {"value": row["value"].format(folder=folder)}))
+    return [setting for setting in found if setting.fits(version)]
 
 
 def additions(folder: str, version: Version | None, environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,17 +1,28 @@
 """The ticket in the dialect of where it is pasted: GitHub's or GitLab's Markdown, Jira's wiki markup, Slack's mrkdwn.
 
-Everything quoted is escaped, so that a log line cannot become markup or a mention.
+`report_templates/ticket.j2` says what is in it. Everything that it quotes is escaped, so that a log line cannot become markup or a mention.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
+from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import on_group
+from hangscope.model.rankset import ranks_phrase
 from hangscope.model.regex import regex
+from hangscope.report import reasons
 from hangscope.report.schema.document import Document
-from hangscope.report.ticket import Block, Line, Piece, ticket
+from hangscope.report.words import at_line, below_title, duration
+from hangscope.verdict.claims import blocked_elsewhere
+from hangscope.verdict.phrasing import sentence_case
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +39,11 @@ class Dialect:
     footer: str
     table_head: tuple[str, ...] = ()
 
-    def line(self, line: Line) -> str:
-        """Return a line as markup."""
-        return "".join(self._piece(piece) for piece in line)
-
-    def _piece(self, piece: Piece) -> str:
-        if piece.code:
-            return self.code(" ".join(piece.text.split()))
-        lead = " " if piece.text[:1].isspace() else ""
-        tail = " " if piece.text[-1:].isspace() else ""
-        text = self.escape(" ".join(piece.text.split()))
-        return lead + (self.strong % text if piece.strong else text) + tail
+    def shown(self, text: str) -> str:
+        """Return text as markup of itself, with a blank where it begins or ends with one."""
+        lead = " " if text[:1].isspace() else ""
+        tail = " " if text[-1:].isspace() else ""
+        return lead + self.escape(" ".join(text.split())) + tail
 
 
 # What a forge or a chat would make a mention, a reference, a link or emphasis of: such words are shown as code, which can be
@@ -126,27 +131,66 @@ DIALECTS = {
 def render_markdown(document: Document, dialect: str = "markdown") -> str:
     """Return the report for a ticket: `dialect` is markdown (GitHub), gitlab, jira or slack."""
     style = DIALECTS[dialect]
-    title = style.escape(" ".join(document.title.split()))
-    lines = [style.heading % f"hangscope: {title}", ""]
-    for block in ticket(document):
-        lines += [*_block(style, block), ""]
-    lines.append(style.footer % style.escape(document.tool_version))
-    return "\n".join(lines) + "\n"
+    warnings = [f"{w.file}: {w.message}" if w.file else w.message for w in document.warnings]
+    body = _template(dialect).render(document=document, verdict=document.verdict, warnings=warnings)
+    head = style.heading % f"hangscope: {style.shown(document.title.strip())}"
+    return f"{head}\n\n{body}{style.footer % style.escape(document.tool_version)}\n"
 
 
-def _block(style: Dialect, block: Block) -> list[str]:
-    lines = [style.strong % style.escape(block.title), ""] if block.title else []
-    lines += style.table_head if block.form == "pairs" else ()
-    for number, (name, line) in enumerate(block.lines, 1):
-        text = style.line(line)
-        if block.form == "pairs":
-            text = style.row % (name, text)
-        elif block.form == "items":
-            text = style.item % text
-        elif block.form == "steps":
-            text = style.step % ((number, text) if "%d" in style.step else text)
-        lines.append(text)
-    return lines
+@cache
+def _template(dialect: str) -> Template:
+    """Return the template, which escapes for a dialect whatever it shows that is no markup of it yet."""
+    from markupsafe import Markup
+
+    from hangscope.report.html.templates import TICKET, own_environment
+
+    style = DIALECTS[dialect]
+
+    def shown(value: Any) -> Markup:
+        return value if isinstance(value, Markup) else Markup(style.shown(str(value)))
+
+    def row(name: str, caller: Callable[[], Markup]) -> Markup:
+        line = caller()
+        return Markup(f"{style.row % (name, line)}\n" if line else "")
+
+    def step(number: int, text: str) -> Markup:
+        return Markup(style.step % ((number, shown(text)) if "%d" in style.step else shown(text)))
+
+    made = own_environment(shown)
+    made.globals.update(
+        code=lambda text: Markup(style.code(" ".join(text.split()))),
+        strong=lambda text: Markup(style.strong % shown(text)),
+        item=lambda line: Markup(style.item % shown(line)),
+        table_head=[Markup(line) for line in style.table_head],
+        row=row,
+        step=step,
+        in_it=_in_it,
+        since=_since,
+        reasons=reasons,
+    )
+    shared = (at_line, below_title, on_group, ranks_phrase, sentence_case, user_frame)
+    made.globals.update({function.__name__: function for function in shared})
+    return made.get_template(TICKET)
+
+
+def _in_it(document: Document) -> str:
+    """Return who is in the collective of a verdict, if some of those who wait are not."""
+    verdict = document.verdict
+    behind = set(verdict.waiting_ranks) - set(verdict.in_call) if verdict is not None else set()
+    if verdict is None or not behind or not verdict.op or not verdict.in_call:
+        return ""
+    over = document.status == "no_hang"
+    more = "waited elsewhere" if over else blocked_elsewhere(verdict.wait_ends, behind)
+    return f"{ranks_phrase(verdict.in_call)}; {len(behind):,} more {more}"
+
+
+def _since(document: Document) -> str:
+    """Return since when the job stands still, or at least for how long it did."""
+    since, page = reasons.standstill(document), document.page
+    strip = page.strip if page is not None else None
+    if strip is not None and strip.stalled_s is not None and ", for " not in since:
+        since += f"{', ' if since else ''}for {duration(strip.stalled_s)}"
+    return since
 
 
 def cut_to(text: str, limit: int | None) -> str:

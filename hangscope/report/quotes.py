@@ -25,7 +25,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event, since_new_year
 from hangscope.model.frames import Stack
 from hangscope.model.regex import regex
-from hangscope.report.schema.stories import PageFrame
+from hangscope.report.schema.page import PageFrame
 from hangscope.report.subject import Subject
 
 _FAULTS = (OomCuda, OomHost, CudaError, Xid, DiskFull, LoaderWorkerDeath)

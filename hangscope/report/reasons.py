@@ -128,6 +128,11 @@ def other_facts(verdict: VerdictPart, stance: str = "for") -> tuple[Evidence, ..
     return tuple(fact for fact in verdict.evidence if fact.stance == stance and fact not in first)
 
 
+def still_missing(verdict: VerdictPart, steps: Sequence[str]) -> tuple[Evidence, ...]:
+    """Return what is missing and is not among the steps anyway."""
+    return tuple(fact for fact in other_facts(verdict, "missing") if not says(steps, fact.text))
+
+
 def outlier_lines(document: Document) -> list[OutlierLine]:
     """Return the lines that set ranks apart and that no piece of evidence quotes already."""
     known = " ".join(e.text for e in document.verdict.evidence) if document.verdict is not None else ""

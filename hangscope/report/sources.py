@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from hangscope.report.schema.stories import PageFrame, SidePart, Snippet, SnippetLine
+from hangscope.report.schema.page import PageFrame, SidePart, Snippet, SnippetLine
 
 AROUND = 3
 MAX_BYTES = 4 << 20

@@ -126,12 +126,6 @@ class Subject:
         ends = any(queue.tells_completion or State.DONE in queue.state[-1:] for queue in queues) or not queues
         return ROLE_WORDS["idle"] if ends else "no end of a collective is recorded"
 
-    @property
-    def all_ended(self) -> bool:
-        """Return whether all waits ended, by a timeout or an error."""
-        states = self.verdict.wait_ends.state(self.waiting) if self.verdict is not None else ""
-        return bool(states) and "blocked" not in states
-
     def waiting_words(self, ranks: Collection[int]) -> str:
         """Return the state of ranks that are in a collective: `blocked`, or how their waits ended."""
         if self.over or self.verdict is None:
@@ -212,12 +206,6 @@ class Subject:
         """Return whether any of these ranks is in the call that the verdict names, as far as the graph knows."""
         node = self.node
         return node is None or any(rank in ranks for rank, _ in self.graph.calls_of(node))
-
-    @cached_property
-    def one_clock(self) -> bool:
-        """Return whether all ranks ran on one host, so that their clocks agree."""
-        hosts = {record.host for record in self.incident.ranks.values()}
-        return len(hosts) == 1 and None not in hosts
 
 
 def site_of(kind: CallKind) -> str:

@@ -116,8 +116,8 @@ def _notes(document: Document, verdict: VerdictPart, verbose: bool) -> Iterator[
         yield "note", f"{counted(len(notes) - _NOTES, 'more fact')}; -v shows them"
     yield from (("against", _fact(fact)) for fact in against[: None if verbose else _AGAINST])
     steps = (*verdict.advice, *(item.text for item in verdict.collect))
-    missing = reasons.other_facts(verdict, "missing") if verbose else ()
-    yield from (("missing", _fact(fact)) for fact in missing if not reasons.says(steps, fact.text))
+    missing = reasons.still_missing(verdict, steps) if verbose else ()
+    yield from (("missing", _fact(fact)) for fact in missing)
     for line in reasons.outlier_lines(document)[: None if verbose else _OUTPUT]:
         yield "output", f"{line.note}: {line.text}  [{line.source}]"
 

@@ -11,13 +11,14 @@ from types import ModuleType
 
 import pytest
 
-from hangscope.demo import DemoError, freeze, run_job, runner, scenarios
-from hangscope.demo.runner import Job
+from hangscope import demo
+from hangscope.demo import DemoError, freeze
 from tests.needs import needs
 
 pytestmark = pytest.mark.slow
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
+_LEFT = (("comm_lib_trace_rank_", ""), ("stack_rank_", ".txt"))
 INCIDENTS = sorted(path.parent for path in FIXTURES.glob("*/incident.json"))
 
 
@@ -33,8 +34,9 @@ def load_freeze() -> ModuleType:
 def test_incident_is_complete(incident: Path) -> None:
     spec = json.loads((incident / "incident.json").read_text())
     truth = json.loads((incident / "truth.json").read_text())
-    job = Job(**spec["job"])
-    assert load_freeze().script_of(incident, spec).is_file()
+    tool = load_freeze()
+    job = tool.Job(**spec["job"])
+    assert tool.script_of(incident, spec).is_file()
     assert all(0 <= rank < job.world_size for rank in truth["culprits"])
     assert bool(truth["culprits"]) == bool(truth["accept_causes"]) == (truth.get("status") != "no_hang")
     assert list((incident / "dumps" / "recorder").iterdir())
@@ -74,12 +76,23 @@ def test_dumps_keep_shared_objects_and_types() -> None:
 
 
 @needs("torch")
-def test_freeze_leaves_an_incident(tmp_path: Path) -> None:
-    out = freeze("rank_conditional", tmp_path / "job", timeout=60)
+def test_a_capture_leaves_an_incident(tmp_path: Path) -> None:
+    tool = load_freeze()
+    out = tool.run_job(
+        FIXTURES / "rank_conditional_barrier" / "train.py", tmp_path / "job", tool.Job(4), timeout=90
+    )
     dumps = sorted(path.name for path in (out / "dumps" / "recorder").iterdir())
     assert dumps == [f"comm_lib_trace_rank_{rank}" for rank in range(4)]
     stack = (out / "dumps" / "stacks" / "stack_rank_0.txt").read_text()
     assert "in save_checkpoint" in stack
+
+
+@needs("torch")
+def test_the_demo_leaves_what_the_agent_writes(tmp_path: Path) -> None:
+    out = freeze("rank_conditional", tmp_path / "job", timeout=90)
+    left = {path.name for path in (out / "dumps" / "stall").iterdir()}
+    assert left == {f"{name}{rank}{end}" for name, end in _LEFT for rank in range(4)}
+    assert "in save_checkpoint" in (out / "dumps" / "stall" / "stack_rank_0.txt").read_text()
     with pytest.raises(DemoError, match="exists already"):
         freeze("rank_conditional", out)
 
@@ -88,9 +101,9 @@ def test_freeze_refuses_what_it_cannot_do(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(DemoError) as error:
         freeze("no_such", tmp_path)
     assert "rank_conditional" in error.value.hint
-    monkeypatch.setattr(runner, "find_spec", lambda name: None)
+    monkeypatch.setattr(demo, "find_spec", lambda name: None)
     with pytest.raises(DemoError, match="needs torch") as error:
-        run_job(scenarios()["stuck_rank"].script, tmp_path / "job", Job(4))
+        freeze("stuck_rank", tmp_path / "job")
     assert "pip install" in error.value.hint
     assert not (tmp_path / "job").exists()
 

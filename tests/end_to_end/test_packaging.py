@@ -88,8 +88,8 @@ def check_wheel(wheel: Path) -> None:
 
 def check_compiled_templates(installed: Path, tmp_path: Path) -> None:
     code = (
-        "import sys, hangscope; from hangscope.report.html.templates import COMPILED, page_environment;"
-        "page = hangscope.analyze(sys.argv[1]).to_html(); print(type(page_environment().loader).__name__, COMPILED);"
+        "import sys, hangscope; from hangscope.report.html.templates import COMPILED, own_environment;"
+        "page = hangscope.analyze(sys.argv[1]).to_html(); print(type(own_environment().loader).__name__, COMPILED);"
         "open(sys.argv[2], 'w').write(page)"
     )
     pages = []

@@ -17,12 +17,12 @@ from hangscope.live.look.activity import Activity, Work, leave_activity
 from hangscope.live.look.processes import Process
 from hangscope.live.look.status import Status
 from hangscope.live.watch import watcher as watching
+from hangscope.live.watch.captures import Stalls
+from hangscope.live.watch.job import Streams
 from hangscope.live.watch.link import Link, Options
 from hangscope.live.watch.nodes import Nodes
 from hangscope.live.watch.progress import SHORT, START, Look, Patience, busy, mark_of
 from hangscope.live.watch.reporting import Reporting, write_evidence
-from hangscope.live.watch.stalls import Stalls
-from hangscope.live.watch.streams import Streams
 from hangscope.live.watch.watcher import Watcher
 
 

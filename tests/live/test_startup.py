@@ -11,10 +11,9 @@ from dataclasses import replace
 import pytest
 
 from hangscope.live.folder import RunFolder
-from hangscope.live.look.meeting import leave_meetings
+from hangscope.live.look.meeting import diagnosis, leave_meetings
 from hangscope.live.look.processes import job_of
 from hangscope.live.watch.link import Link, Options
-from hangscope.live.watch.startup import diagnosis
 from hangscope.live.watch.watcher import Watcher
 from tests.conftest import analyze
 from tests.live.jobs import Place

@@ -124,7 +124,7 @@ def _each(secret: str | list[str]) -> list[str]:
 
 def table() -> str:
     """Return what leaked of each set of unseen texts at the first look, and now, in Markdown."""
-    from hangscope.report.masking.secrets import mask_text
+    from hangscope.report.masking.secrets import presentable
 
     lines = [
         "| texts that were written first | secrets that leak | look-alikes that change |",
@@ -134,7 +134,7 @@ def table() -> str:
         first = texts["first_look"]
         for when, out, lost in (
             ("at the first look", first["leaked"], first["changed"]),
-            ("now", leaked(mask_text, texts), changed(mask_text, texts)),
+            ("now", leaked(presentable, texts), changed(presentable, texts)),
         ):
             sizes = len(texts["secrets"]), len(texts["lookalikes"])
             lines.append(f"| set {number}, {when} | {len(out)} of {sizes[0]} | {len(lost)} of {sizes[1]} |")

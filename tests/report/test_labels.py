@@ -16,8 +16,8 @@ from hangscope.report.html.page import Page, render_html
 from hangscope.report.html.rows import diff_list, stack_rows
 from hangscope.report.pictures.rank_map import rank_map, steps_from_root
 from hangscope.report.pictures.stacks import _both_marked, sides
+from hangscope.report.schema.page import PageFrame, SidePart
 from hangscope.report.schema.pictures import CallDiff, DiffCell, DiffClass, DiffRow, Moment, StripData
-from hangscope.report.schema.stories import PageFrame, SidePart
 from hangscope.report.subject import Subject
 from tests.dump_writer import Recorder, stuck, world
 from tests.report.samples import document, mesh_job

@@ -14,9 +14,8 @@ from hangscope.report import quotes
 from hangscope.report.html.drawings import draw_timeline
 from hangscope.report.html.page import Page
 from hangscope.report.schema.document import Document
-from hangscope.report.schema.page import PageData
+from hangscope.report.schema.page import Endings, Lines, Orders, PageData, Story
 from hangscope.report.schema.pictures import CallDiff, Moment, RankMapData, StripData
-from hangscope.report.schema.stories import Endings, Lines, Orders, Story
 from hangscope.report.subject import Subject
 from tests.conftest import FIXTURES, analyze
 from tests.dump_writer import Recorder, write_all

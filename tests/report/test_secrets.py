@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hangscope.model.codec import to_plain
-from hangscope.report.masking.secrets import mask_text
+from hangscope.report.masking.secrets import presentable
 from hangscope.report.masking.walk import change_texts, texts_in
 from tests.report.samples import document
 from tests.report.secret_shapes import (
@@ -30,22 +30,22 @@ def test_a_secret_is_masked() -> None:
     for shape in SECRETS:
         for around in ("{}", "[rank3]: 2024-05-01 12:00:00 env: {} and more", '"{}"'):
             line, secrets = expand(shape)
-            masked = mask_text(around.format(line))
+            masked = presentable(around.format(line))
             left = [part for secret in secrets if (part := left_of(secret, masked))]
-            if left or not secrets or "***" not in masked or mask_text(masked) != masked:
+            if left or not secrets or "***" not in masked or presentable(masked) != masked:
                 leaks.append((shape, around, masked))
     assert leaks == []
 
 
 def test_what_only_looks_like_a_secret_stays() -> None:
-    assert {text: masked for text in HARMLESS if (masked := mask_text(text)) != text} == {}
+    assert {text: masked for text in HARMLESS if (masked := presentable(text)) != text} == {}
 
 
 @pytest.mark.slow
 def test_no_text_leaks_that_was_written_without_knowledge_of_the_code() -> None:
-    assert [(leaked(mask_text, texts), changed(mask_text, texts)) for texts in UNSEEN] == [([], [])] * len(
-        UNSEEN
-    )
+    assert [(leaked(presentable, texts), changed(presentable, texts)) for texts in UNSEEN] == [
+        ([], [])
+    ] * len(UNSEEN)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_no_text_leaks_that_was_written_without_knowledge_of_the_code() -> None:
 def test_a_secret_is_found_over_several_lines(text: str) -> None:
     """What says that it is one is on a line before it: the header of a table, a command, a sentence, the name of a field."""
     secret = "fig.Tundra-62"
-    masked = mask_text(text.replace("{{", "{").replace("}}", "}").replace("{}", secret))
+    masked = presentable(text.replace("{{", "{").replace("}}", "}").replace("{}", secret))
     assert "Tundra" not in masked and "***" in masked
 
 
@@ -102,7 +102,7 @@ def test_a_secret_is_found_over_several_lines(text: str) -> None:
     ],
 )
 def test_lines_after_one_that_names_a_secret_stay(text: str) -> None:
-    assert mask_text(text) == text
+    assert presentable(text) == text
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_random_characters_need_no_word_beside_them(around: str) -> None:
     """Of 32 characters nearly all are recognized, although nothing says what they are."""
     chance = random.Random(around)
     tokens = ["".join(chance.choice(ALPHABETS["an"]) for _ in range(32)) for _ in range(200)]
-    assert sum(token in mask_text(around.format(token)) for token in tokens) <= 10
+    assert sum(token in presentable(around.format(token)) for token in tokens) <= 10
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_random_characters_that_name_something_stay(around: str) -> None:
     chance = random.Random(around)
     for _ in range(50):
         text = around.format("".join(chance.choice(ALPHABETS["an"]) for _ in range(32)))
-        assert mask_text(text) == text
+        assert presentable(text) == text
 
 
 @pytest.mark.slow
@@ -133,15 +133,15 @@ def test_the_documentation_states_the_size_of_the_corpus() -> None:
 
 
 def test_what_stands_around_a_secret_stays() -> None:
-    assert mask_text("host=db password=abcdef7 port=1") == "host=db password=*** port=1"
-    assert mask_text("https://me:abcdef7@db/x?a=1") == "https://***@db/x?a=1"
-    assert mask_text("f(password='a b c', n=1)") == "f(password='***', n=1)"
-    assert mask_text("banana_password=banana") == "banana_password=***"
+    assert presentable("host=db password=abcdef7 port=1") == "host=db password=*** port=1"
+    assert presentable("https://me:abcdef7@db/x?a=1") == "https://***@db/x?a=1"
+    assert presentable("f(password='a b c', n=1)") == "f(password='***', n=1)"
+    assert presentable("banana_password=banana") == "banana_password=***"
 
 
 def test_every_string_of_the_data_is_masked() -> None:
     data = {"a": ["password=abcdef7", 1, None], "b": {"c": ["token", "HF_TOKEN=abcdef7"]}}
-    assert change_texts(data, mask_text) == {
+    assert change_texts(data, presentable) == {
         "a": ["password=***", 1, None],
         "b": {"c": ["token", "HF_TOKEN=***"]},
     }
@@ -215,5 +215,5 @@ def test_masking_is_linear() -> None:
 
 def _seconds(text: str) -> float:
     began = time.process_time()
-    mask_text(text)
+    presentable(text)
     return time.process_time() - began

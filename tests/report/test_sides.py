@@ -11,7 +11,7 @@ from hangscope.model.rankset import ranks_phrase
 from hangscope.report.html.tables import causes
 from hangscope.report.pictures.stacks import _marked
 from hangscope.report.reasons import of_library_call
-from hangscope.report.schema.stories import PageFrame, SidePart, Table
+from hangscope.report.schema.page import PageFrame, SidePart, Table
 from hangscope.report.story.calls import mismatch
 from hangscope.report.subject import Subject
 from tests.dump_writer import Recorder, world

@@ -4,11 +4,10 @@
 from typing import Any
 
 import torch
+import torch._dynamo  # SGD and DDP import it, which takes seconds when all ranks do; here it delays no call
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Subset, TensorDataset
-
-from hangscope.demo import job
 
 
 def make_loader(rank: int, world: int) -> DataLoader[Any]:
@@ -31,7 +30,8 @@ def train_epoch(model: torch.nn.Module, loader: DataLoader[Any], optimizer: Any,
 
 def main() -> None:
     """Train for two epochs with a barrier after each."""
-    rank, world = job.start()
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
     net = torch.nn.Sequential(torch.nn.Linear(10, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
     model = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
@@ -39,7 +39,7 @@ def main() -> None:
     for _ in range(2):
         train_epoch(model, loader, optimizer, rank)
         dist.barrier()
-    job.finish()
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

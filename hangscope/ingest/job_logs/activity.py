@@ -19,7 +19,7 @@
     | N/A   33C    P0             71W /  700W |   61198MiB /  81559MiB |      0%      Default |
 
 (CPython Lib/pdb.py, IPython's debugger; Linux kernel/hung_task.c, which checks tasks in uninterruptible sleep, and kernel/signal.c;
-hangscope/live/look/kernel.py, activity.py and meeting.py, one file for each rank; vllm/v1/executor/multiproc_executor.py;
+hangscope/live/look/processes.py, activity.py and meeting.py, one file for each rank; vllm/v1/executor/multiproc_executor.py;
 sglang/srt/utils/watchdog.py, before 0.5 managers/scheduler.py; nvidia_resiliency_ext/fault_tolerance/rank_monitor_server.py;
 nvidia-smi.) A process that waits in a collective keeps its GPU at 100 % and far below its power limit; one that is on the CPU leaves it
 idle.

@@ -15,12 +15,11 @@ from pathlib import Path
 
 from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.folder import RunFolder, leave
-from hangscope.live.look import kernel
 from hangscope.live.look.activity import Activity, activity_of, leave_activity
 from hangscope.live.look.debug_server import ask_debug_server
 from hangscope.live.look.meeting import leave_meetings
 from hangscope.live.look.pipe import ask_pipe
-from hangscope.live.look.processes import Process
+from hangscope.live.look.processes import Process, is_held, kernel_statements
 from hangscope.live.look.spy import Spy
 from hangscope.live.look.status import read_status
 from hangscope.model.dataclass import dataclass
@@ -87,8 +86,8 @@ def capture(
     own_ranks = {process.rank for process in ranks if process.rank is not None}
     stackless = own_ranks - taken.stacks.keys()
     for process in ranks:
-        if process.rank in stackless or kernel.is_held(process.pid):
-            leave(target / f"kernel_rank_{process.rank}.txt", kernel.statements(process.pid).encode())
+        if process.rank in stackless or is_held(process.pid):
+            leave(target / f"kernel_rank_{process.rank}.txt", kernel_statements(process.pid).encode())
     if foreign:
         taken.missing.append(f"nothing of {ranks_phrase(foreign)}: another user's processes are left alone")
     if stackless:

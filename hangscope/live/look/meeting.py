@@ -1,9 +1,13 @@
-"""Where ranks that are in no process group yet meet: the store that each was given, and whether it reaches it."""
+"""Why a job has not started to make progress: who has started, who is missing, and where ranks without a process group meet.
+
+They meet at the store that each was given, whether it reaches it or not.
+"""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +17,7 @@ from hangscope.live.look.processes import Process
 from hangscope.live.look.sockets import inodes_of, tcp_sockets
 from hangscope.live.look.status import read_status
 from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import ranks_phrase
 
 #: What the sockets of a rank at the store's port say, the best first. The analysis reads it (StoreAccess).
 _REACHES = {
@@ -98,3 +103,46 @@ def leave_meetings(target: Path, processes: Sequence[Process]) -> None:
     for meeting in found:
         text = f"process {meeting.pid} on {socket.gethostname().split('.')[0]} is starting: {meeting}\n"
         leave(target / f"start_rank_{meeting.rank}.txt", text.encode())
+
+
+def diagnosis(processes: Sequence[Process]) -> list[str]:
+    """Return sentences about the ranks and launchers of this node, the most telling first."""
+    ranks = [process for process in processes if process.is_rank]
+    stores = _by_rank((meeting.rank, str(meeting)) for meeting in meetings(ranks))
+    sizes = _by_rank((p.rank or 0, f"WORLD_SIZE={p.world_size}") for p in ranks)
+    return [
+        *_missing(ranks),
+        *(sizes if len(sizes) > 1 else ()),
+        *sorted(stores, key=lambda text: not text.partition(": ")[2].startswith("no ")),
+        *_by_rank((p.rank or 0, f"at {s.at}") for p in ranks if (s := read_status(p.pid)) and s.at),
+        *(() if ranks else _launchers(processes)),
+    ]
+
+
+def _missing(ranks: Sequence[Process]) -> Iterator[str]:
+    """Say which ranks have started and joined, and which have not."""
+    seen = {process.rank for process in ranks if process.rank is not None}
+    world = max((process.world_size or 0 for process in ranks), default=0)
+    if absent := set(range(world)) - seen:
+        yield f"{ranks_phrase(seen)} of {world} started on this node; {ranks_phrase(absent)} did not start here"
+    joined = {p.rank for p in ranks if p.rank is not None and (s := read_status(p.pid)) and s.world_size}
+    if seen - joined and joined:
+        yield f"{ranks_phrase(joined)} joined the process group; {ranks_phrase(seen - joined)} did not"
+
+
+def _by_rank(told: Iterable[tuple[int, str]]) -> list[str]:
+    """Return one sentence for all ranks of which the same is said."""
+    ranks = defaultdict(list)
+    for rank, text in told:
+        ranks[text].append(rank)
+    return [f"{ranks_phrase(sorted(who))}: {text}" for text, who in sorted(ranks.items())]
+
+
+def _launchers(processes: Sequence[Process]) -> Iterator[str]:
+    """Say whom launchers try to reach that have started no rank."""
+    for process in processes:
+        if process.is_launcher:
+            sockets = tcp_sockets(process.pid, inodes_of(process.pid))
+            tried = {f"{s.host}:{s.port} ({s.state})" for s in sockets if s.state != "listening"}
+            where = ", ".join(sorted(tried)) or "nobody"
+            yield f"the launcher (process {process.pid}) has started no rank; it connects to {where}"

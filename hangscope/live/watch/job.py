@@ -1,9 +1,17 @@
-"""The processes of the command on this node: which there are, which are ranks, and how far they have come."""
+"""The command on this node: its processes, which of them are ranks, how far these have come, and what it prints into files.
+
+Its stdout and stderr are those of `hangscope run`; what the watcher itself prints there is no output of the job. What goes to a
+terminal or a pipe is not ours to read; there the ranks' and launchers' own agents keep what Python prints.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.folder import RunFolder
@@ -12,12 +20,59 @@ from hangscope.live.look.status import read_status
 from hangscope.live.watch.nodes import Nodes
 from hangscope.live.watch.progress import Look, written
 from hangscope.live.watch.reporting import Reporting
-from hangscope.live.watch.streams import Streams
+from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import ranks_phrase
 
 _SEARCH = 5.0  # s between two searches for its processes, once it has started
 _START = 30.0  # s in which they are searched for more often
 _AGENTS = 15.0  # s after which a Python rank without an agent has none
+
+_STDERR = 2
+_MOST = 64 * 2**20  # bytes of a stream that are copied, its last ones
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    name: str
+    descriptor: int
+    start: int
+
+
+class Streams:
+    """The stdout and stderr of a process, as far as they are regular files; `own` is what this process prints on its stderr."""
+
+    def __init__(self, pid: int, own: Sequence[bytes] = ()) -> None:
+        self._streams: list[_Stream] = []
+        self._own, self._before = own, len(own)
+        files = set()
+        for number, name in ((1, "out"), (2, "err")):
+            path = f"/proc/{pid}/fd/{number}"
+            with suppress(OSError, ValueError):
+                found = os.stat(path)
+                if stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) not in files:
+                    files.add((found.st_dev, found.st_ino))
+                    lines = Path(f"/proc/{pid}/fdinfo/{number}").read_text().splitlines()
+                    info = dict(line.split(":", 1) for line in lines if ":" in line)
+                    at = found.st_size if int(info["flags"], 8) & os.O_APPEND else int(info["pos"])
+                    self._streams.append(_Stream(name, os.open(path, os.O_RDONLY | os.O_CLOEXEC), at))
+
+    @property
+    def bytes(self) -> int:
+        """Return how many bytes the command has printed."""
+        printed = sum(max(0, os.fstat(s.descriptor).st_size - s.start) for s in self._streams)
+        ours = any(os.path.sameopenfile(s.descriptor, _STDERR) for s in self._streams)
+        return printed - sum(map(len, self._own[self._before :])) if ours else printed
+
+    def keep(self, folder: Path, name: str) -> None:
+        """Copy what the command printed into a folder. Raises OSError."""
+        for stream in self._streams:
+            at = max(stream.start, os.fstat(stream.descriptor).st_size - _MOST)
+            with open(stream.descriptor, "rb", closefd=False) as file:
+                file.seek(at)
+                data = file.read(_MOST)
+            for text in self._own[self._before :]:
+                data = data.replace(text, b"", 1)
+            (folder / f"{name}.{stream.name}").write_bytes(data)
 
 
 class Job:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from hangscope.live.folder import RunFolder, make_anywhere
+from hangscope.live.look.meeting import diagnosis
 from hangscope.live.settings import additions, torch_version
 from hangscope.live.watch.captures import Captures
 from hangscope.live.watch.ending import Ending
@@ -25,7 +26,6 @@ from hangscope.live.watch.link import Link, Options
 from hangscope.live.watch.nodes import Nodes
 from hangscope.live.watch.progress import OWN_TIME, Mark, Patience, mark_of
 from hangscope.live.watch.reporting import Reporting
-from hangscope.live.watch.startup import diagnosis
 from hangscope.live.watch.supervisor import ANNOUNCING, ENDING, PASSED_ON
 
 _LOOK = 0.5  # s between two looks at the job
@@ -235,7 +235,7 @@ class Watcher:
         elif code != 0 and not self.reporting.settled:
             if self.nodes.others():  # their ranks may still wait for ours
                 self.link.send(wait=30)
-                self.captures.of_other_nodes()
+                self.captures.take([], everywhere=True)
             self.nodes.show("done")
             self._report(_ANALYSIS, wait=_OTHER_NODES, ended=self.ending.begun, job_is_over=True)
         self.nodes.show("done")

@@ -10,8 +10,8 @@ from __future__ import annotations
 from itertools import accumulate, pairwise
 
 from hangscope.model.dataclass import dataclass
+from hangscope.report.schema.page import OrderedCall, Orders
 from hangscope.report.schema.pictures import StripData
-from hangscope.report.schema.stories import OrderedCall, Orders
 
 _BOX, _GAP, _ROW, _TOP, _MID = 330, 200, 54, 34, 44
 

@@ -21,9 +21,8 @@ from hangscope.report.reasons import (
     size_words,
 )
 from hangscope.report.schema.document import Document, VerdictPart
-from hangscope.report.schema.page import PageData
+from hangscope.report.schema.page import Lines, PageData, PageFrame, SidePart
 from hangscope.report.schema.pictures import StripData
-from hangscope.report.schema.stories import Lines, PageFrame, SidePart
 from hangscope.report.words import (
     LINE_CHARS,
     NOT_NAMED,

@@ -23,14 +23,13 @@ from hangscope.report.html import rows, tables
 from hangscope.report.html.drawings import OrderDrawing
 from hangscope.report.html.first_screen import FirstScreen
 from hangscope.report.html.map_svg import RANK_LIMIT, RankMap
-from hangscope.report.html.templates import page_environment
+from hangscope.report.html.templates import own_environment
 from hangscope.report.html.waits_svg import WaitFor, way_to_root
 from hangscope.report.json import report_data, with_spans
 from hangscope.report.reasons import accounts, next_steps, outlier_lines, says
 from hangscope.report.schema.document import Document
-from hangscope.report.schema.page import DetailData, PageData
+from hangscope.report.schema.page import DetailData, Orders, PageData
 from hangscope.report.schema.pictures import TopologyData
-from hangscope.report.schema.stories import Orders
 from hangscope.report.words import STATE_WORDS, STATUS_WORDS, rank_words, some_ranks
 
 #: Above this many ranks the embedded JSON is compressed.
@@ -137,7 +136,7 @@ def _policy(style: str, script: str) -> str:
 
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
-    environment = page_environment()
+    environment = own_environment()
     shared = (tables.glossary, tables.causes, accounts, compress, rows.bar, rows.states_of, rows.stalled)
     environment.globals.update({function.__name__: function for function in shared})
     environment.globals.update(states=STATE_WORDS, words=tables.words())

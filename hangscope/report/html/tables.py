@@ -11,7 +11,7 @@ from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.rankset import compress, counted
 from hangscope.model.tables import tomllib
 from hangscope.report.schema.document import Document, FrontierRow, GroupPart, InputPart, RankPart
-from hangscope.report.schema.stories import Row, Table
+from hangscope.report.schema.page import Row, Table
 from hangscope.report.words import cut, cut_path, first_of, grouped, listed
 
 ROWS = 40

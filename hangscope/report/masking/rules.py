@@ -1,4 +1,4 @@
-"""Forms of secrets that are data: the rules of `rules.toml`, and the options of `programs.toml` as such rules."""
+"""Forms of secrets that are data: the rules of `rules.toml`, the options of `programs.toml` as such rules, and announced passwords."""
 
 from __future__ import annotations
 
@@ -125,3 +125,65 @@ def _option(option: str) -> str:
         return rf"{option[1:]} ?['\"]?[\w\\.@/-]{{1,80}}%"
     name = re.escape(option.removeprefix("/")) + ("" if option.startswith("/") else rf"(?:{_JOINT}|=)")
     return rf"(?:a\d{{1,2}}=)?['\"]?{name}['\"]?(?!\*{{3}})(?!\d{{1,5}}(?!\w))"
+
+
+# What looks like a password or a key near a word that announces one: `root pw (new) XXXX`, `use XXXX as the password`. No syntax
+# connects the two, so only a value of several kinds of characters that no identifier, version, host or path has is hidden
+# (`values.looks_typed`).
+
+_REACH = 240  # characters after the word
+_LONGEST = 128  # characters of a value that begins there
+# Before a value that has a name of its own, on another line than the word.
+_OWN_NAME = regex(r"[\w.-]\\*[\"']?\s{0,20}(?:[:=]\s{1,4}\\*[\"']?|[:=]\\*[\"'])$")
+
+
+def hide_nearby(text: str) -> str:
+    """Return text without what looks like a password near a word that announces one. Linear in the text's length."""
+    if not compiled(table("rules")["hints"]["near"]).search(text.lower()):
+        return text
+    text = hide("near", text)
+    for row in table("rules")["announced"]:
+        text = _announced(text, row)
+    return text
+
+
+def _announced(text: str, row: dict[str, Any]) -> str:
+    """Return text without the secrets that the words of one row announce."""
+    words, values = compiled(row["word"]), compiled(row["value"])
+    spans: list[tuple[int, int]] = []
+    done = scanned = 0
+    for word in words.finditer(text):
+        # A question is answered on the next lines.
+        here = word.lastgroup and not text.startswith("?", word.end())
+        until = _until(text, word.end(), 1 if here else row["lines"])
+        begin = word.end() if word.lastgroup else word.start() - row["back"]
+        for value in values.finditer(text, max(scanned, begin), until + _LONGEST):
+            if value.start() >= until:
+                break
+            if not _is_apart(text, word, value) and _is_typed(value, row["looks"]):
+                done = value.end("value")
+                spans.append((value.start("value"), done))
+        scanned = max(scanned, done if word.lastgroup else until)
+    return starred(text, spans)
+
+
+def _is_apart(text: str, word: re.Match[str], value: re.Match[str]) -> bool:
+    """Return whether a value is before its word and not in quotes, or on another line with a name of its own."""
+    if value.start() < word.end():
+        return value.end() > word.start() or text[value.start("value") - 1] not in "\"'"
+    on_another_line = text.find("\n", word.end(), value.start()) >= 0
+    start = max(word.end(), value.start() - 60)
+    return on_another_line and _OWN_NAME.search(text, start, value.start()) is not None
+
+
+def _is_typed(match: re.Match[str], looks: str) -> bool:
+    value = match["value"]
+    return LOOKS[looks](value) and not is_placeholder(value) and not match.groupdict().get("other")
+
+
+def _until(text: str, start: int, lines: int) -> int:
+    end = start
+    for _ in range(lines):
+        if (end := text.find("\n", end, start + _REACH) + 1) == 0:
+            return start + _REACH
+    return end

@@ -9,7 +9,7 @@ from hangscope.model.rankset import compress
 from hangscope.model.wait_ends import WaitEnds
 from hangscope.report import quotes
 from hangscope.report.pictures.call_diff.behaviour import Behaviour, Folding
-from hangscope.report.pictures.topology import Mesh
+from hangscope.report.pictures.rank_map import Mesh
 from hangscope.report.pictures.wait_edges import Drawn
 from hangscope.report.schema.document import FOLD_ABOVE
 from hangscope.report.schema.page import DetailData, RankDetail

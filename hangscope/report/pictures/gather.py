@@ -5,14 +5,12 @@ from __future__ import annotations
 from hangscope.report.pictures.call_diff.behaviour import Folding
 from hangscope.report.pictures.call_diff.diff import call_diff
 from hangscope.report.pictures.detail import detail
-from hangscope.report.pictures.rank_map import folds, rank_map, steps_from_root
+from hangscope.report.pictures.rank_map import folds, mesh_of, rank_map, steps_from_root, topology
 from hangscope.report.pictures.stacks import sides
 from hangscope.report.pictures.strip import strip
-from hangscope.report.pictures.topology import mesh_of, topology
 from hangscope.report.pictures.wait_edges import steps_to_root, wait_graph
 from hangscope.report.pictures.waits import wait_picture
-from hangscope.report.schema.page import PageData
-from hangscope.report.schema.stories import Frames
+from hangscope.report.schema.page import Frames, PageData
 from hangscope.report.sources import SourceFolder, snippets
 from hangscope.report.story.tell import tell
 from hangscope.report.subject import Subject

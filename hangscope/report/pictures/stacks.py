@@ -10,7 +10,7 @@ from hangscope.model.conclusion import CallRef
 from hangscope.model.incident import Stack, on_group
 from hangscope.model.rankset import ranks_phrase
 from hangscope.report import quotes
-from hangscope.report.schema.stories import PageFrame, SidePart
+from hangscope.report.schema.page import PageFrame, SidePart
 from hangscope.report.subject import Subject
 from hangscope.report.words import call_words, grouped, rank_words, sizes_words, some_ranks
 from hangscope.verdict.phrasing import sentence_case

@@ -36,11 +36,12 @@ def strip(subject: Subject) -> StripData | None:
     lasted = max(later) - begins[0] if begins and later else 0
     stalled = lasted / _SECOND if _SECOND <= lasted < _YEAR and not subject.over else None
     has_ended = quotes.has_ended(subject) or (verdict is not None and verdict.until)
+    hosts = {record.host for record in subject.incident.ranks.values()}
     return StripData(
         moments=tuple(moments),
         stalled_s=stalled,
         rank_hours=stalled * subject.incident.world_size / 3600 if stalled is not None else None,
-        one_clock=subject.one_clock,
+        one_clock=len(hosts) == 1 and None not in hosts,
         life="ended" if has_ended else "unknown",
     )
 

@@ -10,7 +10,7 @@ from hangscope.model.conclusion import CallRef
 from hangscope.model.incident import on_group
 from hangscope.model.rankset import ranks_phrase
 from hangscope.report.pictures.call_diff.behaviour import Behaviour, Program
-from hangscope.report.schema.stories import Box, Boxes, Lines, OrderedCall, Orders, Part, Row, Story, Table
+from hangscope.report.schema.page import Box, Boxes, Lines, OrderedCall, Orders, Part, Row, Story, Table
 from hangscope.report.subject import Subject, site_of, sizes_of
 from hangscope.report.words import sizes_words
 

@@ -24,7 +24,7 @@ class Printed:
         self._stream = stream
         self._waiting: Deque[str] = deque()
         self._size = 0
-        self._file: Optional[Descriptor] = None
+        self.file: Optional[Descriptor] = None  # None while it is not known where the copy goes
         write = stream.write
 
         def copying(text: Any) -> Any:
@@ -48,12 +48,7 @@ class Printed:
     def open(self, path: str) -> None:
         """Say where the copy goes. Raises OSError."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._file = Descriptor(os.open(path, flags, 0o600))
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it is known where the copy goes."""
-        return self._file is not None
+        self.file = Descriptor(os.open(path, flags, 0o600))
 
     @property
     def is_written(self) -> bool:
@@ -62,13 +57,13 @@ class Printed:
 
     def write(self) -> None:
         """Write what waits. A full disk loses it."""
-        if self._file is None:
+        if self.file is None:
             return
         parts = []
         while self._waiting:
             parts.append(self._waiting.popleft())
         self._size = 0
-        number = self._file.get() if parts else -1
+        number = self.file.get() if parts else -1
         if number >= 0:
             os.write(number, "".join(parts).encode("utf-8", "replace"))
 
@@ -76,8 +71,8 @@ class Printed:
         """Give the stream its own `write` back, unless somebody else has replaced it since; close the file."""
         if self._stream.__dict__.get("write") is self._wrapper:
             del self._stream.write
-        if self._file is not None:
-            self._file.close()
+        if self.file is not None:
+            self.file.close()
 
 
 class Output:
@@ -104,7 +99,7 @@ class Output:
         """Write the copies to where they belong, as soon as that is known; a stream that printed nothing gets no file."""
         name = self._name()
         for kind, stream in self._streams.items() if name else ():
-            if not stream.is_open and not stream.is_written:
+            if stream.file is None and not stream.is_written:
                 path = os.path.join(self.folder, name + "." + kind)
                 try:
                     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
