@@ -55,7 +55,9 @@ def _refused(case: Case) -> Match | None:
         named = sorted({r for e in own for r in (e.rank_a, e.peer_rank) if r is not None})
         why = f"{who(named, 'two ranks')} use the same {'GPU' if len(named) <= 2 else 'GPUs'}"
         fix = "Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process."
-        return answer("init_hang", named, why, fix, _ONE_HOST, strength=2, evidence=shared[:3])
+        most = len(named) > 2 and 2 * len(named) > len(case.incident.ranks)  # the start is wrong, and no rank
+        culprits = () if most else named
+        return answer("init_hang", culprits, why, fix, _ONE_HOST, strength=2, evidence=shared[:3])
     return _versions(case) or _loopback(case) or _bootstrap(case)
 
 

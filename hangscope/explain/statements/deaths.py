@@ -13,7 +13,7 @@ from hangscope.explain.statements.torn_lines import Endings, Originals
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied
 from hangscope.ingest.job_logs.faults import DiskFull, LoaderWorkerDeath, OomCuda, OomHost
 from hangscope.ingest.job_logs.last_lines import Printed
-from hangscope.ingest.job_logs.messages import Message
+from hangscope.ingest.job_logs.messages import HcclTimeout, Message
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.vocabulary import words
 from hangscope.ingest.nccl.warn import NcclWarn
@@ -75,6 +75,8 @@ def _own_death(rank: int, statements: Statements, exits: Exits) -> Death | None:
         for e in _not_survived(rank, RankException, statements)
         if not (e.symptom or e.truncated or e.type in INTERRUPTS or _says_what_nccl_reports(e, statements))
     ]
+    if statements.of(rank, HcclTimeout):
+        raised = []  # what fails after HCCL gave up its wait for a peer
     frame, exception = (user_frame(raised[0].frames), raised[0].type) if raised else (None, "")
     for kind, how in _FAULTS:
         for fault in _not_survived(rank, kind, statements)[:1]:

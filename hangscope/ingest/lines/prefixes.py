@@ -114,7 +114,7 @@ _MOST_PIECES = 4096  # pieces of one line
 _LONGEST_PREFIX = 400  # what wrappers put in front of a line is no longer
 #: What only the first words of a line look like. NCCL's own parser splits its lines.
 _START = regex(
-    r"\[rank\d{1,7}\]:(?=\[[EWIF]\d{3,4} \d\d:|\[[EWIF] \w| ?Traceback |\[[EWIF]\d{3,4} | ?[\w.]{1,100}(?:Error|Exception): )"
+    r"\[(?:rank|default)\d{1,7}\]:(?=\[[EWIF]\d{3,4} \d\d:|\[[EWIF] \w| ?Traceback |\[[EWIF]\d{3,4} | ?[\w.]{1,100}(?:Error|Exception): )"
     r"|\[\d{1,9},\d{1,7}\](?:<std(?:out|err)>):"
     r"|(?<!\]:)(?<!\]: )\[[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d{6,9} [\w./]{1,100}\.(?:cpp|hpp|cc|py):\d{1,6}\]"
     r"|(?<!\]:)(?<!\]: )\[[EWIF] [\w./]{1,100}\.(?:cpp|hpp|cc):\d{1,10}\]"

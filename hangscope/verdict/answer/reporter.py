@@ -13,7 +13,14 @@ from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.verdict.answer import comparisons, course, places, stacks
 
 _STACKS = (stacks.stacks, stacks.doings, stacks.unplaced)
-_PLACES = (*_STACKS, places.sides, comparisons.announced, comparisons.other_values, comparisons.last_lines)
+_PLACES = (
+    *_STACKS,
+    places.sides,
+    comparisons.announced,
+    comparisons.connected,
+    comparisons.other_values,
+    comparisons.last_lines,
+)
 
 
 def reports_a_stop(case: Case) -> bool:
