@@ -119,7 +119,7 @@ def damaged(case: Case, match: Match, proof: Proof) -> Doubts:
         return
     printed, victims = endings(case.statements), raised_by_victims(case.statements)
     ends = [death.event for death in case.statements.first_deaths]
-    aborted = all(isinstance(end, Exit) and end.signal == "SIGABRT" for end in ends)
+    aborted = bool(ends) and all(isinstance(end, Exit) and end.signal == "SIGABRT" for end in ends)
     if (
         aborted
         and match.culprits

@@ -127,8 +127,9 @@ def _seen_to_end_well(case: Case) -> bool:
 def _names_a_crowd(case: Case, match: Match) -> bool:
     """Return whether a match names many ranks without proof: naming half of a job's ranks identifies nobody."""
     number, ranks = len(match.culprits), len(case.incident.ranks)
-    if number < 2 or number * CROWD <= ranks or match.cause == "crashed_rank":
-        return False  # whoever died did so
+    died = {death.rank for death in case.statements.first_deaths}
+    if number < 2 or number * CROWD <= ranks or died.issuperset(match.culprits):
+        return False
     best = case.explanation.weighed[:1]
     reported = any(w.source is Source.REPORT for w in best)  # torch itself lists who did not arrive
     half = match.cause == "stuck_rank" and 2 * number >= ranks and not reported

@@ -290,3 +290,27 @@ def test_whom_every_stalled_tensor_of_horovod_lacks_is_stuck_where_mpirun_placed
     verdict = judged(told(tmp_path, lines))
     assert (verdict.cause, verdict.culprit_ranks) == ("stuck_rank", (5,))
     assert "local rank 1 of hv-b" in " ".join((verdict.summary, *verdict.advice))
+
+
+def test_what_all_ranks_raise_sets_none_apart_although_most_tracebacks_are_cut(tmp_path: Path) -> None:
+    cut = [f"[rank{rank}]: {line}" for rank in (0, 1, 3) for line in ("    raise EOFError", "EOFError")]
+    lines = ["torchrun --nproc_per_node=4 train.py", *raised(2, "EOFError"), *cut]
+    assert short(told(tmp_path, lines))[:2] == ("crashed_rank", ())
+
+
+def test_an_abort_of_which_nobody_else_reports_anything_hardly_names_its_rank(tmp_path: Path) -> None:
+    line = "E0802 21:14:19.660000 21790 torch/distributed/elastic/multiprocessing/api.py:1012] failed (exitcode: -{code}) local_rank: 1 (pid: 21839) of binary: /opt/venv/bin/python"
+    start = "torchrun --nproc-per-node=4 ar.py"
+    assert short(told(tmp_path, [start, line.format(code=9)])) == ("crashed_rank", (1,), "high")
+    assert short(told(tmp_path, [start, line.format(code=6)])) == ("crashed_rank", (1,), "low")
+    aborts = "terminate called after throwing an instance of 'sycl::_V1::exception'"
+    what = "  what():  level_zero backend failed with error: 20 (UR_RESULT_ERROR_DEVICE_LOST)"
+    several = [aborts, aborts, what, what, aborts, what]
+    assert judged(told(tmp_path, [start, *several, line.format(code=6)])).culprit_ranks == ()
+
+
+def test_what_fails_after_hccl_gave_up_its_wait_for_a_peer_is_no_death(tmp_path: Path) -> None:
+    lines = raised(0, "ValueError: NPU function error: call failed, error code is 561000")
+    assert short(told(tmp_path, lines))[:2] == ("crashed_rank", (0,))
+    waited = "[rank0]: [PID: 88412] 2026-06-03-14:22:07 Get_Socket_Timeout(EI0006): Getting socket times out. Reason: 1."
+    assert judged(told(tmp_path, [*lines, waited])).cause != "crashed_rank"

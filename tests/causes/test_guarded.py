@@ -118,3 +118,33 @@ def test_a_call_that_a_traceback_quotes_is_no_second_call(tmp_path: Path, again:
     waits = [timeout(rank, op="_ALLGATHER_BASE") for rank in (1, 2, 3)]
     verdict = judged(told(tmp_path, [*lines, *waits]))
     assert ("only rank 0 calls accelerator.save_state" in verdict.explanation.lower()) is named
+
+
+LOOP = [
+    "    for name in names:",
+    "        infer(name)",
+    "        if rank == 0:",
+    "            evaluate(name)",
+    "            if mode == 'infer':",
+    "                continue",
+    "        if world > 1:",
+    "            dist.barrier()",
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "named"),
+    [
+        pytest.param(LOOP, (0,), id="rank 0 goes on to the next round"),
+        pytest.param([line for line in LOOP if "continue" not in line], (), id="it does not leave"),
+        pytest.param(
+            [*LOOP[:-2], "    log()", "def other():", "    dist.barrier()"], (), id="in another function"
+        ),
+    ],
+)
+def test_rank_0_lacks_a_collective_before_which_it_leaves(
+    tmp_path: Path, code: list[str], named: tuple[int, ...]
+) -> None:
+    report = told(tmp_path, [*(timeout(rank) for rank in (1, 2, 3)), "", "my loop:", "", *code])
+    left = judged(report).culprit_ranks == named == (0,) and "takes `continue`" in report.to_text()
+    assert left == bool(named)

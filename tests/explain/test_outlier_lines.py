@@ -176,3 +176,18 @@ def test_a_sentence_behind_a_tag_that_several_ranks_have_is_a_programs(tmp_path:
     assert [(line.ranks, "finished after" in line.text) for line in found if line.how == "only"] == [
         ((2,), True)
     ]
+
+
+@pytest.mark.parametrize(("first", "named"), [(612, [(0,)]), (613, [])])
+def test_whose_last_line_is_an_earlier_one_of_the_same_words_is_behind(
+    first: int, named: list[object]
+) -> None:
+    """The excerpts of the ranks begin at other lines, so that how often each line is there shows nothing."""
+    logs = {
+        rank: ["batch 611 loss 0.3", "batch 612 start", "batch 612 loss 0.2", "batch 613 start"]
+        for rank in range(4)
+    }
+    logs[0] = [f"batch {first - 1} loss 0.4", f"batch {first} start", f"batch {first} loss 0.2"]
+    del logs[3][:1]
+    found = outlier_lines(_printed(logs), set(range(4)), {})
+    assert [line.ranks for line in found if line.lacks_the_last] == named

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -232,3 +233,24 @@ def test_who_is_late_in_every_round_of_dumps_is_slow_and_not_stuck(tmp_path: Pat
             recorder.write(tmp_path / name)
     report = analyze(tmp_path)
     assert blame(report) == ("no_hang", "slow_rank", (2,))
+
+
+@pytest.mark.parametrize(("last", "status"), [(12, "no_hang"), (4, "hang")])
+def test_two_lines_of_steps_after_the_dumps_show_a_job_that_moved_on(
+    tmp_path: Path, last: int, status: str
+) -> None:
+    """One rank is busy in its dump; the logs count on every four seconds."""
+    recorders = job(3, backend="gloo")
+    for recorder in recorders:
+        recorder.call("all_reduce", line=41, times=5)
+        if recorder.rank:
+            recorder.call("all_reduce", line=41, state="scheduled")
+    write_all(recorders, tmp_path)
+    newest = datetime.fromtimestamp(recorders[1].time_ns / 1e9, UTC)
+    for rank in range(3):
+        lines = [
+            f"{newest + timedelta(seconds=second):%Y-%m-%d %H:%M:%S},000 step {second} loss 0.4"
+            for second in range(-8, last + 1, 4)
+        ]
+        (tmp_path / f"rank_{rank}.log").write_text("\n".join(lines) + "\n")
+    assert analyze(tmp_path).status == status

@@ -183,3 +183,17 @@ def test_what_all_ranks_of_a_job_report_sets_none_of_them_apart(tmp_path: Path) 
     lines += [c10(rank, ends.format(group=DEFAULT)) for rank in (0, 1)]
     explanation = judged(told(tmp_path, lines)).explanation
     assert "All 4 ranks report that: the text does not show which rank is to blame." in explanation
+
+
+def test_all_ranks_in_the_first_collective_of_their_group_have_met_and_their_transfer_does_not_end(
+    tmp_path: Path,
+) -> None:
+    start = "torchrun --standalone --nproc_per_node=2 train.py"
+    lines = [
+        start,
+        *(line for r in (0, 1) for line in (timeout(r, group=DEFAULT, seq=1), status(r, 1, 1, -1))),
+    ]
+    report = told(tmp_path, lines)
+    verdict = judged(report)
+    assert verdict.culprit_ranks == () and "none of them is missing" in verdict.explanation
+    assert "NCCL_P2P_DISABLE=1" in report.to_text()
