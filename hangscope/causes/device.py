@@ -184,7 +184,7 @@ def network_fault(case: Case) -> Match | None:
         named = f" ({', '.join(known)})" if known else ""
         statuses = {e.status for e in first}
         status = ib_statuses().get(statuses.pop() or 0) if len(statuses) == 1 else None
-        fault = f"the transport reported a fault{where}{named}" + (f", {status['means']}" if status else "")
+        fault = f"the transport reported a fault{where}{named}" + (f" ({status['means']})" if status else "")
         why = f"{why}; {fault}" if why else fault
         look = f"Check NIC, cable and switch port{where or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."
         if status or all(e.fault == "connect" for e in first):
@@ -252,7 +252,7 @@ def helped_by_a_setting(case: Case) -> Match | None:
     if helped is None:
         return None
     known = setting(helped.helped)
-    why = f"with {helped.helped} the job runs, by its reporter; what does not work is {known.path}"
+    why = f"according to the reporter, the job runs with {helped.helped}; what does not work is {known.path}"
     return answer("network_stall", (), why, f"Check {known.look}.", strength=0, evidence=[helped])
 
 
@@ -261,8 +261,10 @@ def _hosts(warnings: list[NcclWarn]) -> str:
     paths = [e for e in warnings if e.tier <= 2]
     hosts = sorted({n for e in paths for n in (e.host, e.peer_node or e.peer_host) if n})
     if len(hosts) == 1:
-        return f" {'of' if hosts[0] in {e.host for e in warnings} else 'towards'} {hosts[0]}"
-    return f" between {' and '.join(hosts)}" if 1 < len(hosts) <= 4 else ""
+        return f" {'on' if hosts[0] in {e.host for e in warnings} else 'towards'} {hosts[0]}"
+    ends = {tuple(sorted(filter(None, (e.host, e.peer_node or e.peer_host)))) for e in paths}
+    pairs = [" and ".join(pair) for pair in sorted(ends) if len(pair) > 1]
+    return f" between {', and between '.join(pairs)}" if pairs and len(hosts) <= 4 else ""
 
 
 def _both_ends(warnings: list[NcclWarn]) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 
 from hangscope.causes.case import Case, Match, of_outlier, quote
-from hangscope.causes.ends.process import REASONS
+from hangscope.causes.ends.process import how_ended
 from hangscope.causes.mismatch import describe, received
 from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.steps import is_last, last_output
@@ -155,8 +155,7 @@ def _termination(case: Case, match: Match) -> Iterator[Evidence]:
     """Yield who or what terminated a job that had another cause to stop."""
     event = case.statements.external
     if event is not None and match.category != "external":
-        how = REASONS.get(str(event.reason), "was terminated from outside")
-        yield quote(event, f"in the end the job {how}: {event.text}", kind="exit")
+        yield quote(event, f"in the end {how_ended(event)}: {event.text}", kind="exit")
 
 
 def _against(case: Case, match: Match) -> Iterator[Evidence]:
