@@ -172,7 +172,9 @@ def size_words(document: Document) -> str:
 def next_steps(document: Document) -> list[str]:
     """Return what to do next, each step once; for an inconclusive report, what to collect comes first."""
     advice = document.verdict.advice if document.verdict is not None else ()
-    wanted = (*advice, *document.missing) if document.status == "hang" else (*document.missing, *advice)
+    wanted = (
+        (*advice, *document.missing) if document.status != "inconclusive" else (*document.missing, *advice)
+    )
     steps: list[str] = []
     for step in wanted:
         if not says(steps, step):
