@@ -181,10 +181,11 @@ def network_fault(case: Case) -> Match | None:
     why = _joined(case) if complete else ""
     if warnings or not why:
         known = [who(culprits)] * bool(culprits) + sorted({str(e.nic) for e in first if e.nic})[:3]
-        named = f" ({', '.join(known)})" if known else ""
         statuses = {e.status for e in first}
         status = ib_statuses().get(statuses.pop() or 0) if len(statuses) == 1 else None
-        fault = f"the transport reported a fault{where}{named}" + (f" ({status['means']})" if status else "")
+        known += [status["means"]] if status else []
+        named = f" ({', '.join(known)})" if known else ""
+        fault = f"the transport reported a fault{where}{named}"
         why = f"{why}; {fault}" if why else fault
         look = f"Check NIC, cable and switch port{where or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."
         if status or all(e.fault == "connect" for e in first):
@@ -292,7 +293,7 @@ def _joined(case: Case) -> str:
     if case.whole_group and len(inside) == len(view.members):
         if any((view.completed(rank) or 0) >= (seq or inf) for rank in inside):
             return f"all {len(inside)} members entered {call}, and only some completed it"
-        return f"all {len(inside)} members of the group are in {call} and none completes it"
+        return f"all {len(inside)} group members are in {call} and none completes it"
     inside = sorted({rank for rank, _ in case.graph.calls_of(stuck.node)} if stuck.node else ()) or inside
     unknown = "" if all_timed_out(case.statements) else "; group size unknown"
     return f"{who(inside)} {agree(inside, 'is', 'are')} in {call}, and it does not complete{unknown}"

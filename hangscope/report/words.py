@@ -69,7 +69,7 @@ def below_title(title: str, explanation: str) -> str:
     for end in _CLAUSE_END.finditer(explanation):
         clause, rest = explanation[: end.start()], explanation[end.end() :]
         if _REMARK.sub("", clause) == said:
-            kept = all(shape[1:-1] in rest for shape in _SHAPE.findall(clause))
+            kept = all(shape[1:-1] in title + rest for shape in _SHAPE.findall(clause))
             return sentence_case(rest) if kept else explanation
         if end.start() > 2 * len(title) + LINE_CHARS:
             break

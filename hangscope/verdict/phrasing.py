@@ -46,7 +46,9 @@ _CONTRAST = regex(
 _LISTED = regex(
     r", \d|, \S{1,60}(?:, \S{1,60}){0,16} and | at (?!\S{0,200}[.:\d])"
 )  # where a cut would break a list or a clause
-_DANGLING = regex(r"(?:[:;] ranks? [\d,\- and]{1,80}|\b(?:is|are|was|were|not|called|the others?))$")
+_DANGLING = regex(
+    r"(?:[:;] ranks? [\d,\- and]{1,80}|\b(?:is|are|was|were|has|have|been|not|called|the others?))$"
+)
 _SOURCE = regex(r"\A[Aa]ccording to [^,]{1,80}, ")
 _SENTENCE, _CLAUSE = regex(r"; |\. (?=[A-Z])"), regex(r"; |: |\. (?=[A-Z])")
 #: What a text that is too long leaves out first: sizes of tensors, then remarks in parentheses, at last lines of code.

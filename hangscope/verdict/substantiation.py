@@ -22,7 +22,7 @@ from hangscope.knowledge.callsite import user_frames
 from hangscope.model.conclusion import Evidence, Hypothesis, Source, Verdict
 from hangscope.model.events import Event
 from hangscope.model.incident import CallKind, on_group
-from hangscope.model.rankset import counted, ranks_phrase
+from hangscope.model.rankset import agree, counted, ranks_phrase
 from hangscope.verdict.rivals import blocked_without
 
 MOST = 40  # facts that are listed
@@ -94,7 +94,7 @@ def _edits(case: Case) -> Iterator[Evidence]:
         where = f"{'at' if change.skipped or change.added else 'before'} seq {finding.own.seq}"
         if finding.own.gid is not None:
             where += f" of group {case.incident.groups[finding.own.gid].label}"
-        text = f"{ranks_phrase(finding.culprits)} issued {number} {where}; the next {change.matched} match again, shifted by {abs(change.shift)}"
+        text = f"{ranks_phrase(finding.culprits)} issued {number} {where}; {agree(finding.culprits, 'its', 'their')} next {change.matched} match those of the others, shifted by {abs(change.shift)}"
         yield case.recorded(finding.culprits[0], text)
     for rank in finding.culprits:
         record = case.incident.ranks.get(rank)

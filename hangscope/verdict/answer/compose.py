@@ -126,11 +126,11 @@ def _of_lines(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verd
     if not main.suspects and (roll := text.roll(case, main.shows)):
         facts.append(roll)
     nexts = _nexts(case, seen if any(s.proves for s in seen) else [main])
-    title = sentence_case(fitting([main.shows.replace(DEFAULT, "")], TITLE))
+    if verdict.cause == "unknown" or not verdict.culprit_ranks:
+        title = sentence_case(fitting([main.shows.replace(DEFAULT, "")], TITLE))
+        verdict = replace(verdict, title=title, summary=as_sentence(fitting([main.shows], SUMMARY - 1)))
     return replace(
         _completed(case, verdict, facts, nexts, _lines_of(seen, facts)),
-        title=title,
-        summary=as_sentence(fitting([main.shows], SUMMARY - 1)),
         suspect_ranks=tuple(sorted({*verdict.culprit_ranks, *main.suspects})),
     )
 

@@ -133,7 +133,7 @@ def over(case: Case) -> Observation | None:
     if last := max(ended, key=lambda e: e.line, default=None):
         text = "only if a process is still there: its stack (py-spy dump --pid PID) and how long it has been there"
         hang = (
-            "no line shows that the processes ended, which by the reporter they do not"
+            "no line shows that the processes ended, and according to the reporter they did not"
             if says_it_hangs(case.statements) and not case.statements.exits and last.rank is not None
             else "no line shows the hang that the reporter describes"
             if says_it_hangs(case.statements)

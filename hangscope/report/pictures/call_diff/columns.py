@@ -52,6 +52,8 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
         view.members if view is not None else (), () if verdict else subject.incident.ranks
     )
     suspects = frozenset(verdict.suspect_ranks if verdict is not None else ())
+    if verdict is not None and verdict.is_p2p:
+        members, suspects = frozenset(), frozenset()  # the two ends of a pair play different parts
     suspects = suspects if len(suspects) <= COLUMNS else frozenset()
     first, *rest = sorted(others, key=lambda b: not suspects.issuperset(b.ranks))
     beside = [
