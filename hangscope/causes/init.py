@@ -60,7 +60,7 @@ def _refused(case: Case) -> Match | None:
 
 
 def _versions(case: Case) -> Match | None:
-    """Return the answer where NCCL refuses to join ranks of two versions: those of the rarer one are named, where so many ranks are known that it is rare."""
+    """Return the answer if NCCL refuses to connect ranks of two versions: the ranks with the rarer version are named if enough ranks are known."""
     events = case.warned("version_mismatch")
     # Peers are the job's own ranks if their printer is: those of a smaller communicator count its members.
     found = [(e.peer_rank, e.peer_version) for e in events if e.rank in (None, e.rank_a)]

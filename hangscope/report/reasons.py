@@ -114,7 +114,7 @@ def is_another_call(verdict: VerdictPart) -> bool:
 
 
 def of_library_call(verdict: VerdictPart) -> str:
-    """Return what the library call is that a verdict names: of whom, and which collective it makes."""
+    """Return which library call a verdict names, whose it is, and which collective it issues."""
     if not is_another_call(verdict):
         return "the library call that makes this collective"
     its = agree(verdict.culprit_ranks, "its", "their")

@@ -1,6 +1,6 @@
-"""Which story shows a cause, and the stories of one or two facts.
+"""The stories that can show each cause, and those that need only one or two facts.
 
-A story that the evidence does not carry gives way to the next in its list; the last is always what is known.
+The first story for which there is enough evidence is shown; the last one of each list, what is known, always can be.
 """
 
 from __future__ import annotations
