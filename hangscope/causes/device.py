@@ -184,8 +184,7 @@ def network_fault(case: Case) -> Match | None:
         statuses = {e.status for e in first}
         status = ib_statuses().get(statuses.pop() or 0) if len(statuses) == 1 else None
         known += [status["means"]] if status else []
-        named = f" ({', '.join(known)})" if known else ""
-        fault = f"the transport reported a fault{where}{named}"
+        fault = f"the transport reported a fault{where}" + (f" ({', '.join(known)})" if known else "")
         why = f"{why}; {fault}" if why else fault
         look = f"Check NIC, cable and switch port{where or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."
         if status or all(e.fault == "connect" for e in first):
@@ -263,9 +262,10 @@ def _hosts(warnings: list[NcclWarn]) -> str:
     hosts = sorted({n for e in paths for n in (e.host, e.peer_node or e.peer_host) if n})
     if len(hosts) == 1:
         return f" {'on' if hosts[0] in {e.host for e in warnings} else 'towards'} {hosts[0]}"
-    ends = {tuple(sorted(filter(None, (e.host, e.peer_node or e.peer_host)))) for e in paths}
-    pairs = [" and ".join(pair) for pair in sorted(ends) if len(pair) > 1]
-    return f" between {', and between '.join(pairs)}" if pairs and len(hosts) <= 4 else ""
+    writers, peers = {e.host or "" for e in paths}, {e.peer_node or e.peer_host or "" for e in paths}
+    if len(hosts) <= 4 and len(writers) > 1 and all(writers | peers):
+        return f" on {' and '.join(sorted(writers))}, towards {' and '.join(sorted(peers))}"
+    return f" between {' and '.join(hosts)}" if 1 < len(hosts) <= 4 else ""
 
 
 def _both_ends(warnings: list[NcclWarn]) -> tuple[int, ...]:

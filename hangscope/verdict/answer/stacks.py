@@ -54,7 +54,7 @@ def stacks(case: Case) -> Observation | None:
         (d := doing(w.stack)) and (d.collective or d.message) for w in case.stacks.values()
     )
     sides = {f"{agree(ranks, 'is', 'are')} {place}": ranks for place, ranks in found_at.items()}
-    found = compared("", sides, _PATH if met else _MOVE, (), what="stack", suspects=())
+    found = compared("according to the stacks", sides, _PATH if met else _MOVE, (), what="stack", suspects=())
     if helper is not None:
         inside = (
             f"both are inside {helper.name} ({helper.file.rsplit('/', 1)[-1]}), whose steps follow each other"
