@@ -23,7 +23,7 @@ class UsageError(HangscopeError):
 
 
 class NoSuchPathError(UsageError):
-    """A path or URL that does not exist, which a command tells like one without any input."""
+    """A path or URL that does not exist, which a command reports like one without any input."""
 
     exit_code = 3
 

@@ -106,12 +106,12 @@ class _Tools:
 
     def analyze(self, paths: list[str], world_size: int | None = None) -> str:
         """Diagnose a frozen job from its dumps, logs and stacks: the verdict as JSON (status, cause, ranks, confidence, evidence)."""
-        data = _told(lambda: self._report(paths, world_size).to_dict())
+        data = _with_tool_errors(lambda: self._report(paths, world_size).to_dict())
         return _bounded({key: data[key] for key in _KEYS if key in data})
 
     def brief(self, paths: list[str], world_size: int | None = None, max_bytes: int = 16_000) -> str:
         """Return everything needed to check the verdict in one reading, with files and lines. Call this one first."""
-        return _told(
+        return _with_tool_errors(
             lambda: self._report(paths, world_size).to_brief(min(max(max_bytes, 1_000), _JSON_BYTES))
         )
 
@@ -145,7 +145,7 @@ class _Tools:
                     break
             return out.getvalue()
 
-        return _told(written)
+        return _with_tool_errors(written)
 
     def explain(self, cause: str) -> str:
         """Explain a cause: what a verdict of it establishes, what it does not, and how to fix it."""
@@ -164,7 +164,7 @@ class _Tools:
             one, other = self._allowed.check([first, second])
             return compare(load(one), load(other)).text(first, second)
 
-        return _told(compared)
+        return _with_tool_errors(compared)
 
     def _report(self, paths: list[str], world_size: int | None = None) -> Report:
         from hangscope.api import analyze
@@ -172,8 +172,8 @@ class _Tools:
         return analyze(self._allowed.check(paths), world_size=world_size, store="")
 
 
-def _told(work: Callable[[], T]) -> T:
-    """Return what a tool found; what a caller can mend is told as the tool's error."""
+def _with_tool_errors(work: Callable[[], T]) -> T:
+    """Return what a tool found; an error that the caller can fix becomes the tool's error."""
     from mcp.server.mcpserver.exceptions import ToolError
 
     try:

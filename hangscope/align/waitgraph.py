@@ -105,7 +105,7 @@ class WaitGraph:
         return sorted(self.open_calls)
 
     def of_known_calls(self) -> WaitGraph:
-        """Return the graph without what no line tells (`Untold` and `Unnamed`): calls and hosts alone, as they can be shown."""
+        """Return the graph without the calls that no line identifies (`Untold` and `Unnamed`): only what can be shown."""
         known: set[Node] = {node for node in self.edges if not isinstance(node, Untold | Unnamed)}
         edges = {n: {t: a for t, a in self.edges[n].items() if t in known} for n in self.edges if n in known}
         told = {rank: [c for c in calls if c.node in known] for rank, calls in self.open_calls.items()}

@@ -181,10 +181,10 @@ def network_fault(case: Case) -> Match | None:
     why = _joined(case) if complete else ""
     if warnings or not why:
         known = [who(culprits)] * bool(culprits) + sorted({str(e.nic) for e in first if e.nic})[:3]
-        named = f" ({', '.join(known)})" if known else ""
         statuses = {e.status for e in first}
         status = ib_statuses().get(statuses.pop() or 0) if len(statuses) == 1 else None
-        fault = f"the transport reported a fault{where}{named}" + (f", {status['means']}" if status else "")
+        known += [status["means"]] if status else []
+        fault = f"the transport reported a fault{where}" + (f" ({', '.join(known)})" if known else "")
         why = f"{why}; {fault}" if why else fault
         look = f"Check NIC, cable and switch port{where or ' of the hosts in this group'}; then run a pairwise bandwidth test over these hosts."
         if status or all(e.fault == "connect" for e in first):
@@ -252,7 +252,7 @@ def helped_by_a_setting(case: Case) -> Match | None:
     if helped is None:
         return None
     known = setting(helped.helped)
-    why = f"with {helped.helped} the job runs, by its reporter; what does not work is {known.path}"
+    why = f"according to the reporter, the job runs with {helped.helped}; what does not work is {known.path}"
     return answer("network_stall", (), why, f"Check {known.look}.", strength=0, evidence=[helped])
 
 
@@ -261,7 +261,10 @@ def _hosts(warnings: list[NcclWarn]) -> str:
     paths = [e for e in warnings if e.tier <= 2]
     hosts = sorted({n for e in paths for n in (e.host, e.peer_node or e.peer_host) if n})
     if len(hosts) == 1:
-        return f" {'of' if hosts[0] in {e.host for e in warnings} else 'towards'} {hosts[0]}"
+        return f" {'on' if hosts[0] in {e.host for e in warnings} else 'towards'} {hosts[0]}"
+    writers, peers = {e.host or "" for e in paths}, {e.peer_node or e.peer_host or "" for e in paths}
+    if len(hosts) <= 4 and len(writers) > 1 and all(writers | peers):
+        return f" on {' and '.join(sorted(writers))}, towards {' and '.join(sorted(peers))}"
     return f" between {' and '.join(hosts)}" if 1 < len(hosts) <= 4 else ""
 
 
@@ -290,7 +293,7 @@ def _joined(case: Case) -> str:
     if case.whole_group and len(inside) == len(view.members):
         if any((view.completed(rank) or 0) >= (seq or inf) for rank in inside):
             return f"all {len(inside)} members entered {call}, and only some completed it"
-        return f"all {len(inside)} members of the group are in {call} and none completes it"
+        return f"all {len(inside)} group members are in {call} and none completes it"
     inside = sorted({rank for rank, _ in case.graph.calls_of(stuck.node)} if stuck.node else ()) or inside
     unknown = "" if all_timed_out(case.statements) else "; group size unknown"
     return f"{who(inside)} {agree(inside, 'is', 'are')} in {call}, and it does not complete{unknown}"

@@ -47,6 +47,8 @@ def remedy(event: Event, who: str, frame: Frame | None = None) -> str:
     fault = next((fault for fault in FAULTS if fault.reported_by(event)), _BY_EVENT["end"])
     if fault.cause == "gpu_stall" and words("memory_access").search(event.text):
         fault = _BY_EVENT["memory_access"]
+    if isinstance(event, RankException) and "uncorrectable ECC" in event.text:
+        fault = _BY_EVENT["cuda_error"]
     if isinstance(event, OomCuda) and event.held:
         fault = _BY_EVENT["oom_shared"]
     where = f" at {frame.file}:{frame.line} in {frame.name}" if frame is not None else ""

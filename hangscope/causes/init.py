@@ -62,7 +62,7 @@ def _refused(case: Case) -> Match | None:
 
 
 def _versions(case: Case) -> Match | None:
-    """Return the answer where NCCL refuses to join ranks of two versions: those of the rarer one are named, where so many ranks are known that it is rare."""
+    """Return the answer if NCCL refuses to connect ranks of two versions: the ranks with the rarer version are named if enough ranks are known."""
     events = case.warned("version_mismatch")
     # Peers are the job's own ranks if their printer is: those of a smaller communicator count its members.
     found = [(e.peer_rank, e.peer_version) for e in events if e.rank in (None, e.rank_a)]
@@ -122,7 +122,7 @@ def _communicator(case: Case) -> Match | None:
         why = f"a communicator of {event.nranks} ranks was never completed"
         if not (absent or unknown):
             culprits = stuck if event.complete and len(stuck) <= len(event.complete) else ()
-            why = f"{why}: all {event.nranks} of them began it, and {who(stuck)} did not complete it"
+            why = f"the initialization of a communicator of {event.nranks} ranks never completed: all of them started it, and {who(stuck)} did not complete it"
             return answer("init_hang", culprits, why, _CONNECT, evidence=[event])
         culprits = () if unknown or unproved else absent
         absentees = f"{unknown + len(absent)} of its members" if unknown else who(absent)
@@ -223,7 +223,7 @@ def _announced(case: Case) -> Match | None:
     look = f"Find out whether {who(absent)} {agree(absent, 'was', 'were')} started at all: the log of {agree(absent, 'its', 'their')} node, and what starts the processes there."
     said = [e for e in statements.all(Printed) if e.rank in absent]
     if len(absent) == 1 and said:  # it runs, and is at something else
-        why += f": the last that it printed is '{said[-1].texts[-1][:_QUOTED]}'"
+        why += f": its last line is '{said[-1].texts[-1][:_QUOTED]}'"
         look = f"Take a stack of {who(absent)} (py-spy dump --pid PID), twice: whether that work goes on; it belongs before the start of the job, or needs a longer timeout."
         return answer("init_hang", absent, why, look, strength=1, evidence=[*said[-1:], *events[:3]])
     return answer("init_hang", (), why, look, strength=0, evidence=events[:4], suspects=absent)

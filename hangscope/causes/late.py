@@ -122,8 +122,9 @@ def arrived_late(case: Case) -> Match | None:
         return None
     _, gap, rank, queue, row = min(found, key=lambda late: late[:3])
     kind = case.incident.kinds[int(queue.kind[row])]
-    entered = f"rank {rank} entered {kind.op} seq {int(queue.seq[row])} {gap / 1e9:.0f} s after all other members of its group"
-    why = f"{entered}, which waited for it; then it completed"
+    call, lag = f"{kind.op} seq {int(queue.seq[row])}", f"{gap / 1e9:.0f} s"
+    why = f"rank {rank} was {lag} late in {call}; all other members of its group waited for it, and then the collective completed"
+    entered = f"rank {rank} entered {call}, {lag} after all other members of its group"
     facts, frame = [case.recorded(rank, entered)], case.frame_of(kind)
     return answer("slow_rank", (rank,), why, evidence=facts, frame=frame, frame_rank=rank)
 

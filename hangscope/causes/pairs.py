@@ -17,7 +17,6 @@ from hangscope.model.incident import Absence, CallKind, Group
 from hangscope.model.rankset import agree
 
 _SLOW = ("stuck_rank", "a rank that was slow before its send or recv looks the same once all timed out")
-
 _PRINT = "Print peer, tag and number of each send and receive per rank, and look for the pair that differs."
 _PAIRED = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
 
@@ -31,8 +30,12 @@ def unpaired(case: Case) -> Match | None:
     if pair is None:
         return _somewhere(case)
     if pair.send is not None and pair.recv is not None:
-        why = f"{describe(finding.own.kind)} and {describe(finding.stuck.kind)}: a send and its matching recv have different sizes"
+        mine, theirs = describe(finding.own.kind), describe(finding.stuck.kind)
+        why = f"a send and its matching recv have different sizes; they are {mine} and {theirs}"
         fix = f"Make {who(finding.culprits)} use the size that this pair exchanged before, or exchange the sizes first: a microbatch of another shape needs both ranks to know it."
+        if mine.partition("(")[2] == theirs.partition("(")[2]:  # named for what its own program shows
+            why = f"{who(finding.culprits)} issued other sends and receives than in its earlier steps"
+            fix = _PRINT
         return answer("p2p_mismatch", finding.culprits, why, fix, strength=2)
     source, destination = pair.key.source, pair.key.destination
     missing, issued, absent, waiter = "recv", "send", destination, source

@@ -13,6 +13,7 @@ from hangscope.explain.finding import Extra, Unseen
 from hangscope.ingest.evidence.stack_owners import LOADER_WORKER
 from hangscope.ingest.job_logs.activity import Computing, Held
 from hangscope.ingest.torch_logs.c10d import DumpObserved, HeartbeatTimeout
+from hangscope.ingest.torch_logs.wrapper import MonitoredBarrier
 from hangscope.knowledge.callsite import shared_line, user_frame
 from hangscope.knowledge.doing import doing
 from hangscope.model.conclusion import Evidence, Source
@@ -73,7 +74,7 @@ def by_its_words(case: Case) -> Match | None:
     if not own:
         return None
     whose, said = who(finding.culprits), own[0]
-    what = said.note if said.how == "value" else f"{whose} printed what no other rank did"
+    what = said.note if said.how == "value" else f"{whose} printed a line that no other rank printed"
     evidence = map(of_outlier, own[:2])
     complete = not case.graph.waiting and any(r.seen and r.dump_file for r in case.incident.ranks.values())
     if complete or all(_with_the_others(case, rank) for rank in finding.culprits):
@@ -85,7 +86,7 @@ def by_its_words(case: Case) -> Match | None:
         return answer(
             "stuck_rank", finding.culprits, why, advice, strength=0, evidence=evidence, rivals=[_SLOW]
         )
-    why = f"{what}; it may have skipped a collective of the others, or made one of its own: '{said.text[:_QUOTED]}'"
+    why = f"{what}; it may have skipped a collective of the others, or issued one of its own: '{said.text[:_QUOTED]}'"
     advice = f"{'Check' if finding.waiting else 'If the job no longer prints, check'} whether {whose} issues every collective of the step after that line."
     return answer(
         "rank_conditional_collective",
@@ -278,7 +279,8 @@ def _awaited(case: Case) -> str:
     op = stuck.kind.op if stuck.kind is not None else ""
     match = {"recv": "issued the send for ", "send": "issued the recv for "}.get(op, "entered ")
     known = f"{op or 'collective'} seq {stuck.seq}" if stuck.seq is not None else op
-    return match + (known or "the next collective")
+    monitored = any(isinstance(e, MonitoredBarrier) for e in case.finding.events)
+    return match + (known or ("monitored_barrier" if monitored else "the next collective"))
 
 
 def calls_stay_open(case: Case) -> bool | None:

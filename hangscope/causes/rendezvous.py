@@ -72,7 +72,7 @@ def at_the_store(case: Case, world: int) -> Match | None:
         # Where most are missing, the text has the lines of the few that came, and shows nothing of the others.
         missing = lacking if len(lacking) == of - joined and (not still or joined >= len(lacking)) else ()
         these = f" ({ranks_phrase(waiting)})" if len(waiting) == joined and not missing else ""
-        why = f"only {joined} of {of} ranks{these} {'had joined when the text ends' if still else 'joined'}"
+        why = f"only {joined} of {of} ranks{these} {'had joined when the text ended' if still else 'joined'}"
         why += f"; {who(missing)} did not" if missing else ""
     elif unreachable:
         heard = any(0 in group.ranks for e in statements.all(Excerpt) for group in e.groups)
@@ -95,8 +95,8 @@ def at_the_store(case: Case, world: int) -> Match | None:
     check = f"Check that {who(missing, 'every rank')} {'was' if one else 'were'} started and {'reaches' if one else 'reach'} MASTER_ADDR:MASTER_PORT."
     if local:
         numbers = ", ".join(map(str, sorted(waited)))
-        why = f"{who(waiting)} {agree(waiting, 'waits', 'wait')} where a group is created, for its member {numbers} (a number within that group)"
-        check = f"Find out which member did not come there, from the logs of all ranks up to that moment; if none of them had failed: {LISTS[0].lower()}{LISTS[1:]}"
+        why = f"{who(waiting)} {agree(waiting, 'is', 'are')} waiting for member {numbers} of a group that {agree(waiting, 'it creates', 'they create')} (a number within that group)"
+        check = f"Find out which member did not join, from the logs of all ranks up to that moment; if none of them had failed: {LISTS[0].lower()}{LISTS[1:]}"
     if joined is not None and joined > of:
         why = f"{joined} workers had joined a barrier of {of} ranks: its store also counts those of a second start or of an earlier attempt"
         check = "Check whether the job was started twice, or a restart uses the store of what came before: end what is left of that, and start with a free port."

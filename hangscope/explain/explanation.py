@@ -47,7 +47,7 @@ PROVEN = (
 
 
 def explain(aligned: Aligned) -> Explanation:
-    """Return the finding that fits best, with its rivals; `Nothing` where nothing is open and no line tells of a root."""
+    """Return the finding that fits best, with its rivals; `Nothing` if nothing is pending and no line shows a root."""
     lagging, of_a_device = device_lag(aligned)
     found = _of_calls(aligned, of_a_device)
     weighed = _of_more_ranks(_by_places([*_by_calls(aligned, found, lagging), *_by_text(aligned)]))
@@ -182,7 +182,7 @@ def _by_calls(aligned: Aligned, found: Sequence[Finding], lagging: frozenset[int
 
 
 def _by_text(aligned: Aligned) -> list[Weighed]:
-    """Return what text tells, held against the calls that are open."""
+    """Return what text states, compared with the calls that are pending."""
     replay, weighed = aligned.replay, []
     for finding, source in findings(aligned.incident, aligned.stated):
         culprits = frozenset(finding.culprits)

@@ -40,12 +40,12 @@ class StuckCall:
 
     @property
     def group(self) -> Group | None:
-        """Return its group, None where only text tells of it."""
+        """Return its group, None if only text shows it."""
         return self.view.group if self.view is not None else None
 
     @property
     def node(self) -> Instance | PairInstance | None:
-        """Return the call as the wait-for graph has it, None where only text tells of it."""
+        """Return the call as the wait-for graph has it, None if only text shows it."""
         if self.pair is not None or self.group is None or self.seq is None:
             return self.pair.key if self.pair is not None else None
         return Instance(self.group.gid, self.seq)

@@ -1,4 +1,4 @@
-"""What still stands still when some ranks are imagined to do what their peers wait for: the test of an explanation.
+"""What remains blocked if some ranks are assumed to do what their peers wait for: the test of an explanation.
 
 The wait-for graph is run on with these ranks free: they make the calls that others miss, and their own order of calls holds
 nobody back. Whoever is still stuck then is not explained by them.

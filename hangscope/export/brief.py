@@ -71,7 +71,7 @@ def render_brief(document: Document, analysis: Analysis | None = None, limit: in
 
 
 def _new(lines: Iterable[str], said: set[str]) -> Iterator[str]:
-    """Yield lines that fit, except sentences that occur further up; indented lines belong to the line before them."""
+    """Yield lines cut to the width, without sentences that an earlier line has; indented lines belong to the line before them."""
     for line in lines:
         inner = line.lstrip(" ")
         short = line[: len(line) - len(inner)] + cut(inner, _LINE)

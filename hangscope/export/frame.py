@@ -8,7 +8,7 @@ Columns (all ranks are global; times in ns since the epoch):
 | group | category | the group's name and description; groups are distinguished by name *and* members |
 | gid | int32 | number of the group in the report's `groups` |
 | seq | int64 | collective_seq_id, or p2p_seq_id of a point-to-point call, from 1 |
-| order | int64 | the rank's own running number over all its groups |
+| order | int64 | the running number of the collective on its rank, over all groups |
 | op | category | the name that users know |
 | is_p2p | bool | a send or a receive |
 | src, dst | Int32 | group-local ranks of a point-to-point call, else missing |

@@ -29,7 +29,7 @@ else:
     Column = Any
 
 _UNNAMED = "(unnamed)"
-#: In the name of a group whose identity across ranks no line or dump tells: it rests on sizes and the order of creation.
+#: In the name of a group whose identity across ranks no line or dump states: it rests on sizes and the order of creation.
 ASSUMED = "(assumed)"
 
 

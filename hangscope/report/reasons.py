@@ -114,7 +114,7 @@ def is_another_call(verdict: VerdictPart) -> bool:
 
 
 def of_library_call(verdict: VerdictPart) -> str:
-    """Return what the library call is that a verdict names: of whom, and which collective it makes."""
+    """Return which library call a verdict names, whose it is, and which collective it issues."""
     if not is_another_call(verdict):
         return "the library call that makes this collective"
     its = agree(verdict.culprit_ranks, "its", "their")
@@ -177,7 +177,9 @@ def size_words(document: Document) -> str:
 def next_steps(document: Document) -> list[str]:
     """Return what to do next, each step once; for an inconclusive report, what to collect comes first."""
     advice = document.verdict.advice if document.verdict is not None else ()
-    wanted = (*advice, *document.missing) if document.status == "hang" else (*document.missing, *advice)
+    wanted = (
+        (*advice, *document.missing) if document.status != "inconclusive" else (*document.missing, *advice)
+    )
     steps: list[str] = []
     for step in wanted:
         if not says(steps, step):

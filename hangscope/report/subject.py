@@ -200,7 +200,7 @@ class Subject:
         called = {r: index for r in members if (index := view.kind_index(r, seq)) is not None}
         kinds = {index for r, index in called.items() if r not in self.culprits} or set(called.values())
         ops = sorted({view.kinds.without_sizes(index).op for index in kinds})
-        return f"{' / '.join(ops) or 'call'} seq {seq}"
+        return f"{' / '.join(ops) or 'collective'} seq {seq}"
 
     def inside(self, ranks: Sequence[int]) -> bool:
         """Return whether any of these ranks is in the call that the verdict names, as far as the graph knows."""

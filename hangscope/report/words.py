@@ -10,6 +10,7 @@ from typing import TypeVar
 from hangscope.model.conclusion import CallRef
 from hangscope.model.rankset import compress, in_words
 from hangscope.model.regex import regex
+from hangscope.verdict.phrasing import sentence_case
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -68,8 +69,8 @@ def below_title(title: str, explanation: str) -> str:
     for end in _CLAUSE_END.finditer(explanation):
         clause, rest = explanation[: end.start()], explanation[end.end() :]
         if _REMARK.sub("", clause) == said:
-            kept = all(shape in rest for shape in _SHAPE.findall(clause))
-            return rest[:1].upper() + rest[1:] if kept else explanation
+            kept = all(shape[1:-1] in title + rest for shape in _SHAPE.findall(clause))
+            return sentence_case(rest) if kept else explanation
         if end.start() > 2 * len(title) + LINE_CHARS:
             break
     return "" if _REMARK.sub("", explanation).rstrip(".") == said else explanation

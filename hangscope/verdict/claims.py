@@ -66,7 +66,7 @@ def blocked(case: Case, stuck: StuckCall, waiting: Sequence[int], in_call: Seque
         return ""
     seq = f" seq {stuck.seq}" if stuck.seq is not None else ""
     group = f" {on_group(stuck.group.label)}" if stuck.group is not None else ""
-    where = f"{'after' if left else 'in'} {op or 'a collective'}{seq}{group}"
+    where = f"{'after' if left else 'in'} {op or ('collective' if seq else 'a collective')}{seq}{group}"
     ends, others = statements.wait_ends, set(waiting) - set(in_call)
     where += "".join(f", {ends.clause(ranks)} in {other}" for other, ranks in sorted(apart.items()))
     more = f", and {len(others):,} more {blocked_elsewhere(ends, others)}" if others else ""

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.conclusion import Evidence, Verdict
-from hangscope.model.rankset import ranks_phrase
+from hangscope.model.rankset import ranks_phrase, spans
 from hangscope.model.regex import regex
 from hangscope.verdict.claims import Act
 
@@ -26,7 +26,31 @@ _BUILT_AT = regex(r"\[/\S{1,200}\.(?:cc|cpp|h):\d{1,6}\] ")  # where torch's sou
 #: gloo/transport/tcp/pair.cc
 _NO_NEWS = regex(r" This is typically caused by a remote worker (?:crashing|hanging).*$")
 _NO_TITLE = 12  # characters that say nothing yet
-_BREAKS = ("; ", ": ", " while ", ", ", " in the ")
+_BREAKS = (
+    "; ",
+    ". ",
+    ": ",
+    " while ",
+    ", ",
+    " in the ",
+    " at ",
+    " between ",
+    " of group ",
+    " of the groups ",
+    " on group ",
+    " on host ",
+)
+_CONTRAST = regex(
+    r", (?:the others?|a peer)\b| while (?:the others|a peer|ranks? [\d, and-]{1,80}) called\b"
+)  # what no cut may remove
+_LISTED = regex(
+    r", \d|, \S{1,60}(?:, \S{1,60}){0,16} and | at (?!\S{0,200}[.:\d])"
+)  # where a cut would break a list or a clause
+_DANGLING = regex(
+    r"(?:[:;] ranks? [\d,\- and]{1,80}|\b(?:is|are|was|were|has|have|been|not|called|the others?))$"
+)
+_SOURCE = regex(r"\A[Aa]ccording to [^,]{1,80}, ")
+_SENTENCE, _CLAUSE = regex(r"; |\. (?=[A-Z])"), regex(r"; |: |\. (?=[A-Z])")
 #: What a text that is too long leaves out first: sizes of tensors, then remarks in parentheses, at last lines of code.
 _LESS = (
     regex(r"\((?:\[[\d, ]*\][, ]*)+\w*\)"), regex(r" \((?![\w./<>-]+:\d+\))[^()]*\)"), regex(r" \([^()\s]+:\d+\)"),
@@ -34,6 +58,8 @@ _LESS = (
 _PLACED = regex(r"(?:\(| at )[^()\s]+:\d+")
 _OPENED, _CLOSED = regex(r"(?:^|[\s(])'"), regex(r"(?<=\S)'(?!\w)")
 _WORDS = regex(r"\w[\w.:]{2,80}\w")
+_RANGE = r"\d{1,9}(?:-\d{1,9}(?::\d{1,9})?)?"
+_MANY_RANKS = regex(rf"\b[Rr]anks ({_RANGE}(?:, {_RANGE}){{4,4000}} and {_RANGE})")
 _NO_CAUSE, _QUOTED = "the logs do not show the cause", "; the summary quotes the most relevant line"
 _FEW = 16  # suspects that a title lists
 _QUOTING = regex(r" is '[^']{24,}")
@@ -85,8 +111,8 @@ def retitled(verdict: Verdict) -> Verdict:
     known = CATALOG[verdict.cause].title
     if verdict.cause == "unknown":
         suspected = bool(verdict.suspect_ranks) and len(verdict.suspect_ranks) < _FEW
-        among = f"; the suspects are {ranks_phrase(verdict.suspect_ranks)}" if suspected else ""
-        known = _NO_CAUSE + (_QUOTED if " is '" in verdict.summary else among)
+        among = f"; suspected: {ranks_phrase(verdict.suspect_ranks)}" if suspected else ""
+        known = _NO_CAUSE + (_QUOTED if _OPENED.search(verdict.summary) else among)
     return replace(verdict, title=sentence_case(known))
 
 
@@ -184,11 +210,17 @@ def clauses(text: str, limit: int) -> str:
     """Return a text that fits: condensed, or cut before one of its clauses, else between two words, with a mark."""
     if short := condensed(text, limit):
         return short
-    for detail in _LESS[:-1]:
-        text = detail.sub("", text)
+    for detail in (_SOURCE, *_LESS[:-1]):
+        text = detail.sub("", _counted(text))
     ends = (end for end in range(_NO_TITLE, limit) if text.startswith(_BREAKS, end))
-    whole = [end for end in ends if not _broken(text[:end])]
+    whole = [n for n in ends if not (_broken(text[:n]) or _cut_off(text, n))]
     return _ended(text[: max(whole)]) if whole else text[: limit - 1].rsplit(" ", 1)[0] + "…"
+
+
+def _cut_off(text: str, end: int) -> bool:
+    """Return whether a cut at `end` leaves the begin of a list or of a clause, or removes what the others did."""
+    rest = _CLAUSE.split(text[end:], 1)[0]
+    return bool(_LISTED.match(rest) or _CONTRAST.search(rest) or _DANGLING.search(text[:end]))
 
 
 def _ended(text: str) -> str:
@@ -201,12 +233,20 @@ def _ended(text: str) -> str:
 
 def condensed(text: str, limit: int) -> str:
     """Return a text, or its first clause, with as few details dropped as possible so that it fits; empty if it does not."""
-    head = text.partition("; ")[0]
+    head = _SENTENCE.split(text, 1)[0]
     shorter = [text, text if _broken(head) else head]
+    shorter.append(_SOURCE.sub("", shorter[-1]))
     for detail in _LESS:
         shorter.append(detail.sub("", shorter[-1]))
         shorter.append(shorter[-1].replace(" while the others called ", ", the others "))
+        shorter.append(shorter[-1].replace(", the others with ", ", the others "))
+    shorter.append(_counted(shorter[-1]))
     return next((short for short in shorter if len(short) <= limit), "")
+
+
+def _counted(text: str) -> str:
+    """Return a text with the number of ranks in place of a long list of them."""
+    return str(_MANY_RANKS.sub(lambda m: f"{sum(map(len, spans(m[1].replace(' and ', ',')))):,} ranks", text))
 
 
 def _broken(text: str) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 
 from hangscope.causes.case import Case, Match, of_outlier, quote
-from hangscope.causes.ends.process import REASONS
+from hangscope.causes.ends.process import how_ended
 from hangscope.causes.mismatch import describe, received
 from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.steps import is_last, last_output
@@ -22,7 +22,7 @@ from hangscope.knowledge.callsite import user_frames
 from hangscope.model.conclusion import Evidence, Hypothesis, Source, Verdict
 from hangscope.model.events import Event
 from hangscope.model.incident import CallKind, on_group
-from hangscope.model.rankset import counted, ranks_phrase
+from hangscope.model.rankset import agree, counted, ranks_phrase
 from hangscope.verdict.rivals import blocked_without
 
 MOST = 40  # facts that are listed
@@ -94,7 +94,7 @@ def _edits(case: Case) -> Iterator[Evidence]:
         where = f"{'at' if change.skipped or change.added else 'before'} seq {finding.own.seq}"
         if finding.own.gid is not None:
             where += f" of group {case.incident.groups[finding.own.gid].label}"
-        text = f"{ranks_phrase(finding.culprits)} issued {number} {where}; the next {change.matched} match again, shifted by {abs(change.shift)}"
+        text = f"{ranks_phrase(finding.culprits)} issued {number} {where}; {agree(finding.culprits, 'its', 'their')} next {change.matched} match those of the others, shifted by {abs(change.shift)}"
         yield case.recorded(finding.culprits[0], text)
     for rank in finding.culprits:
         record = case.incident.ranks.get(rank)
@@ -155,8 +155,7 @@ def _termination(case: Case, match: Match) -> Iterator[Evidence]:
     """Yield who or what terminated a job that had another cause to stop."""
     event = case.statements.external
     if event is not None and match.category != "external":
-        how = REASONS.get(str(event.reason), "was terminated from outside")
-        yield quote(event, f"in the end the job {how}: {event.text}", kind="exit")
+        yield quote(event, f"in the end {how_ended(event)}: {event.text}", kind="exit")
 
 
 def _against(case: Case, match: Match) -> Iterator[Evidence]:

@@ -200,7 +200,7 @@ def test_a_stretch_on_one_group_before_the_one_on_the_other_is_another_order(
             _half(recorder, "1", "scheduled")
     report = analyze(write_all(recorders, tmp_path))
     assert blame(report) == ("hang", cause, (3,))
-    assert ("match again" in said(report)) == further
+    assert ("match those of the others" in said(report)) == further
 
 
 def _both(recorder: Recorder, state: str) -> None:

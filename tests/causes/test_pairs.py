@@ -285,7 +285,7 @@ def test_where_all_recorded_calls_are_over_and_all_wait_an_unrecorded_one_does_n
     }
     report = judged(tmp_path, recorders, **logs)
     assert blame(report) == ("hang", "p2p_mismatch", (3,) if odd else ())
-    assert not odd or "rank 3 printed 160 here, the others 144" in said(report)
+    assert not odd or "rank 3 printed 160 where the others printed 144" in said(report)
 
 
 def test_two_ranks_that_both_receive_first_wait_for_each_other(tmp_path: Path) -> None:

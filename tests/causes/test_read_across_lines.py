@@ -20,7 +20,7 @@ def test_a_rank_in_the_middle_of_a_line_speaks_of_itself(tmp_path: Path) -> None
     odd = "[attempt 1] rank 3 starts at step 10"
     lines = [*starts[:3], "[attempt 0] rank 3 starts at step 0", *starts[3:], odd, *map(timed_out, (0, 1, 2))]
     verdict = judged(told(tmp_path, lines))
-    assert "rank 3 printed 10 here, the others 20" in str(verdict.evidence) + verdict.explanation
+    assert "rank 3 printed 10 where the others printed 20" in str(verdict.evidence) + verdict.explanation
 
 
 @pytest.mark.parametrize(

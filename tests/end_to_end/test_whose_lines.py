@@ -48,7 +48,7 @@ def test_bars_of_ranks_whose_loops_differ_show_who_is_through(tmp_path: Path) ->
 
 def test_a_label_of_srun_begins_a_line_and_is_no_rest_of_a_number(tmp_path: Path) -> None:
     lines = [f"{rank}: {line}" for rank in (0, 5) for line in (timeout(rank), status(rank, 6, 6, 5))]
-    assert "completed it up to 5 " in judged(told(tmp_path, lines)).explanation
+    assert "completed it up to seq 5 " in judged(told(tmp_path, lines)).explanation
 
 
 def test_what_a_person_writes_first_is_no_line_of_the_job(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_lines_without_a_time_are_no_silence(tmp_path: Path) -> None:
     late = "2026-03-02 10:40:00 INFO load part 7"
     silent = judged(told(tmp_path / "a", [*clocks, late, timeout(1)])).explanation
     untimed = judged(told(tmp_path / "b", [*clocks, "still loading", late, timeout(1)])).explanation
-    assert "no line for 5700 s" in silent and "no line for" not in untimed
+    assert "nothing was printed for 5700 s" in silent and "othing was printed for" not in untimed
 
 
 def test_the_last_line_before_the_errors_is_known() -> None:

@@ -130,7 +130,7 @@ def _costs(*odd: tuple[int, int]) -> dict[int, list[str]]:
 
 def test_the_number_that_is_furthest_off_sets_its_rank_apart() -> None:
     (odd,) = _told(_costs((3, 704)))
-    assert odd.ranks == (3,) and "printed 704 here, the others 303" in odd.note and odd.telling
+    assert odd.ranks == (3,) and "printed 704 where the others printed 303" in odd.note and odd.telling
     assert not _told(_costs()) and not _told(_costs((3, 704), (1, 800)))
 
 

@@ -188,7 +188,8 @@ def test_hostile_json_cannot_close_its_script() -> None:
 def test_a_picture_without_data_is_left_out_with_a_reason() -> None:
     bare = replace(document("hang_8"), page=None)
     page = render_html(bare)
-    assert "No collectives were recorded" in page and "no rank is seen to wait for another" in page
+    assert "no dump or log records any" in page and "no rank is seen to wait for another" in page
+    assert 'id="calls"' not in page and 'href="#waits"' not in page
 
 
 def test_partial_band_only_where_data_is_partial() -> None:

@@ -31,14 +31,23 @@ from hangscope.model.events import Event
 from hangscope.model.rankset import agree
 from hangscope.model.regex import regex
 
-REASONS = {
+_REASONS = {
     "preemption": "was preempted",
     "time_limit": "reached its time limit",
     "cancelled": "was cancelled",
-    "sigterm": "was terminated from outside (SIGTERM)",
     "evicted": "was evicted by the cluster",
     "node_failure": "lost a node",
 }
+
+
+def how_ended(event: ExternalEnd) -> str:
+    """Return how a job ended that was terminated externally: `the job reached its time limit`."""
+    sent = event.signal or ("SIGTERM" if event.reason not in _REASONS else "")
+    how = f"was terminated from outside ({sent})" if sent else _REASONS[event.reason]
+    step = event.reason == "cancelled" and "*** STEP " in event.text
+    return f"the job{' step' if step else ''} {how}"
+
+
 _NEAR = 4  # lines of an error below its first one
 _LONG_BEFORE = 60  # seconds between the begin of a wait and an end that did not begin it
 _FAILED = regex(r"dict_keys\(\[(\d{1,6}(?:, ?\d{1,6}){0,16384})\]\)")
@@ -93,7 +102,7 @@ def _at_its_start(case: Case, event: ExternalEnd) -> Match | None:
         return None
     if (stage := stage_named(text.stage)) is None:
         return None
-    why = f"the job {REASONS.get(str(event.reason), 'was terminated from outside')} while it was still {stage.phrase}"
+    why = f"{how_ended(event)} while it was still {stage.phrase}"
     look = f"Collect {stage.collect}."
     shown = Evidence("log", f"the last lines of its start: '{text.stage_line}'", None, Source(text.file))
     return answer("init_hang", (), why, look, strength=0, evidence=[shown, event])
@@ -110,7 +119,7 @@ def _ended(case: Case, event: ExternalEnd, stalled: bool | None) -> Match:
     return answer(
         "crashed_rank",
         (),
-        f"the job {REASONS.get(str(event.reason), 'was terminated from outside')}",
+        how_ended(event),
         *([_REQUEUE] if event.reason == "preemption" and stalled is not False else []),
         _ADVICE[stalled],
         strength=0 if doubtful and event.reason not in _BY_THE_CLUSTER else 1 if doubtful else 2,

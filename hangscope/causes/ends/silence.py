@@ -120,7 +120,7 @@ def _left_by_the_text(case: Case, culprits: tuple[int, ...]) -> Match | None:
     dumped = any(record.dump_file for record in case.incident.ranks.values())
     if dumped or len(culprits) != 1 or not said or not case.statements.all(WatchdogTimeout, GlooTimeout):
         return None
-    why = f"{who(culprits)} left its loop early, as '{cut(said[-1].text.strip(), 80)}' says, and the others wait for it"
+    why = f"{who(culprits)} exited its loop early, as '{cut(said[-1].text.strip(), 80)}' says, and the others wait for it"
     look = "Let all ranks decide together when to stop: reduce what they decide by (all_reduce), or broadcast the decision of one of them."
     return answer("early_exit", culprits, why, look, strength=1, evidence=said[-1:])
 
@@ -200,7 +200,7 @@ def _last_words(case: Case, culprits: tuple[int, ...]) -> Match | None:
         return None
     if not case.statements.all(GlooClosed) and not _FAREWELL.match(own[0].text):
         return None
-    why = f"{who(culprits)} probably exited by itself; the last that it printed, and no other rank did, is '{cut(own[0].text, 80)}'"
+    why = f"{who(culprits)} probably exited by itself; its last line, which no other rank printed, is '{cut(own[0].text, 80)}'"
     code = f"Check the exit code of rank {culprits[0]}: 0 means that it exited early; otherwise look for what killed it."
     rivals = [("crashed_rank", "a rank that is killed after that line leaves the same log")]
     return answer(

@@ -183,9 +183,9 @@ def _mismatched(case: Case) -> Match | None:
     finer = {"shapes": "shape_mismatch", "dtypes": "dtype_mismatch"}
     cause = finer.get("/".join(sorted(aspects)), "collective_mismatch")
     subject, other = ranks_phrase(named) if named else "a rank", first.peer_op or "something else"
-    what = f"collective mismatch: {subject} called {first.op}, a peer called {other}"
+    what = f"{subject} called {first.op}, a peer called {other}"
     if other == first.op:
-        what = f"collective mismatch in {first.op}: {subject} and a peer passed different {' and '.join(first.aspects) or 'arguments'}"
+        what = f"{subject} and a peer passed different {' and '.join(first.aspects) or 'arguments'} to {first.op}"
     advice = "Collect this error from every rank: the collective that only a minority of ranks called is the wrong one, which one rank alone cannot show."
     return _match(case, cause, events, what, advice)
 
@@ -222,11 +222,11 @@ def _raised(case: Case) -> Match | None:
     first, what = events[0], "{who} died without printing an error"
     advice = "Look for what ended this process: its last lines, and a core dump or the kernel log of its host"
     if isinstance(first, RankException):
-        what = f"{{who}} ended with {first.type}"
+        what = f"{{who}} raised {first.type}" + (f": {first.message}" if first.message else "")
         advice = f"Fix the {first.type} first: what other ranks report later follows from it"
     elif isinstance(first, Terminate):
         fatal = first.what[:80] if first.what.startswith("Fatal Python error") else None
-        what = f"{{who}} ended with {fatal or first.type or 'an abort (std::terminate)'}"
+        what = f"{{who}} aborted ({fatal or first.type or 'std::terminate'})"
     return _match(case, "crashed_rank", events, what, advice, strength=0)
 
 

@@ -60,7 +60,7 @@ def _off_their_pattern(aligned: Aligned, ranks: tuple[int, ...]) -> Different | 
 
 
 def apart(aligned: Aligned) -> Finding | None:
-    """Return the finding of the few that wait apart from all the rest, where text leaves open for whom they wait."""
+    """Return the finding of the few that wait apart from all the rest, if the text does not show which rank they wait for."""
     waiting = frozenset(aligned.waiting)
     finding = _few_apart(aligned, waiting, waiting)
     return None if finding is None else aligned.reached_by(finding)

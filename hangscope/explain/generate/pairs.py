@@ -91,6 +91,6 @@ def _strayed(programs: Programs, ranks: Sequence[int]) -> dict[int, int]:
 
 
 def _call(programs: Programs, rank: int, row: int) -> tuple[object, ...]:
-    """Return what a call is apart from its peers, which differ from stage to stage."""
+    """Return what identifies a call without its peers, which differ from stage to stage."""
     kind = programs.call(rank, row)[2]
     return kind.op, user_frame(kind.stack)

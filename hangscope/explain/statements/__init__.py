@@ -1,1 +1,1 @@
-"""What text and stacks state about ranks: how far they came, where they stood, how they ended."""
+"""What text and stacks state about ranks: how far they came, where they were, how they ended."""

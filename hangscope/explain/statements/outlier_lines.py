@@ -261,7 +261,7 @@ def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None
         few = tuple(rank for rank, number in zip(order, column, strict=True) if number != value)
         if 0 < len(few) <= max(1, _FEW * len(ranks)) and len(few) < times:
             its, usual = lines[few[0]], lines[order[column.index(value)]]
-            note = f"{ranks_phrase(few)} printed {_named(its.text, place)} here, {'the others' if times > 1 else 'the other'} {value}"
+            note = f"{ranks_phrase(few)} printed {_named(its.text, place)} where {'the others' if times > 1 else 'the other'} printed {value}"
             same = changed and len(set(before[place])) == 1
             note += "; the time before, all printed the same" if same else ""
             if _NUMBER.sub("", usual.text) != _NUMBER.sub("", its.text):

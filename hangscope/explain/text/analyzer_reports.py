@@ -34,17 +34,19 @@ def analyzer(incident: Incident, statements: Statements) -> Report | None:
     if (apart := _in_several_calls(statements)) is not None:
         return apart
     waiting = tuple(r for r in report.expected if r not in report.named)
+    it = f"{report.op or 'the collective'}{f' seq {report.seq}' if report.seq is not None else ''}"
+    form = "called {}" if report.error == "COLLECTIVE_TYPE_MISMATCH" else f"passed {{}} to {it}"
     call, kinds = _call(report, report.wanted), dict[int, CallKind]()
     sides: dict[str, list[int]] = defaultdict(list)
     for n, rank in enumerate(report.named):
         found = report.found[n] if n < len(report.found) else ""
-        absent = "did not join" if report.what == "absent" else "differed"
-        sides[f"called it with {found}" if found else absent].append(rank)
+        absent = "did not join" if report.what == "absent" else "differed in"
+        sides[form.format(found) if found else f"{absent} {it}"].append(rank)
         if found or report.own_op:
             kinds[rank] = CallKind(report.own_op) if report.own_op else _call(report, found)
     for rank in waiting:
         kinds[rank] = call
-        sides[f"called it with {report.wanted}" if report.wanted else "scheduled it"].append(rank)
+        sides[form.format(report.wanted) if report.wanted else f"scheduled {it}"].append(rank)
     finding: Finding
     if report.what == "absent":
         finding = Absent(report.named, StuckCall(None, report.seq, None, call), waiting=waiting)
@@ -56,9 +58,13 @@ def analyzer(incident: Incident, statements: Statements) -> Report | None:
     named = report.named
     if 0 < len(waiting) < len(named) and len(sides) == 2:
         named = waiting  # the rank that all others are compared with is the outlier
-    number = f" number {report.seq}" if report.seq is not None else ""
-    by = f"torch's analyzer on {report.op or 'the collective'}{number}"
-    return Report(by, sides, named, [report], replace(finding, guess=True, events=(report,)))
+    return Report(
+        "according to torch's analyzer",
+        sides,
+        named,
+        [report],
+        replace(finding, guess=True, events=(report,)),
+    )
 
 
 def _in_several_calls(statements: Statements) -> Report | None:
@@ -86,7 +92,7 @@ def _in_several_calls(statements: Statements) -> Report | None:
     if finding.culprits and finding.stuck.rank is not None:
         stuck = replace(finding.stuck, seq=seqs[finding.stuck.rank])
         finding = replace(finding, stuck=stuck, own=replace(finding.own, seq=seqs[finding.culprits[0]]))
-    by = "torch's analyzer lists each rank as missing from a call of the others because"
+    by = "torch's analyzer lists each rank as missing from a collective of the others"
     return Report(by, sides, finding.culprits, reports, replace(finding, events=tuple(reports[:3])))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -11,6 +12,8 @@ from hangscope.model.regex import regex
 
 _PART = regex(r"\[([^\[\]]{1,120})\]")
 _BLANK = regex(r"\{(\w{1,40})\}")
+_SUBJECT = regex(r"\b(pod|node|GPU|rank|job) \{(\w{1,40})\}( (?:is|was|has|does)\b)?")
+_PLURAL = {" is": " are", " was": " were", " has": " have", " does": " do"}
 
 
 def blanks_of(events: Sequence[Message]) -> Mapping[str, str]:
@@ -31,12 +34,20 @@ def blanks_of(events: Sequence[Message]) -> Mapping[str, str]:
 
 
 def filled(text: str, blanks: Mapping[str, str]) -> str:
-    """Return a sentence with its placeholders filled; a part in brackets is left out where one of its placeholders has no value."""
+    """Return a sentence with its placeholders filled; a part in brackets is left out where one of its placeholders has no value.
+
+    A pod, node, GPU, rank or job that has several names is in the plural, with its verb.
+    """
 
     def part(inner: str) -> str:
         return inner if all(name in blanks for name in _BLANK.findall(inner)) else ""
 
-    whole = _PART.sub(lambda match: part(match[1]), text)
+    def agreeing(match: re.Match[str]) -> str:
+        if not regex(r" and | more$").search(blanks.get(match[2], "")):
+            return match[0]
+        return f"{match[1]}s {{{match[2]}}}{_PLURAL.get(match[3], '')}"
+
+    whole = _SUBJECT.sub(agreeing, _PART.sub(lambda match: part(match[1]), text))
     return _BLANK.sub(lambda match: blanks.get(match[1], "?"), whole)
 
 

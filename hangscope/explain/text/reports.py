@@ -30,6 +30,10 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.incident import CallKind, Incident
 
+_STATES = {
+    "dead": "died", "missing": "went missing", "behind": "fell behind", "ahead": "ran ahead", "completed": "completed fewest",
+}  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -85,12 +89,15 @@ def desync(incident: Incident, statements: Statements) -> Report | None:
     absent, joined, assumed = set[int](), set[int](), False
     started: dict[str, tuple[int, ...]] = {}
     for event in events:
-        missed = [(f"did not join #{n}", absent, ranks) for n, ranks in sorted(event.not_joined.items())]
+        named = f"{event.op} " if event.op else ""
+        missed = [
+            (f"did not join {named}#{n}", absent, ranks) for n, ranks in sorted(event.not_joined.items())
+        ]
         inside = sorted(event.joined_not_finished.items())
         for text, side, ranks in (
             ("never joined a collective", absent, event.never_joined),
             *missed,
-            *((f"joined #{n} and did not finish it", joined, ranks) for n, ranks in inside),
+            *((f"joined {named}#{n} and did not finish it", joined, ranks) for n, ranks in inside),
         ):
             found, guessed = statements.group_ranks.resolve(event, ranks)
             sides[text].update(found)
@@ -113,7 +120,7 @@ def desync(incident: Incident, statements: Statements) -> Report | None:
         stuck = StuckCall(None, min(numbers, default=None), None, kind)
         finding = of(tuple(sorted(absent)), stuck, waiting=tuple(sorted(joined - absent)), assumed=assumed)
     shown = {text: sorted(ranks) for text, ranks in sides.items() if ranks}
-    by = f"the desync report{f' on {call}' if call else ''}"
+    by = "according to the desync report"
     return Report(by, shown, sorted(absent), events, replace(finding, events=tuple(events[:3])))
 
 
@@ -148,7 +155,7 @@ def ras(incident: Incident, statements: Statements) -> Report | None:
         finding = of(
             tuple(ranks), StuckCall(kind=call), own, assumed=assumed, guess=guess, events=tuple(listed)
         )
-        return Report("NCCL's RAS", _counted(listed, ranks), ranks, listed, finding)
+        return Report("according to NCCL's RAS", _counted(listed, ranks), ranks, listed, finding)
     return None
 
 
@@ -161,7 +168,7 @@ def _counted(events: Sequence[NcclRas], ranks: Sequence[int]) -> dict[str, list[
         place = ", ".join(
             filter(None, (f"pid {e.pid}" if e.pid is not None else "", f"host {e.host}" if e.host else ""))
         )
-        text = f"reported {e.what}{f' ({place})' if place else ''}"
+        text = f"{_STATES[e.what]}{f' ({place})' if place else ''}"
         text = f"launched {e.count}{op} operations" if e.count is not None else text
         sides[text] += [number] if number is not None and number in ranks else []
         if e.count is not None and e.most is not None:
@@ -225,4 +232,4 @@ def horovod(incident: Incident, statements: Statements) -> Report | None:
     outliers, most = last.sides[:1], sum(map(len, last.sides))
     if outliers and 3 * len(outliers[0]) < most and not moved and all(e.sides == last.sides for e in stalls):
         finding = Different(outliers[0], guess=True, events=(last,))
-    return Report("Horovod's stall check", sides, missing, stalls, finding)
+    return Report("according to Horovod's stall check", sides, missing, stalls, finding)

@@ -137,7 +137,8 @@ def slow_steps(counted: Sequence[tuple[re.Match[str], str]]) -> str:
     times = [values[n] for n in slow]
     if not name:
         labels = [alike[n][0] for n in slow]
-        named = ", ".join(labels[:_FEW]) + (f" and {len(labels) - _FEW} more" if len(labels) > _FEW else "")
+        labels[_FEW:] = [f"{len(labels) - _FEW} more"] if len(labels) > _FEW else []
+        named = " and ".join(filter(None, (", ".join(labels[:-1]), labels[-1])))
         return f"{named} took {max(times):.0f} s, the steps between {usual:.2g} s"
     gaps = {b - a for a, b in pairwise(slow)}
     at = f"every {gaps.pop()}th step" if len(gaps) == 1 else f"{len(slow)} of {len(values)} steps"
@@ -197,7 +198,7 @@ def steady(lines: Sequence[tuple[int, str]]) -> tuple[str, int]:
 
 
 def silence(lines: Sequence[tuple[int, str]]) -> tuple[str, int, int]:
-    """Return (`no line for 197 s, from 21:14:31 to 21:17:48`, its seconds, the number of the line before it) of the longest pause.
+    """Return (`nothing was printed for 197 s, from 21:14:31 to 21:17:48`, its seconds, the number of the line before it) of the longest pause.
 
     It is far longer than the others; ("", 0, 0) where none is. Where lines without a time are in it, nothing is said of it.
     """
@@ -214,7 +215,7 @@ def silence(lines: Sequence[tuple[int, str]]) -> tuple[str, int, int]:
         return "", 0, 0
     until = next(n for (n, clock), (m, _) in pairwise([*reversed(clocks)]) if m == number and clock is after)
     untimed = any(number < n < until and text.strip() for n, text in lines)
-    said = f"no line for {longest} s, from {before[0][:8]} to {after[0][:8]}"
+    said = f"nothing was printed for {longest} s, from {before[0][:8]} to {after[0][:8]}"
     return "" if untimed else said, longest, number
 
 

@@ -48,7 +48,7 @@ def listed(url: str, lost: list[str]) -> Iterator[tuple[str, str, int]]:
 
 
 def _found(filesystem: Any, root: str, lost: list[str]) -> tuple[dict[str, Any], str]:
-    """Return (what is known of each file by its name, the folder that names are shown from)."""
+    """Return the listed properties of each file by its name, and the folder to which shown names are relative."""
     from fsspec import AbstractFileSystem
 
     options: dict[str, Any] = {}

@@ -153,7 +153,7 @@ _WATTS = regex(r", (\d{1,4}(?:\.\d{1,3})?) W\b")
 
 
 def _use(found: Found) -> Iterator[Event]:
-    """Yield what both rows state."""
+    """Yield the load and the power of a GPU, which its two rows state."""
     if found.last("percent") is not None:
         yield found.parts[-1][0].event(GpuUse, **found.caught(GpuUse))
 

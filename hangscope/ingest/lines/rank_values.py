@@ -91,7 +91,7 @@ def odd_cells(lines: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
         odd = [rank for rank, value in column.items() if value != usual]
         if 0 < len(odd) <= len(rows) // _LEAST and len(odd) < times:
             found += [
-                (rank, f"'{column[rank]}' in column {header[place + 1]} (most others '{usual}')")
+                (rank, f"'{column[rank]}' in column '{header[place + 1]}' (most others '{usual}')")
                 for rank in odd
             ]
     return tuple(found)

@@ -41,9 +41,9 @@ _NAME = regex(r"[\w.-]{1,253}$")
 
 
 def unwrapped(block: bytes) -> bytes:
-    """Return a block of whole lines with the lines of its records in their place; those of one record end in carriage returns.
+    """Return a block of whole lines with each record replaced by the lines that it contains.
 
-    So what follows them keeps its number. A line that is no record stays as it is.
+    These end in carriage returns, so that the numbers of later lines do not change. A line that is no record stays as it is.
     """
     if not block.startswith(b"{") and (b"{" not in block or b'\n{"' not in block):
         return block

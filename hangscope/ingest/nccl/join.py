@@ -111,9 +111,9 @@ def _group(members: list[Member], world: int | None, joined: Joined) -> None:
 
 
 def _groups(members: list[Member]) -> dict[str, list[Place]]:
-    """Return the communicators by their names, with those apart that share one assumed identity.
+    """Return the members of each communicator by its name; communicators that share one assumed identity are separated.
 
-    Of these the i-th process with a rank is in the i-th. Processes are taken by ascending global rank, which is right for every
+    Of several processes with the same rank, the i-th is a member of the i-th such communicator. Processes are taken by ascending global rank, which is right for every
     grid of ranks whose groups list their ranks in ascending order.
     """
     named: dict[str, list[Place]] = defaultdict(list)

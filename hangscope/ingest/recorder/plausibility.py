@@ -38,7 +38,7 @@ class Implausible:
         self._first = ""
 
     def add(self, key: Any, value: Any) -> None:
-        """Take note of a value that no recorder writes."""
+        """Record a value that no recorder writes; the first one is quoted."""
         if not self._first:
             shown = repr(value) if isinstance(value, (int, float, str)) else f"a {type(value).__name__}"
             self._first = f"`{str(key)[:_SHOWN]}` is {shown[:_SHOWN]}"

@@ -214,7 +214,7 @@ def read_ras(stream: BinaryIO, shown: str) -> Wire:
 
 
 def read_inspector(stream: BinaryIO, shown: str) -> Wire:
-    """Return what NCCL's Inspector wrote of the calls that ended."""
+    """Return what NCCL's Inspector wrote about completed collectives."""
     return _with_events("inspector", *read_inspector_lines(stream, shown))
 
 

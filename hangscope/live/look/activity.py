@@ -31,7 +31,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The main threads at one moment (s): by process id, the processor seconds that each wanted so far, and how often its stack was seen to change."""
+    """The main threads at one moment (s): by process id, the processor seconds that each has used or waited for, and how often its stack was seen to change."""
 
     time: float
     cpu: Mapping[int, float]

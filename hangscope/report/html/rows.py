@@ -134,7 +134,8 @@ def diff_list(diff: CallDiff) -> DiffList:
         words = ""
         if not is_near and len(alike) >= MIN_FOLD:
             are_alone = any(row.differs for row in alike)
-            words = "collectives that were not reached" if are_alone else "identical collectives"
+            alike_in = "identical" if len(diff.classes) > 1 else "earlier"
+            words = "collectives that were not reached" if are_alone else f"{alike_in} collectives"
         runs.append((alike, words))
     labels = {group.gid: group for group in diff.groups}
     numbers = {row.differs for row in diff.rows if row.differs} - {row.differs for row in rows}

@@ -135,7 +135,7 @@ def _rows(
 
 
 def rank_map(subject: Subject, folded: tuple[MapFold, ...]) -> RankMapData | None:
-    """Return the state of every rank and the map's folds, or None of a job without ranks."""
+    """Return the state of every rank and the map's folds, or None for a job without ranks."""
     size, records = subject.incident.world_size, sorted(subject.incident.ranks.items())
     if not size:
         return None

@@ -94,7 +94,7 @@ def _end(subject: Subject) -> Iterator[Moment]:
 
 
 def _ns(seconds: float) -> str:
-    """Return seconds as nanoseconds, of which logs show milliseconds."""
+    """Return seconds as nanoseconds, rounded to the milliseconds that logs show."""
     return str(round(seconds * 1000) * 10**6)
 
 

@@ -137,7 +137,7 @@ def _groups(subject: Subject, calls: list[Called]) -> str:
 def _awaited(
     subject: Subject, edges: Edges, classes: dict[Drawn, int], names: dict[int, str]
 ) -> dict[str, str]:
-    """Return whom the calls of each node wait for."""
+    """Return the nodes that the calls of each node wait for."""
     found: dict[str, set[int]] = defaultdict(set)
     for node, targets in edges.items():
         if not isinstance(node, Host) and classes[node] in names:

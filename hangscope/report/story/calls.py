@@ -37,7 +37,7 @@ def mismatch(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     return Story("arguments", title, "", (Table(title, ("Argument", left, right), tuple(cells), (1, 2)),))
 
 
-_ARGUMENTS = ("call", "seq", "sizes", "type", "line")
+_ARGUMENTS = ("collective", "seq", "sizes", "type", "line")
 
 
 def _values(call: CallRef) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Which story shows a cause, the stories of one or two facts, and what is known where no cause is.
 
-A story that the evidence does not carry gives way to the next in its list; the last is always what is known.
+The first story for which there is enough evidence is shown; the last one of each list, what is known, always can be.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ def _pending(subject: Subject) -> list[str]:
     """Return the collectives that ranks are in."""
     calls = [(rank, found[0]) for rank, found in sorted(subject.graph.open_calls.items()) if found]
     by_call = grouped(((subject.call_name(c.node, r), subject.on_group(c.gid)), r) for r, c in calls)
-    lines = [are_in(in_words(compress(ranks)), len(ranks), *where) for where, ranks in by_call.items()]
+    past = subject.over or subject.all_ended
+    lines = [are_in(in_words(compress(ranks)), len(ranks), *where, past) for where, ranks in by_call.items()]
     return first_of(lines, _LINES, "{} more collectives are pending")
 
 

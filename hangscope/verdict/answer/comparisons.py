@@ -78,7 +78,8 @@ def compared(
     parts = [f"{who(ranks, 'other ranks')} {text}" for text, ranks in ordered]
     more = f"; {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
     collect = Collect(named, what, wanted.format(who=who(named, "these ranks")))
-    shows = f"{head}{': ' if head else ''}{'; '.join(parts[:_SHOWN])}{more}"
+    joint = "" if not head else ", " if head.startswith("according to ") else ": "
+    shows = f"{head}{joint}{'; '.join(parts[:_SHOWN])}{more}"
     return Observation(shows, collect, named, True, outlier or bool(suspects), tuple(events))
 
 
@@ -126,7 +127,7 @@ def equally_far(case: Case) -> Observation | None:
     text = printed[-1].texts[-1]
     if tells_of_trouble(text):
         return None  # what was printed when the wait was over shows no progress
-    shows = f"all {len(last)} ranks came equally far: the last line of each is '{short(text)}', so none of them is missing, and what comes next is in all of them or in the path between their GPUs"
+    shows = f"all {len(last)} ranks got equally far: the last line of each is '{short(text)}', so none of them is missing, and what comes next is in all of them or in the path between their GPUs"
     return Observation(shows, Collect((), "other", path_between(case)), events=tuple(last.values()))
 
 
@@ -212,7 +213,7 @@ def tabled(case: Case) -> Observation | None:
     ranks = tuple(sorted(cells))
     wanted = f"what {ranks_phrase(ranks)} did right before (a branch, an empty batch): the one with the smaller count skipped a call, and the others wait for it"
     return Observation(
-        f"{'; '.join(parts[:_SHOWN])}, by the table of ranks",
+        f"the table of ranks sets {ranks_phrase(ranks)} apart: {'; '.join(parts[:_SHOWN])}",
         Collect(ranks, "other", wanted),
         ranks,
         events=(text,),
@@ -234,9 +235,7 @@ def announced(case: Case) -> Observation | None:
         shows += ", each of them twice or more with the same number"
     last = [e for e in case.statements.all(Printed) if e.rank in missing]
     if len(missing) == 1 and last:
-        shows += (
-            f"; {ranks_phrase(missing)} did not: the last that it printed is '{short(last[-1].texts[-1])}'"
-        )
+        shows += f"; {ranks_phrase(missing)} did not: its last line is '{short(last[-1].texts[-1])}'"
         stack = f"a stack of {ranks_phrase(missing)} (py-spy dump --pid PID), twice: whether that work goes on; it belongs before the start of the job, or needs a longer timeout"
         return Observation(
             shows, Collect(missing, "stack", stack), missing, blamed=True, events=(*events, *last)

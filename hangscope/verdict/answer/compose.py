@@ -126,11 +126,11 @@ def _of_lines(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verd
     if not main.suspects and (roll := text.roll(case, main.shows)):
         facts.append(roll)
     nexts = _nexts(case, seen if any(s.proves for s in seen) else [main])
-    title = sentence_case(fitting([main.shows.replace(DEFAULT, "")], TITLE))
+    if verdict.cause == "unknown" or not verdict.culprit_ranks:
+        title = sentence_case(fitting([main.shows.replace(DEFAULT, "")], TITLE))
+        verdict = replace(verdict, title=title, summary=as_sentence(fitting([main.shows], SUMMARY - 1)))
     return replace(
         _completed(case, verdict, facts, nexts, _lines_of(seen, facts)),
-        title=title,
-        summary=as_sentence(fitting([main.shows], SUMMARY - 1)),
         suspect_ranks=tuple(sorted({*verdict.culprit_ranks, *main.suspects})),
     )
 
@@ -181,12 +181,12 @@ def _completed(
     later: Sequence[Collect] = (),
 ) -> Verdict:
     """Return a verdict with these facts, and with what to collect next or its own advice where nothing is, then what facts ask for."""
-    asked, present = [sentence_case(item.text) for item in nexts], text.present(case)
+    asked, present = [imperative(item.text) for item in nexts], text.present(case)
     own = [step for step in verdict.advice if not present or text.without(step, present)]
     step = f"Next: {_lowered(imperative(nexts[0].text))}" if nexts else "".join(own[:1])
     if asked:  # what lines ask for says more than a step of which a part is in the text, or than what any hang asks for
         own = [s for s in own if verdict.cause != "unknown" and text.without(s, present) == s]
-    first, of_facts = 1 if asked else 2, [sentence_case(item.text) for item in later]
+    first, of_facts = 1 if asked else 2, [imperative(item.text) for item in later]
     agreed = elsewhere.same_settings(case)
     step = agreed[0] if agreed else step
     steps = [*agreed, *asked[:1], *own[:first], *asked[1:], *of_facts, *own[first:]]

@@ -82,7 +82,7 @@ def went_on(case: Case) -> str:
 def silence(case: Case) -> str:
     """Return a phrase about a long gap between the lines in the middle of a text; empty if there is none."""
     text = excerpt_of(case)
-    return f"there is {text.silence}" if text is not None and text.silence and not text.gave_up else ""
+    return text.silence if text is not None and not text.gave_up else ""
 
 
 def _said_done(case: Case) -> Progress | None:
@@ -133,7 +133,7 @@ def over(case: Case) -> Observation | None:
     if last := max(ended, key=lambda e: e.line, default=None):
         text = "only if a process is still there: its stack (py-spy dump --pid PID) and how long it has been there"
         hang = (
-            "no line shows that the processes ended, which by the reporter they do not"
+            "no line shows that the processes ended, and according to the reporter they did not"
             if says_it_hangs(case.statements) and not case.statements.exits and last.rank is not None
             else "no line shows the hang that the reporter describes"
             if says_it_hangs(case.statements)
@@ -236,11 +236,11 @@ def last_line(case: Case) -> Observation | None:
     last = _last_progress(case) if of_people(text.text) else None
     line, far = short(message_of(last or text)).rstrip(" |,;:"), course(case)
     staged = far.startswith("The job was") and line.rstrip("…")[-_SAME:] not in far
-    where = f"; the job was {stage.phrase}" if stage is not None and not staged else ""
+    where = f"the job was {stage.phrase} when the text ended; " if stage is not None and not staged else ""
     if tells_of_trouble(text.text):
         wanted = "the lines before it, of that process and of the others: the first error of any of them, and the last line of each"
-        return Observation(f"the last error is '{line}'{where}", Collect((), "log", wanted))
-    shows = f"the last line is '{line}'{where}"
+        return Observation(f"{where}the last error is '{line}'", Collect((), "log", wanted))
+    shows = f"{where}the last line is '{line}'"
     if complaint:
         shows += f"; '{short(complaint)}' is the reporter's description, and the log itself shows no hang"
     wanted = f"{_STACKS}, and how long nothing was printed"

@@ -98,10 +98,10 @@ def _observation(case: Case, row: LineKind, events: Sequence[Event]) -> Observat
     if named:  # nobody waits for itself: its own number there is that of another process in another group
         unknown = f"member {compress(named)} of another group"
         blanks["named"] = ranks_phrase(named) if suspects else unknown
-    wanted = filled(row.collect, blanks)
+    wanted, said = filled(row.collect, blanks), _worded(case, row, events) if row.each else quoted(events)
     retrying = any(isinstance(e, NcclWarn) and e.retrying for e in events)
     return Observation(
-        f"{filled(row.says, blanks)}: {_worded(case, row, events) if row.each else quoted(events)}",
+        ": ".join(filter(None, (filled(row.says, blanks), said))),
         Collect(suspects, row.what, wanted) if wanted else None,
         suspects,
         row.proves and not retrying,
@@ -139,7 +139,9 @@ def _blanks(case: Case, events: Sequence[Event]) -> dict[str, str]:
         found["processes"] = processes
     if isinstance(first, WatchdogStatus):
         none = (
-            "completed nothing" if first.last_completed < 0 else f"completed it up to {first.last_completed}"
+            "completed nothing"
+            if first.last_completed < 0
+            else f"completed it up to seq {first.last_completed}"
         )
         found["completed"] = none
         if first.group_name:

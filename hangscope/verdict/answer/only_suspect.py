@@ -9,7 +9,7 @@ from hangscope.causes.case import Case
 from hangscope.explain.text.stop import find_stop
 from hangscope.model.conclusion import Verdict
 from hangscope.verdict.answer.observation import Observation, pasted
-from hangscope.verdict.phrasing import TITLE, fitting, sentence_case
+from hangscope.verdict.phrasing import SUMMARY, TITLE, as_sentence, fitting, sentence_case
 
 DEFAULT = " of group 0 (default_pg)"  # is meant where a title names no group
 _OPEN = ("unknown", "init_hang")  # causes that leave open who is to blame
@@ -34,6 +34,9 @@ def only_suspect(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> O
 
 def naming(verdict: Verdict, only: Observation) -> Verdict:
     """Return a verdict that names the only suspect."""
+    if verdict.cause in _OPEN:
+        title = sentence_case(fitting([only.shows.replace(DEFAULT, "")], TITLE))
+        verdict = replace(verdict, title=title, summary=as_sentence(fitting([only.shows], SUMMARY - 1)))
     return replace(
         verdict,
         culprit_ranks=only.suspects,
@@ -42,7 +45,4 @@ def naming(verdict: Verdict, only: Observation) -> Verdict:
         in_call=tuple(rank for rank in verdict.in_call if rank not in only.suspects),
         confidence="low",
         rank_confidence="low",
-        title=sentence_case(fitting([only.shows.replace(DEFAULT, "")], TITLE))
-        if verdict.cause in _OPEN
-        else verdict.title,
     )

@@ -11,12 +11,13 @@ from hangscope.ingest.excerpts.sections import Side
 from hangscope.ingest.job_logs.activity import BUSY, IDLE, GpuUse
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.model.conclusion import Collect
-from hangscope.model.rankset import agree, compress, ranks_phrase
+from hangscope.model.rankset import agree, compress, in_words, ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation
 
 _SHOWN = 4  # places, or labels of one side
 _PLACE = regex(r"\(\S{1,200}:\d+\)$")
+_SPEED = regex(r"(?i)\bscore|\d ?%|\d ?(?:ms|s|W)\b")
 _WORK = 0.6  # of the limit of a GPU's power, from which on it computes
 
 
@@ -35,6 +36,10 @@ def sides(case: Case) -> Observation | None:
     text = f"a stack of {_labels(few)} with native frames, twice, a minute apart (py-spy dump --native), and its log"
     if many.row:
         text = f"a stack of {_labels(few)} at that moment, with clocks, temperature and power of its GPU (nvidia-smi -q -d PERFORMANCE)"
+        if not _SPEED.search(few.text):
+            text = (
+                f"what {_labels(few)} did differently before that line: its configuration, its data, a branch"
+            )
     elif not outlier:
         text = "which branch, request or batch one of them has and the other does not: the code before both places"
     suspects = few.ranks if outlier else ()
@@ -70,13 +75,13 @@ def gpus(case: Case) -> Observation | None:
     parts = [_used(some) for some in (busy, idle) if some]
     text = "a stack of every process (py-spy dump --pid PID)"
     if not busy:  # nothing runs there, and what does is on the host
-        return Observation(f"by nvidia-smi {'; '.join(parts)}: no kernel runs there", events=tuple(uses))
+        return Observation(f"nvidia-smi shows {parts[0]}: no kernel is running there", events=tuple(uses))
     if idle:
         text += f": what the process on {_cards(idle)} does, and which collective the process on {_cards(busy)} is in"
     spin = "" if idle else ": NCCL's kernels spin while they wait, so that is no sign of work"
     if all(e.watts and e.limit and e.watts > _WORK * e.limit for e in busy):
         spin = ": they compute, as their power shows; a kernel that only waits draws far less"
-    shows = f"by nvidia-smi {'; '.join(parts)}{spin}"
+    shows = f"nvidia-smi shows {' and '.join(parts)}{spin}"
     # Stacks of several ranks say more.
     return Observation(
         shows, Collect((), "stack", text) if len(case.stacks) < 2 else None, events=tuple(uses)
@@ -85,7 +90,7 @@ def gpus(case: Case) -> Observation | None:
 
 def _cards(uses: Sequence[GpuUse]) -> str:
     numbers = [e.gpu for e in uses]
-    return f"GPU{agree(numbers, '', 's')} {compress(numbers)}"
+    return f"GPU{agree(numbers, '', 's')} {in_words(compress(numbers))}"
 
 
 def _used(uses: Sequence[GpuUse]) -> str:

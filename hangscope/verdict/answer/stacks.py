@@ -53,7 +53,8 @@ def stacks(case: Case) -> Observation | None:
     met = not unseen and all(
         (d := doing(w.stack)) and (d.collective or d.message) for w in case.stacks.values()
     )
-    found = compared("by their stacks", found_at, _PATH if met else _MOVE, (), what="stack", suspects=())
+    sides = {f"{agree(ranks, 'is', 'are')} {place}": ranks for place, ranks in found_at.items()}
+    found = compared("according to the stacks", sides, _PATH if met else _MOVE, (), what="stack", suspects=())
     if helper is not None:
         inside = (
             f"both are inside {helper.name} ({helper.file.rsplit('/', 1)[-1]}), whose steps follow each other"
@@ -62,7 +63,7 @@ def stacks(case: Case) -> Observation | None:
     if 0 < len(unseen) <= _MOST_UNSEEN:
         found = replace(found, shows=f"{found.shows}; there is no stack of {ranks_phrase(unseen)}")
     elif met and len(found_at) == 1:
-        found = replace(found, shows=f"{found.shows}; that is every rank, so none is missing there")
+        found = replace(found, shows=f"{found.shows}; these are all ranks of the job")
     # Different places are for the verdict to explain; one and the same place is an answer where it explains none.
     alone = len(case.stacks) == 1
     alike = len(found_at) == 1 and (alone or not any(where.inside for where in case.stacks.values()))
@@ -70,8 +71,8 @@ def stacks(case: Case) -> Observation | None:
 
 
 def _named(stack: Stack) -> Frame:
-    """Return the innermost frame that has a name; gdb prints `??` without symbols."""
-    return next((frame for frame in stack if frame.name != "??"), stack[0])
+    """Return the innermost frame that has a name; gdb prints `??` without symbols, py-spy an address."""
+    return next((f for f in stack if f.name != "??" and not f.name.startswith("0x")), stack[0])
 
 
 def _call(where: Whereabouts, frame: Frame) -> str:
@@ -79,7 +80,7 @@ def _call(where: Whereabouts, frame: Frame) -> str:
     inner = _named(where.stack)
     if where.inside:
         return f"in {where.op or ('backward' if in_backward(where.stack) else 'a collective')}"
-    if inner.file == frame.file:
+    if inner.file == frame.file or inner.name.startswith("0x"):
         return ""
     if inner.line <= 0:
         return f"in {inner.name}, called"

@@ -191,7 +191,7 @@ def versions(case: Case) -> str:
 
 
 def present(case: Case) -> list[re.Pattern[str]]:
-    """Return the words of requests for what is in the text already."""
+    """Return patterns of what requests ask for that the text already contains."""
     texts = case.statements.all(Excerpt)
     run = " ".join(command for e in texts for command in e.commands)
     return [
@@ -201,7 +201,7 @@ def present(case: Case) -> list[re.Pattern[str]]:
 
 
 def without(text: str, words: Sequence[re.Pattern[str]]) -> str:
-    """Return a text without the parts that hold one of the words, and without what follows from such a part; empty where nothing is left."""
+    """Return a text without the parts that match one of the patterns and what depends on them; empty if nothing remains."""
     kept, depth, dropped = [""], 0, False
     for part in _JOINTS.split(text):
         inside, depth = depth > 0, depth + part.count("(") - part.count(")")

@@ -173,7 +173,7 @@ def test_what_one_rank_alone_printed_is_a_hint_where_nothing_shows_a_stop(tmp_pa
         tmp_path / "alone", {name: "\n".join(text) + "\n" for name, text in lines.items()}, world_size=4
     )
     assert (report.status, *short(report)) == ("inconclusive", "rank_conditional_collective", (2,), "low")
-    assert judged(report).title == "Rank 2 printed what no other rank did"
+    assert judged(report).title == "Rank 2 printed a line that no other rank printed"
     assert "waiting" not in report.to_text()
     lines["rank_1.log"].insert(3, "augmentation is off")
     two = told(tmp_path / "two", {name: "\n".join(text) + "\n" for name, text in lines.items()}, world_size=4)

@@ -37,5 +37,5 @@ def test_a_stack_is_shown_with_the_statement_at_its_line(tmp_path: Path) -> None
     report = told(tmp_path, lines)
     found = stacks(report._analysis.case)
     assert found is not None
-    assert "rank 0 in broadcast at train.py:143 `out = model(x)`" in found.shows
-    assert "rank 1 at train.py:152 `acc = (s[0] / s[1]).item()`" in found.shows
+    assert "rank 0 is in broadcast at train.py:143 `out = model(x)`" in found.shows
+    assert "rank 1 is at train.py:152 `acc = (s[0] / s[1]).item()`" in found.shows

@@ -48,7 +48,7 @@ def test_steps_that_take_longer_each_time_are_told_from_a_change() -> None:
 def test_the_longest_pause_is_told_where_it_is_far_longer_than_the_others() -> None:
     lines = [f"Sep 12 21:14:{s:02} box node: reading" for s in (2, 12, 22, 31)]
     assert silence([*enumerate([*lines, "Sep 12 21:17:48 box node: reading"])]) == (
-        "no line for 197 s, from 21:14:31 to 21:17:48", 197, 3,
+        "nothing was printed for 197 s, from 21:14:31 to 21:17:48", 197, 3,
     )  # fmt: skip
     assert silence([*enumerate(lines)]) == ("", 0, 0)
 
@@ -94,7 +94,7 @@ def test_a_few_steps_that_took_far_longer_than_those_between_are_told() -> None:
     ]
     assert (
         slow_steps(counted([*enumerate(lines)]))
-        == "step 1000, step 2000 took 213 s, the steps between 0.91 s"
+        == "step 1000 and step 2000 took 213 s, the steps between 0.91 s"
     )
     assert slow_steps(counted([*enumerate(lines[:-1])])) == ""  # it may be the one that hangs
     assert slow_steps(counted([*enumerate(lines[::1])][::3])) == ""

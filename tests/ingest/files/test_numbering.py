@@ -83,7 +83,7 @@ def test_logs_that_count_from_0_are_of_the_ranks_and_their_numbers_are_compared(
         steps[-1]["batches"] = 3 if stage == 2 else 4
         (tmp_path / f"stage_{stage}.jsonl").write_text("".join(f"{json.dumps(step)}\n" for step in steps))
     report = analyze(tmp_path)
-    assert "rank 2 printed batches=3 here, the others 4" in " ".join(
+    assert "rank 2 printed batches=3 where the others printed 4" in " ".join(
         o.says() for o in report.analysis.case.statements.outlier_lines
     )
 

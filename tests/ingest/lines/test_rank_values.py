@@ -39,8 +39,8 @@ _TABLE = """rank  host   dp     in
 def test_a_table_by_rank_shows_who_differs_in_a_column() -> None:
     found = odd_cells([*enumerate(_TABLE.splitlines())])
     assert found == (
-        (3, "'48208' in column dp (most others '48209')"),
-        (3, "'tp all_gather [15]' in column in (most others 'tp all_reduce [64]')"),
+        (3, "'48208' in column 'dp' (most others '48209')"),
+        (3, "'tp all_gather [15]' in column 'in' (most others 'tp all_reduce [64]')"),
     )
 
 

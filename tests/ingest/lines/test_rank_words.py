@@ -258,7 +258,7 @@ def test_ranks_of_which_somebody_says_that_they_show_the_same(
 
 def test_what_a_reporter_says_of_other_ranks_counts_as_theirs(tmp_path: Path) -> None:
     lines = ["8 GPUs, DDP", timeout(2), timeout(4), "(ranks 1 3 5 6 have the same lines as 2)"]
-    assert "Ranks 1-6 timed out" in judged(told(tmp_path, lines)).title
+    assert "Ranks 1-6 timed out" in judged(told(tmp_path, lines)).explanation
 
 
 def test_a_list_of_the_processes_of_ranks_names_each(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_an_entry_names_fields_that_its_kind_has(row: object) -> None:
         ),
         pytest.param(
             ["torch.distributed.DistStoreError: wait timeout after 300000ms, keys: /broadcast_from/1/0"],
-            ["timed out waiting for an entry of the store that rank 1 writes"],
+            ["timed out waiting for a key of the store that rank 1 writes"],
             (1,),
             id="key of a sender",
         ),
@@ -118,7 +118,7 @@ def test_a_number_within_a_group_is_not_given_for_a_global_rank(tmp_path: Path) 
     said = judged(
         told(tmp_path, [f"[rank{local}]:[rank{rank}]: {error}" for local, rank in ((0, 4), (1, 5))])
     ).explanation
-    assert "Ranks 4 and 5 timed out waiting for an entry of the store:" in said
+    assert "Ranks 4 and 5 timed out waiting for a key of the store:" in said
     assert "rank 0 writes" not in said
 
 
@@ -136,5 +136,5 @@ def test_the_printers_own_number_in_a_key_is_that_of_a_member_of_another_group(
 ) -> None:
     line = f"[rank0]: torch.distributed.DistStoreError: wait timeout after 300000ms, keys: {key}"
     verdict = judged(told(tmp_path, [line]))
-    assert f"Rank 0 timed out waiting for an entry of the store that {writer} writes" in verdict.explanation
+    assert f"Rank 0 timed out waiting for a key of the store that {writer} writes" in verdict.explanation
     assert (verdict.culprit_ranks, verdict.suspect_ranks) == ((), suspects)

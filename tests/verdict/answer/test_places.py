@@ -15,7 +15,7 @@ def test_busy_and_idle_gpus_are_told_apart(tmp_path: Path) -> None:
             f"| N/A   39C    P0            {watts:>3}W /  700W |   61204MiB /  81559MiB |    {percent:>3}%      Default |",
         ]
     explanation = judged(told(tmp_path, ["it hangs, nvidia-smi:", *rows])).explanation
-    assert "GPUs 0-1 at 100 % (128 to 131 W); GPU 2 at 0 % (70 W)" in explanation
+    assert "GPUs 0 and 1 at 100 % (128 to 131 W) and GPU 2 at 0 % (70 W)" in explanation
 
 
 def test_the_rows_of_a_query_of_nvidia_smi_are_read(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_the_rows_of_a_query_of_nvidia_smi_are_read(tmp_path: Path) -> None:
         for gpu, percent, watts in ((0, 100, 131), (1, 100, 128), (2, 0, 70))
     ]
     assert (
-        "GPUs 0-1 at 100 % (128 to 131 W); GPU 2 at 0 % (70 W)"
+        "GPUs 0 and 1 at 100 % (128 to 131 W) and GPU 2 at 0 % (70 W)"
         in judged(told(tmp_path / "one", rows)).explanation
     )
 

@@ -61,7 +61,7 @@ def test_all_ranks_that_came_equally_far_leave_the_path_between_them(tmp_path: P
     said = ["torchrun --standalone --nproc_per_node=4 serve.py", HANGS]
     lines = [f"[RANK {rank}] Run warmup for batch size 1" for rank in range(4)]
     found = judged(told(tmp_path / "all", [*said, *lines]))
-    assert "ll 4 ranks came equally far" in found.explanation and found.culprit_ranks == ()
+    assert "ll 4 ranks got equally far" in found.explanation and found.culprit_ranks == ()
     assert "equally far" not in judged(told(tmp_path / "some", [*said, *lines[:3]])).explanation
 
 

@@ -49,7 +49,7 @@ def test_what_a_rank_does_in_a_library_outside_of_collectives_is_told(tmp_path: 
     ]
     lines += [f"step {n} loss 2.6 {'213.40' if n == 1000 else '0.91'}s" for n in range(998, 1003)]
     said = " ".join(told(tmp_path, lines).to_text().split())
-    assert "rank 0 in log_tensor_stats (wandb_torch.py:240), called at fit.py:1 (step)" in said
+    assert "rank 0 is in log_tensor_stats (wandb_torch.py:240), called at fit.py:1 (step)" in said
 
 
 def test_what_processes_wait_for_is_said_by_frames_that_are_known(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_all_ranks_in_a_first_collective_point_to_the_path_between_them(tmp_path
         line for pid in (302, 308) for line in (f"py-spy of {pid}:", *(f"    {frame}" for frame in frames))
     ]
     verdict = judged(told(tmp_path, [*ranks, *stacks]))
-    assert "every rank, so none is missing" in verdict.explanation and verdict.culprit_ranks == ()
+    assert "these are all ranks of the job" in verdict.explanation and verdict.culprit_ranks == ()
     assert "NCCL_P2P_DISABLE=1" in verdict.collect[0].text
 
 

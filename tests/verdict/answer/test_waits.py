@@ -74,7 +74,7 @@ def gather(rank: int, numel_in: int, numel_out: int) -> str:
         ),
         pytest.param(
             [timeout(0), timeout(1, group=DEFAULT), status(1, 6, 9, 5)],
-            ["Ranks 0 and 1 timed out", "enqueued work up to 9 and completed it up to 5"],
+            ["Ranks 0 and 1 timed out", "enqueued work up to seq 9 and completed it up to seq 5"],
             (),
             id="a line without a group joins its peers",
         ),
@@ -155,7 +155,7 @@ def test_stages_of_several_pipelines_that_wait_alike_are_one_wait(tmp_path: Path
     said = judged(report).explanation
     assert "Ranks 8-10 timed out after 600 s" in said
     assert "each in its own group PIPELINE_MODEL_PARALLEL_GROUP; each is group-local rank 1 there" in said
-    assert "ranks 8-10 enqueued work up to 1 and completed nothing" in said
+    assert "anks 8-10 enqueued work up to seq 1 and completed nothing" in said
     assert "elements" not in said and "text of 3 of 16 ranks" in report.document.partial.text
 
 

@@ -1,4 +1,4 @@
-"""The flight recorders of the torch that the program has imported, and how far the rank has come by them."""
+"""The flight recorders of the torch that the program has imported, and the progress of the rank that they show."""
 
 import functools
 import json

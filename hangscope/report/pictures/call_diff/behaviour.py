@@ -87,7 +87,7 @@ class Behaviour:
 
     @property
     def purposes(self) -> frozenset[int]:
-        """Return what the groups are for that its ranks called on."""
+        """Return the purposes of the groups that its ranks issued collectives on."""
         return frozenset(self.program.purpose.tolist())
 
 

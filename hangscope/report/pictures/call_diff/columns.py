@@ -22,11 +22,14 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
     known = next((b for b in culprits if len(b.program)), None)
     calls = {b.ranks[0]: subject.first_open(b.ranks[0]) for b in (*culprits, *others)}
     nodes = {rank: call.node for rank, call in calls.items() if call is not None}
+    pending = calls[known.ranks[0]] if known is not None else None
+    peers = frozenset(subject.incident.groups[pending.gid].ranks if pending is not None else ())
     own = nodes.get(known.ranks[0]) if known is not None and ordered else None
     others.sort(
         key=lambda b: (
             -round(8 * likeness(b, known)) if known is not None and not ordered else 0,
             own is not None and nodes.get(b.ranks[0]) == own,  # this shows nothing about an order
+            peers.isdisjoint(b.ranks),
             not inside.intersection(b.ranks),
             known is not None and b.purposes != known.purposes,
             -len(b.ranks),
@@ -49,6 +52,8 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
         view.members if view is not None else (), () if verdict else subject.incident.ranks
     )
     suspects = frozenset(verdict.suspect_ranks if verdict is not None else ())
+    if verdict is not None and verdict.is_p2p:
+        members, suspects = frozenset(), frozenset()  # the two ends of a pair play different parts
     suspects = suspects if len(suspects) <= COLUMNS else frozenset()
     first, *rest = sorted(others, key=lambda b: not suspects.issuperset(b.ranks))
     beside = [

@@ -242,7 +242,7 @@ def _difference(call: Call, own: Call) -> str:
     """Return in which arguments two calls differ."""
     one, other = call.kind, own.kind
     if one.op != other.op:
-        return "another call"
+        return "another collective"
     parts = (
         ("another peer", (one.src is None) or (one.dst, one.src) == (other.dst, other.src)),
         ("other sizes", (one.input_sizes, one.output_sizes) == (other.input_sizes, other.output_sizes)),
@@ -250,7 +250,7 @@ def _difference(call: Call, own: Call) -> str:
         ("another root", one.root == other.root),
         ("another line", call.site == own.site),
     )
-    return ", ".join(word for word, equal in parts if not equal) or "another call"
+    return ", ".join(word for word, equal in parts if not equal) or "another collective"
 
 
 def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
