@@ -126,6 +126,12 @@ class Subject:
         ends = any(queue.tells_completion or State.DONE in queue.state[-1:] for queue in queues) or not queues
         return ROLE_WORDS["idle"] if ends else "no end of a collective is recorded"
 
+    @property
+    def waits_ended(self) -> bool:
+        """Return whether no rank waits any more: the job is over, or all waits ended by a timeout or an error."""
+        states = self.verdict.wait_ends.state(self.waiting) if self.verdict is not None else ""
+        return self.over or (bool(states) and "blocked" not in states)
+
     def waiting_words(self, ranks: Collection[int]) -> str:
         """Return the state of ranks that are in a collective: `blocked`, or how their waits ended."""
         if self.over or self.verdict is None:

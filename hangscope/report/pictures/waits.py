@@ -167,9 +167,7 @@ def sentences(
 ) -> tuple[str, ...]:
     """Return the picture as sentences, from the victims to the root."""
     by_name = {node.id: node for node in nodes}
-    lines = []
-    states = subject.verdict.wait_ends.state(subject.waiting) if subject.verdict is not None else ""
-    past = subject.over or (bool(states) and "blocked" not in states)
+    lines, past = [], subject.waits_ended
     for node in sorted((n for n in nodes if n.kind == "call"), key=lambda n: -n.count):
         targets = [by_name[e.target] for e in edges if e.source == node.id]
         who = awaited.get(node.id, "")

@@ -131,7 +131,7 @@ def _pending(subject: Subject) -> list[str]:
     """Return the collectives that ranks are in."""
     calls = [(rank, found[0]) for rank, found in sorted(subject.graph.open_calls.items()) if found]
     by_call = grouped(((subject.call_name(c.node, r), subject.on_group(c.gid)), r) for r, c in calls)
-    past = subject.over or subject.all_ended
+    past = subject.waits_ended
     lines = [are_in(in_words(compress(ranks)), len(ranks), *where, past) for where, ranks in by_call.items()]
     return first_of(lines, _LINES, "{} more collectives are pending")
 
