@@ -173,7 +173,8 @@ def died(case: Case) -> Match | None:
         why,
         fix,
         "A longer timeout would not help: the process that the others need is gone.",
-        strength=1 if everybody else 2 if len(culprits) == 1 and not doubtful else 0,
+        # Lines alone seldom tell which of several failed first (measured, docs/score.md).
+        strength=1 if everybody else 0 if doubtful else 2 if len(culprits) == 1 else int(case.solid),
         evidence=[death.event for death in deaths],
         frame=first.frame,
         frame_rank=first.rank,
