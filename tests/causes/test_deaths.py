@@ -26,8 +26,8 @@ BARRIER = "CollectiveFingerPrint(SequenceNumber=4OpType=BARRIER)"
     ("seconds", "hosts", "expected"),
     [
         ((10, 14), ("", ""), ((2,), "high")),
-        ((10, 10), ("", ""), ((1, 2), "low")),
-        ((10, 13), ("gpu01: ", "gpu02: "), ((1, 2), "low")),
+        ((10, 10), ("", ""), ((1, 2), "medium")),
+        ((10, 13), ("gpu01: ", "gpu02: "), ((1, 2), "medium")),
         ((10, 40), ("gpu01: ", "gpu02: "), ((2,), "high")),
     ],
 )
