@@ -136,7 +136,8 @@ def connected(case: Case) -> Observation | None:
     ranks, statements = formed(case.statements), case.statements
     if not ranks or statements.any_of(Progress, WatchdogTimeout) or not says_it_hangs(statements):
         return None
-    shows = f"all {len(ranks)} ranks completed NCCL's initialization (Init COMPLETE), so none of them is missing; no collective and no step is shown after it: usually the first transfer between their GPUs does not complete"
+    every = "both" if len(ranks) == 2 else f"all {len(ranks)}"
+    shows = f"{every} ranks completed NCCL's initialization (Init COMPLETE), so none of them is missing; no collective and no step is shown after it: usually the first collective does not complete because of the path between their GPUs (P2P)"
     return Observation(shows, Collect((), "other", path_between(case)), (), True)
 
 
