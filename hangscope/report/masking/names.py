@@ -40,9 +40,11 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
     if name.startswith(_TOKEN_MARK) or not (parts := words_of(name)):
         return Strength.NOTHING
     *before, last = parts
+    if last == "64" and len(before) > 1:  # key_b64
+        *before, last = before
     if before and (
-        last in ("data", "value", "hash", "base")  # client-key-data, password_hash
-        or (before[-1] in ("key", "token") and last in ("b", "text", "str", "string", "raw"))
+        last in ("data", "value", "hash", "base", "b")  # client-key-data, password_hash
+        or (before[-1] in ("key", "token") and last in ("text", "str", "string", "raw"))
         or (before[-1] in ("secret", "password", "community") and last == "string")
     ):
         *before, last = before
