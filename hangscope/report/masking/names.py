@@ -91,8 +91,8 @@ def _is_secret_word(last: str, before: list[str]) -> bool:
         or (last == "phrase" and before[-1:] == ["pass"])
         or (last == "id" and before[-2:] == ["access", "key"])
         # SSHPASS
-        or (
-            last.endswith(("pass", "pw")) and last.removesuffix("pass").removesuffix("pw") in words("pass_of")
+        or any(
+            last.removesuffix(end) in words("pass_of") for end in ("pass", "pw", "psk") if last.endswith(end)
         )
     )
 
