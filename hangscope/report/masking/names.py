@@ -55,6 +55,7 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
         name in ("PWD", "OLDPWD")
         or "existing" in before
         or (last.startswith("secret") and before and before[-1] in ("pull", "from", "mount", "use"))
+        or last.endswith("secrets")  # a list of such names
     ):  # the name of a secret of Kubernetes
         return Strength.LIKELY
     if _is_secret_word(last, before):
@@ -98,7 +99,7 @@ def _is_secret_word(last: str, before: list[str]) -> bool:
 
 
 def _of_key(before: list[str], is_clear: bool) -> Strength:
-    if before[-1:] == ["password"]:
+    if before[-1:] == ["password"] or before[-2:] == ["password", "secret"]:
         return Strength.MAYBE  # the key of a password in a secret of Kubernetes
     if words("secret_keys") & set(before):
         return Strength.NOTHING if "public" in before else Strength.SECRET
