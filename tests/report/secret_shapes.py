@@ -83,9 +83,18 @@ SECRETS = (
     "QyNTUxOQAAACB{an:57}",
     "password\t\t=\t{word:}",
     "passwords = ['{word:}',\n '{word:}']",
+    "salt-call pillar.get slurm:db_pass\nlocal:\n    {low:26}\ngpu04:",
+    "imagePullSecrets:\n- name: a\nregistryPassword: {word:}",
+    "secrets:\n  - {an:20}",
+    "files:\n  - path: /etc/tls/svc.keytab\n    content_b64: {b64:80}",
 )
 
-HARMLESS = _lines("harmless.txt")
+HARMLESS = (
+    *_lines("harmless.txt"),
+    "imagePullSecrets:\n- name: a\nreason: CrashLoopBackOff",
+    "secrets:\n- wandb\n- train-env",
+    "credentials:\n  secretName: minio-train",
+)
 #: The sets of unseen texts, in the order in which they were written.
 UNSEEN: tuple[dict[str, Any], ...] = tuple(
     json.loads(path.read_text(encoding="utf-8"))

@@ -199,6 +199,8 @@ GROWING = (
     "password: !vault a/", "password: !vault ", "password: !a", "!secret:get:", "password: !join [a, [b]", "vault:a/", "token class is A", "password AaConfigConfig ",
     "iVBORw0KGgo", "iVBORw0KGgo\n", "iVBORw0KGgo" + "a" * 65 + "\n", "iVBORw0KGgo" + "a" * 65 + "\\n", "embedding=", "token embedding: ",
     "raw_data: \"", "raw_data: \"AAAA\"\n\"", "raw_data: \"A\\", "raw_", "dtype data: \"", "torch_tensor", "dense<\"0xA",
+    "LS0tLS1CRUdJTi", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FUR", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FUR/", "LS0tLS1CRUdJTiBDRVJUSUZJQ0FUR\n", "login AAAAC3NzaC1aaaaaaaaaaaaaaaaaaaa", "AAAAC3NzaC1aaaaaaaaaaaaaaaaaaaa+",
+    "sha256-", "{/a.key", "/a.key", "/a.key\n", "{\"content\": \"", "{\"content\": \"aB3aB3aB3aB3aB3aB3\" /a.key\" ", "key <(", "key-", "salt pillar.get ", "salt pillar.get a:pass\n", "ImagePull", "token ImagePullBackOff ", "key a/b.c/",
 )  # fmt: skip
 
 

@@ -40,9 +40,11 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
     if name.startswith(_TOKEN_MARK) or not (parts := words_of(name)):
         return Strength.NOTHING
     *before, last = parts
+    if last == "64" and len(before) > 1:  # key_b64
+        *before, last = before
     if before and (
-        last in ("data", "value", "hash", "base")  # client-key-data, password_hash
-        or (before[-1] in ("key", "token") and last in ("b", "text", "str", "string", "raw"))
+        last in ("data", "value", "hash", "base", "b")  # client-key-data, password_hash
+        or (before[-1] in ("key", "token") and last in ("text", "str", "string", "raw"))
         or (before[-1] in ("secret", "password", "community") and last == "string")
     ):
         *before, last = before
@@ -53,6 +55,7 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
         name in ("PWD", "OLDPWD")
         or "existing" in before
         or (last.startswith("secret") and before and before[-1] in ("pull", "from", "mount", "use"))
+        or last.endswith("secrets")  # a list of such names
     ):  # the name of a secret of Kubernetes
         return Strength.LIKELY
     if _is_secret_word(last, before):
@@ -89,14 +92,14 @@ def _is_secret_word(last: str, before: list[str]) -> bool:
         or (last == "phrase" and before[-1:] == ["pass"])
         or (last == "id" and before[-2:] == ["access", "key"])
         # SSHPASS
-        or (
-            last.endswith(("pass", "pw")) and last.removesuffix("pass").removesuffix("pw") in words("pass_of")
+        or any(
+            last.removesuffix(end) in words("pass_of") for end in ("pass", "pw", "psk") if last.endswith(end)
         )
     )
 
 
 def _of_key(before: list[str], is_clear: bool) -> Strength:
-    if before[-1:] == ["password"]:
+    if before[-1:] == ["password"] or before[-2:] == ["password", "secret"]:
         return Strength.MAYBE  # the key of a password in a secret of Kubernetes
     if words("secret_keys") & set(before):
         return Strength.NOTHING if "public" in before else Strength.SECRET

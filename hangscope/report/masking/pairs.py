@@ -124,8 +124,10 @@ class _Pairs:
         is_said = not quote and value.isalpha() and text.startswith(('" :', "' :"), pair.end(1))
         # The answer to a prompt: `password: \nPermission denied`
         is_said |= value.isalpha() and "\n" in text[pair.end(1) : at] and text.startswith(" ", end)
-        # A list of words: `["secrets", "configmaps"]`
-        is_said |= value.isalpha() and value.islower() and text[pair.end(2) : at].lstrip().startswith(",")
+        # A list of words, or a file before another name: `["secrets", "configmaps"]`, `"/x/private.key", "mode": "0400"`
+        is_said |= text[pair.end(2) : at].lstrip().startswith(",") and (
+            (value.isalpha() and value.islower()) or text[pair.start() - 1 : pair.start()] == "/"
+        )
         is_code = is_said or (value == name.rpartition(".")[2] and "_" in value)
         if is_hidden and not (is_code or is_placeholder(value, name) or names_a_secret(value)):
             end = _end(text, at, quote, name, len(text)) if end == at + _JUDGED else end

@@ -160,7 +160,7 @@ def _announced(text: str, row: dict[str, Any]) -> str:
         for value in values.finditer(text, max(scanned, begin), until + _LONGEST):
             if value.start() >= until:
                 break
-            if not _is_apart(text, word, value) and _is_typed(value, row["looks"]):
+            if _is_typed(value, row["looks"]) and not _is_apart(text, word, value):
                 done = value.end("value")
                 spans.append((value.start("value"), done))
         scanned = max(scanned, done if word.lastgroup else until)
@@ -178,6 +178,8 @@ def _is_apart(text: str, word: re.Match[str], value: re.Match[str]) -> bool:
 
 def _is_typed(match: re.Match[str], looks: str) -> bool:
     value = match["value"]
+    if value is None:  # what everybody may read
+        return False
     return LOOKS[looks](value) and not is_placeholder(value) and not match.groupdict().get("other")
 
 

@@ -52,6 +52,8 @@ _NUMBERED = regex(r"^[A-Za-z]+[_-]?\d{1,4}")  # the name of one of many: `rank03
 _SUMMED = regex(
     r"(?!key-)[A-Za-z_]{3,40}(?:[-_.]\w{1,40}){0,4}?[-_.](?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64})"
 )
+_STATE = regex(r"(?:[A-Z](?=[a-z]{0,9}[aeiouy]|(?<=[AEIOU])[a-z])[a-z]{1,15}){2,8}")
+_FILE = regex(r"/[\w.-]{1,80}\.[a-z]{2,12}$")
 #: Numbers in the names of classes: `Int64Index`, `Sha256Hasher`, `X509Store`.
 _SIZES = frozenset(("16", "32", "64", "128", "256", "384", "509", "512", "1024", "25519"))
 _CLASS = r"[A-Z][A-Za-z0-9]{1,60}?(?:<<class_ends>>)(?:Fast)?V?\d?"
@@ -77,7 +79,10 @@ def is_random(value: str) -> bool:
     if value.lower() in words("no_secret") or is_placeholder(value):
         return False
     user, _, password = value.rpartition(":")
-    if ":" in user or _SUMMED.fullmatch(value):  # the key of a store, or a name with a checksum
+    # The key of a store, a name with a checksum, words, or a file
+    if ":" in user or _SUMMED.fullmatch(value) or _is_of_words(value):
+        return False
+    if is_path(value) and _FILE.search(value):
         return False
     return looks_typed(password) or _has_entropy(value) or (len(value) >= _LONG and looks_made(value))
 
@@ -87,6 +92,11 @@ def is_class(value: str) -> bool:
     if not compiled(_CLASS).fullmatch(value):
         return False
     return all(len(number) == 1 or number in _SIZES for number in re.findall(r"\d+", value))
+
+
+def _is_of_words(value: str) -> bool:
+    """Return whether a value is words with capitals and nothing between them, as programs name a state: `ImagePullBackOff`."""
+    return _STATE.fullmatch(value) is not None and len(value) * 2 >= 7 * sum(map(str.isupper, value))
 
 
 def looks_made(value: str) -> bool:
@@ -122,7 +132,7 @@ def looks_typed(value: str) -> bool:
     if any(c in "!#$&*?^~" for c in value):
         return letters and (bool(numbers) or is_mixed(value))
     if len({kind(c) for c in value} & {"u", "l", "d"}) < 3:
-        return len(value) >= _LONG and value.isalpha() and is_mixed(value)
+        return len(value) >= _LONG and value.isalpha() and is_mixed(value) and not _is_of_words(value)
     if len(value) >= _LONG and is_mixed(value):
         return True
     return len(numbers) > 1 or (len(numbers[0]) > 1 and numbers[0] not in _SIZES)
