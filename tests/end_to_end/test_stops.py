@@ -235,8 +235,8 @@ def test_an_old_stores_timeout_is_a_beginning(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "cause", "confidence"),
     [
-        ("Cuda failure 2 'out of memory'", "crashed_rank", "medium"),
-        ("Error while creating shared memory segment /dev/shm/nccl-x1 (size 9637888)", "crashed_rank", "medium"),
+        ("Cuda failure 2 'out of memory'", "crashed_rank", "low"),
+        ("Error while creating shared memory segment /dev/shm/nccl-x1 (size 9637888)", "crashed_rank", "low"),
         ("Mismatched NCCL version detected : rank 0 version 22604 rank 9 version 22501", "init_hang", "medium"),
         ("Bootstrap : no socket interface found", "init_hang", "medium"),
         ("Message truncated : received 64 bytes instead of 8", "init_hang", "low"),

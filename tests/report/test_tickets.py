@@ -37,7 +37,7 @@ def test_text_leads_with_what_the_verdict_calls_deciding() -> None:
     wanted = " ".join(good.verdict.evidence[last].text.split())[:50]
     assert chosen.verdict is not None
     assert wanted in [" ".join(f.text.split())[:50] for f in deciding_facts(chosen.verdict)]
-    assert text.index("why:") < text.index("accounts for:") < text.index("confidence:") < text.index("help:")
+    assert text.index("why:") < text.index("accounts for:") < text.index("confidence:") < text.index("next:")
 
 
 def test_the_ledger_takes_the_place_of_the_alternatives() -> None:
