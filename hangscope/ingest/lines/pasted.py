@@ -97,6 +97,7 @@ _WIDTH, _NARROW = 400, 20  # characters of a line that may be broken
 _PARTS = 16  # of one line
 _FULL = 0.75  # of the width that a broken line fills at least, where it is broken between words
 _INDENT = "    "
+_PADDING = " " * 8
 _NUMBERED = 3  # lines with numbers, or with a writer's name, that are no accident
 _NUMBERED_PART = 0.8  # of the lines have numbers where a page put them there
 _TERMINAL = 60  # characters, of the narrowest terminal that is recognised by its edge
@@ -122,6 +123,8 @@ def repair(data: bytes) -> tuple[bytes, int]:
     """Return a text as it was printed, with as many line feeds as before, and how many breaks were taken out. Linear in its length."""
     lines = data.decode("utf-8", "surrogateescape").split("\n")
     lines = _undented(_unnumbered([_QUOTE.sub("", line.rstrip("\r"), count=1) for line in lines]))
+    if sum(line.endswith(_PADDING) for line in lines) >= _NUMBERED:  # as a terminal's copy mode pads lines
+        lines = [line.rstrip(" ") for line in lines]
     writers, joined = _writers(lines), 0
     # where a collector put the writer's name before each line, no line is the rest of another: pdsh's `host: `
     if sum(writers.values()) < max(_NUMBERED, _WRITERS * sum(1 for line in lines if line.strip())):

@@ -97,7 +97,7 @@ def answered(case: Case, verdict: Verdict) -> Verdict:
     ended = course.over(case)
     seen = observations(case, ended)
     if (only := only_suspect(case, verdict, seen)) is not None:
-        verdict = naming(verdict, only)
+        verdict = naming(case, verdict, only)
     proved = any(s.proves for s in seen)
     unread = find_stop(case.statements) is not None and not (proved or ended is not None)
     if unread or not (verdict.cause == "unknown" or (proved and _by_silence(case, verdict, seen))):

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.causes.case import Case
+from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.stop import find_stop
+from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.model.conclusion import Verdict
+from hangscope.model.rankset import ranks_phrase
 from hangscope.verdict.answer.observation import Observation, pasted
 from hangscope.verdict.phrasing import SUMMARY, TITLE, as_sentence, fitting, sentence_case
 
@@ -32,10 +35,16 @@ def only_suspect(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> O
     return next((s for s in named if any(e.rank not in ranks for e in s.events)), None)
 
 
-def naming(verdict: Verdict, only: Observation) -> Verdict:
-    """Return a verdict that names the only suspect."""
-    if verdict.cause in _OPEN:
+def naming(case: Case, verdict: Verdict, only: Observation) -> Verdict:
+    """Return a verdict that names the only suspect: if others gave up waiting for it, as stuck."""
+    by_torch = any(isinstance(e, AnalyzerReport) for e in only.events)  # which misses all others
+    waited = case.statements.ranks(*WAITED) & {*only.suspects}
+    if verdict.cause == "unknown" and find_stop(case.statements) is not None and not (by_torch or waited):
+        verdict = replace(verdict, cause="stuck_rank")
+    if verdict.cause in (*_OPEN, "stuck_rank"):
         title = sentence_case(fitting([only.shows.replace(DEFAULT, "")], TITLE))
+        if verdict.cause == "stuck_rank" and (whom := ranks_phrase(only.suspects)) not in title.lower():
+            title = fitting([f"Others wait for {whom}: {only.shows.replace(DEFAULT, '')}"], TITLE)
         verdict = replace(verdict, title=title, summary=as_sentence(fitting([only.shows], SUMMARY - 1)))
     return replace(
         verdict,
