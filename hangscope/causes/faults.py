@@ -38,6 +38,10 @@ class Fault:
         return [event for event in found if self.reported_by(event)]
 
 
+#: What to do about an exception, by its type without the module.
+_BY_TYPE = {
+    name: entry["remedy"] for entry in entries("causes/faults.toml", "exception") for name in entry["types"]
+}
 FAULTS = tuple(Fault(**entry) for entry in entries("causes/faults.toml", "fault"))
 _BY_EVENT = {event: fault for fault in FAULTS for event in fault.events}
 
@@ -56,7 +60,12 @@ def remedy(event: Event, who: str, frame: Frame | None = None) -> str:
     held = event.held if isinstance(event, OomCuda) else ""
     # As the kernel prints it where no control group has a limit of its own.
     limit = "" if "CONSTRAINT_NONE" in event.text else ", or the limit of its container or job step,"
-    return fault.remedy.format(who=who, where=where, error=error, held=held, limit=limit)
+    text = (
+        _BY_TYPE.get(error.rpartition(".")[2], fault.remedy)
+        if fault is _BY_EVENT["exception"]
+        else fault.remedy
+    )
+    return text.format(who=who, where=where, error=error, held=held, limit=limit)
 
 
 def device_error(event: Event) -> str:

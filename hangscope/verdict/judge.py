@@ -19,7 +19,7 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import ranks_phrase
 from hangscope.verdict import substantiation, verdicts
 from hangscope.verdict.answer.compose import answered
-from hangscope.verdict.answer.course import only_slow, over
+from hangscope.verdict.answer.course import advances, over
 from hangscope.verdict.answer.no_hang import to_collect, why_no_hang
 from hangscope.verdict.answer.observation import pasted
 from hangscope.verdict.answer.reporter import reports_a_stop
@@ -86,7 +86,7 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
             return Judgement("no_hang", None)
     while matches and (_names_a_crowd(case, matches[0]) or _by_a_moving_job(case, matches[0])):
         matches.pop(0)
-    if not matches and pasted(case) and only_slow(case):
+    if not matches and pasted(case) and advances(case):
         return Judgement("no_hang", None)
     if not matches:
         status, stop = status_without_verdict(case, views), find_stop(case.statements)

@@ -63,6 +63,7 @@ _LOCAL = regex(r"(?i)\blocal[_ -]?rank['\"]?[ =:]{1,3}(\d{1,4})\b|\[rank: (\d{1,
 
 #: `rank0=20710`, `rank 0: 20710`: the processes of ranks side by side
 _PAIR = regex(r"(?i)\brank[ _]?(\d{1,5})[\"']? ?[=:] ?(?:pid[ =:]?)?(\d{3,9})\b(?![.:]\d)")
+_TIME_OF_DAY = regex(r",? \d{1,2}:\d\d(?::\d\d)?$")
 _CLOCKED = regex(r"\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d")
 _WORD = regex(r"[A-Za-z]{1,30}|\d{1,10}")
 _RANGE = regex(r"(?<!\d)\d{1,6}(?: {0,2}[-–] {0,2}\d{1,6})?(?!\d)")
@@ -167,6 +168,7 @@ def ranks_titled(text: str, above_a_stack: bool = False) -> tuple[int, ...]:
     """
     if len(text) > _SENTENCE or "ank" not in text.lower():
         return ()
+    text = _TIME_OF_DAY.sub("", text)  # `rank 0, 23:40` is one rank
     if words("ranks_of_pids").match(text):
         return ranks_in(text)
     if len(text) <= _TITLE_LIMIT and (several := words("and_others").match(text)):

@@ -27,6 +27,7 @@ _BAR = regex(r"\d/\d{1,12} \[[^\]]{1,200}(?:it/s|s/it)[^\]]{0,200}\]$")  # a pro
 _ALL = regex(r"(?i)\b(?:training|job|run|fit)\b.{0,20}\b(?:finished|completed?|done|ended|over)\b|all epochs")
 #: What lines of programs have and sentences of people do not.
 _OF_A_PROGRAM = regex(r"[\[\](=|%<>/]|: ?\S|\d \||^\s{0,20}\S{1,24} \S{1,24}(?: \S{1,24})?$")
+_ADVANCES = "the job still advances where the text ends"
 _STACKS = "a stack of every process (py-spy dump --pid PID), twice, a minute apart"
 _IN_A_STRETCH = "what every process does in such a stretch (compilation, loader workers that start, reading, checkpointing): its stack at that time (py-spy dump --pid PID)"
 
@@ -173,14 +174,13 @@ def over(case: Case) -> Observation | None:
     return Observation(shows, Collect((), "stack", text), events=(last_notice,))
 
 
-def only_slow(case: Case) -> bool:
-    """Return whether a text shows steps that are slow, go on, and meet no trouble."""
-    text, slow = excerpt_of(case), moving(case)
-    return (
-        text is not None
-        and slow is not None
-        and (bool(text.slow) or (bool(text.pace) and slow.shows.endswith("not hung")))
-    )
+def advances(case: Case) -> bool:
+    """Return whether a text shows steps that go on, slow or not, after all trouble, and nobody states that they stopped."""
+    text, seen = excerpt_of(case), moving(case)
+    if text is None or seen is None:
+        return False
+    slow = bool(text.slow) or (bool(text.pace) and seen.shows.endswith("not hung"))
+    return slow or (seen.shows.startswith(_ADVANCES) and not says_it_hangs(case.statements))
 
 
 def moving(case: Case) -> Observation | None:
@@ -195,7 +195,7 @@ def moving(case: Case) -> Observation | None:
         return Observation(shows, Collect((), "stack", _IN_A_STRETCH), events=(text,))
     if text.steady and after and not text.pace:
         counts = f"its steps went on from {text.went_on}" if text.went_on else text.steady
-        shows = f"the job still advances where the text ends, and these lines show no hang: {counts}"
+        shows = f"{_ADVANCES}, and these lines show no hang: {counts}"
         wanted = f"whether the next such line followed; if not, {_STACKS}; if so, where the time goes in each interval (input, compute, communication, offload)"
         return Observation(shows, Collect((), "log", wanted), events=(text,))
     since = f" ({text.moves})" if text.moves else ""
