@@ -247,6 +247,8 @@ def status_without_verdict(case: Case, views: Sequence[GroupFrontier]) -> str:
     makes_groups = any(where.op in _UNRECORDED for where in case.statements.whereabouts.values())
     # gloo records neither sends nor receives: who is seen in one may wait for ever.
     paired = any(where.inside and where.op in POINT_TO_POINT for where in case.stacks.values())
+    queues = (queue for record in incident.ranks.values() for queue in record.queues.values() if len(queue))
+    paired |= any(q.issued is not None and int(q.issued[-1]) > int(q.seq[-1]) for q in queues)  # counted
     all_seen = not (blind or makes_groups or paired) and all(
         r.seen and r.dump_file for r in incident.ranks.values()
     )

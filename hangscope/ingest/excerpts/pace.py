@@ -50,11 +50,11 @@ _FASTER, _LONGER, _PAUSE = 4.0, 8.0, 60  # times; times the usual interval; s
 _TIMER = regex(r"^\s{1,8}([\w-]{3,60}) \.{2,80}: \((\d{1,9}\.\d{1,4}), (\d{1,9}\.\d{1,4})\)")
 _WORTH = 100  # ms
 # a progress bar has `[elapsed<remaining`
-_CLOCK = regex(r"(?<!<)\b(\d\d):(\d\d):(\d\d)\b(?:[.,]\d{1,9})?(?!<)")
+_CLOCK = regex(r"(?<!<)(?:\b|(?<=\dT))(\d\d):(\d\d):(\d\d)\b(?:[.,]\d{1,9})?(?!<)")
 # of a table of processes, whose times are how long they ran
 _COLUMNS = regex(r"^\s{0,10}\d{1,9} {1,10}\d{1,9} ")
 _NO_STAMP = regex(r"[a-z]{3}|=\s{0,3}$")
-_DATE = regex(r"\b\d{4}[-/]\d\d[-/]\d\d\b|\b\d\d[-/]\d\d[-/]\d{4}\b")
+_DATE = regex(r"\b\d{4}[-/]\d\d[-/]\d\d(?:T(?= )|\b)|\b\d\d[-/]\d\d[-/]\d{4}\b")
 _DATED = regex(rf"(?:{_DATE.pattern})[ T_-]$")
 _NUMBER = regex(r"\d{1,15}(?:\.\d{1,9})?")
 _DRAWN = regex(r"[^\x20-\x7e]{1,200}|[#|=>.-]{3,200}|\s{2,200}")
@@ -191,7 +191,11 @@ def steady(lines: Sequence[tuple[int, str]]) -> tuple[str, int]:
     forms: dict[str, list[tuple[int, str, re.Match[str]]]] = defaultdict(list)
     for number, text in lines:
         if (clock := _CLOCK.search(text)) and not words("watches").search(text):
-            rest = " ".join(_DRAWN.sub(" ", _DATE.sub(" ", text.replace(clock[0], " "))).split())
+            rest = " ".join(
+                _DRAWN.sub(
+                    " ", _DATE.sub(" ", text.replace(clock[0] + "Z", " ").replace(clock[0], " "))
+                ).split()
+            )
             forms[_NUMBER.sub("#", rest)].append((number, rest, clock))
     found = [even for those in forms.values() if (even := _even(those))]
     return max(found, key=lambda even: even[1], default=("", 0))
@@ -244,6 +248,10 @@ def longest(lines: Sequence[tuple[int, str]]) -> tuple[float, str]:
 def _even(those: Sequence[tuple[int, str, re.Match[str]]]) -> tuple[str, int] | None:
     """Return how lines of one form go on, None where their intervals are uneven or no number grows."""
     moments = [seconds_of_day(clock) for _, _, clock in those]
+    # The log of another process begins with an earlier moment.
+    back = (n for n, (a, b) in enumerate(pairwise(moments), 1) if (b - a) % _DAY > _DAY / 2)
+    start = max(back, default=0)
+    those, moments = those[start:], moments[start:]
     spans = [(b - a) % _DAY for a, b in pairwise(moments)]
     if len(those) < _LEAST or not min(spans) or max(spans) > _EVEN * median(spans):
         return None
