@@ -9,6 +9,7 @@ from hangscope.causes.case import Case
 from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
+from hangscope.ingest.torch_logs.wrapper import MonitoredBarrierWitness
 from hangscope.model.conclusion import Verdict
 from hangscope.model.rankset import ranks_phrase
 from hangscope.verdict.answer.observation import Observation, pasted
@@ -27,6 +28,8 @@ def only_suspect(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> O
     if verdict.culprit_ranks or not (died or (verdict.cause in _OPEN and find_stop(case.statements))):
         return None
     named = [s for s in seen if s.suspects and (s.blamed if died else s.proves or pasted(case))]
+    # Rank 0 gathers who came to a monitored barrier, and knows who did not.
+    named = [s for s in named if not all(isinstance(e, MonitoredBarrierWitness) for e in s.events)]
     ranks = {rank for s in named for rank in s.suspects}
     if len(ranks) != 1 or not (died or ranks <= case.incident.ranks.keys()):
         return None
