@@ -233,10 +233,14 @@ def _in_another_call(case: Case, pairs: Sequence[AbortedPair]) -> list[int]:
 
 
 def _against_all(case: Case, pairs: Sequence[AbortedPair]) -> list[AbortedPair]:
-    """Return the pairs of which several other members of the group, the senders among them, were seen in the collective that was sent."""
-    stuck, culprits = case.finding.stuck, case.finding.culprits
-    kind, members = stuck.kind, case.incident.ranks if stuck.view is None else stuck.view.members
-    inside = {r for r in members if case.graph.open_calls.get(r) or r in case.statements.inside}
+    """Return the pairs of which several other ranks, the senders among them, were seen in the collective that was sent.
+
+    Where receives were aborted in two groups, neither side of either is what all others do.
+    """
+    kind, culprits = case.finding.stuck.kind, case.finding.culprits
+    inside = {r for r in case.incident.ranks if case.graph.open_calls.get(r)} | case.statements.inside
+    if any(set(p.ranks).isdisjoint(q.ranks) for p in pairs for q in pairs):
+        return []
     met = [p for p in pairs if kind in p.sent and kind not in p.wanted and inside.issuperset(p.senders)]
     several = len(inside - {p.receiver for p in met}) > 1
     return [p for p in met if p.receiver in culprits] if several else []

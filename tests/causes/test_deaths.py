@@ -314,3 +314,15 @@ def test_what_fails_after_hccl_gave_up_its_wait_for_a_peer_is_no_death(tmp_path:
     assert short(told(tmp_path, lines))[:2] == ("crashed_rank", (0,))
     waited = "[rank0]: [PID: 88412] 2026-06-03-14:22:07 Get_Socket_Timeout(EI0006): Getting socket times out. Reason: 1."
     assert judged(told(tmp_path, [*lines, waited])).cause != "crashed_rank"
+
+
+@pytest.mark.parametrize(
+    ("error", "wanted"),
+    [
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'index.json'", "who creates the file"),
+        ("json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)", "its end is missing"),
+        ("TypeError: unsupported operand", "Fix the TypeError"),
+    ],
+)
+def test_the_advice_fits_the_type_of_the_exception(tmp_path: Path, error: str, wanted: str) -> None:
+    assert wanted in " ".join(judged(told(tmp_path, [*raised(2, error), timeout(0)])).advice)

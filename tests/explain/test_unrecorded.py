@@ -60,3 +60,16 @@ def test_the_counts_survive_a_pack(tmp_path: Path) -> None:
         stream.seek(0)
         unpacked = [wire["recordings"][0]["columns"] for _, _, wire in read_pack(stream)]
     assert unpacked == [wire["recordings"][0]["columns"] for _, _, wire in answers]
+
+
+def test_equal_collectives_are_no_proof_of_a_job_that_also_sends(tmp_path: Path) -> None:
+    """Between its last all_reduce and now, every stage may wait in a send or receive."""
+
+    def whole(counted: bool) -> str:
+        recorders = job(3, backend="gloo")
+        for recorder in recorders:
+            for _ in range(3):
+                (recorder.exchange(4) if counted else recorder).call("all_reduce")
+        return judged(tmp_path / str(counted), recorders).status
+
+    assert (whole(counted=False), whole(counted=True)) == ("no_hang", "inconclusive")

@@ -8,7 +8,7 @@ from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.line_groups import tells_of_trouble
 from hangscope.ingest.job_logs.faults import NoProgress
 from hangscope.ingest.job_logs.library_reports import HorovodStall
-from hangscope.ingest.job_logs.messages import Notice
+from hangscope.ingest.job_logs.messages import Message, Notice
 from hangscope.ingest.job_logs.progress import Progress, Served, WorkersEnded
 from hangscope.ingest.lines.rank_words import ranks_titled
 from hangscope.ingest.lines.vocabulary import Stage, of_people, stage_named
@@ -175,12 +175,14 @@ def over(case: Case) -> Observation | None:
 
 
 def advances(case: Case) -> bool:
-    """Return whether a text shows steps that go on, slow or not, after all trouble, and nobody states that they stopped."""
+    """Return whether a text shows steps that are slow and go on, or that went on after trouble, and nobody states that they stopped."""
     text, seen = excerpt_of(case), moving(case)
     if text is None or seen is None:
         return False
     slow = bool(text.slow) or (bool(text.pace) and seen.shows.endswith("not hung"))
-    return slow or (seen.shows.startswith(_ADVANCES) and not says_it_hangs(case.statements))
+    before = (*trouble(case), *case.statements.all(Message))
+    survived = seen.shows.startswith(_ADVANCES) and any(e.line < text.steady_to for e in before)
+    return slow or (survived and not says_it_hangs(case.statements))
 
 
 def moving(case: Case) -> Observation | None:

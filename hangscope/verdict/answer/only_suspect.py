@@ -8,6 +8,7 @@ from dataclasses import replace
 from hangscope.causes.case import Case
 from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.stop import find_stop
+from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.wrapper import MonitoredBarrierWitness
 from hangscope.model.conclusion import Verdict
@@ -40,9 +41,10 @@ def only_suspect(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> O
 
 def naming(case: Case, verdict: Verdict, only: Observation) -> Verdict:
     """Return a verdict that names the only suspect: if others gave up waiting for it, as stuck."""
-    by_torch = any(isinstance(e, AnalyzerReport) for e in only.events)  # which misses all others
+    # Who issued something else is not stuck.
+    other = any(isinstance(e, AnalyzerReport | HorovodStall) for e in only.events)
     waited = case.statements.ranks(*WAITED) & {*only.suspects}
-    if verdict.cause == "unknown" and find_stop(case.statements) is not None and not (by_torch or waited):
+    if verdict.cause == "unknown" and find_stop(case.statements) is not None and not (other or waited):
         verdict = replace(verdict, cause="stuck_rank")
     if verdict.cause in (*_OPEN, "stuck_rank"):
         title = sentence_case(fitting([only.shows.replace(DEFAULT, "")], TITLE))

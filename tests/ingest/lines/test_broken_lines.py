@@ -66,3 +66,10 @@ def test_a_sentence_wider_than_the_terminal_does_not_hide_its_edge() -> None:
     assert [line.rstrip() for line in whole if line] == [line.rstrip() for line in lines]
     twice = [f"{'x' * WIDTH}", "KeyboardInterrupt"] * 2
     assert repair("\n".join(["machine A", *twice]).encode())[1] == 0
+
+
+def test_blanks_with_which_a_terminal_pads_its_lines_hide_no_edge() -> None:
+    lines = [f"[rank{r}]: {'words' * 14} NumelIn=32{r}1648, NumelOut=32{r}1648 {'words' * 9}" for r in (0, 1)]
+    parts = [part + " " * 30 for line in lines for part in broken(line)]
+    whole = repair("\n".join(parts).encode())[0].decode()
+    assert [line.rstrip() for line in whole.split("\n") if line.strip()] == lines

@@ -322,3 +322,10 @@ def test_a_bare_column_of_a_loggers_lines_counts_its_writers() -> None:
     column = column_of(lines)
     assert column is not None and (found := column.match(lines[0])) is not None and found[1] == "7"
     assert column_of([f"{step} - trainer - loss 2.1" for step in range(20)]) is None
+
+
+@pytest.mark.parametrize(
+    "line", ["$ py-spy dump --pid 10277  # rank 0, 23:40", "^^^ last line of rank 0, 22:31:40"]
+)
+def test_a_time_of_day_after_a_rank_is_no_second_rank(line: str) -> None:
+    assert ranks_titled(line, above_a_stack=True) == (0,)
