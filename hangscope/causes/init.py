@@ -9,7 +9,7 @@ from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.causes.rendezvous import at_the_store, ranks_of
 from hangscope.explain.finding import Nothing
 from hangscope.explain.text.excerpt import beyond_the_text
-from hangscope.explain.text.group_size import formed, others_of, stated_size
+from hangscope.explain.text.group_size import formed, others_of
 from hangscope.explain.text.stop import find_stop, says_it_hangs
 from hangscope.ingest.files.run_evidence import ELSEWHERE
 from hangscope.ingest.job_logs.activity import StoreAccess
@@ -55,7 +55,7 @@ def _refused(case: Case) -> Match | None:
         named = sorted({r for e in own for r in (e.rank_a, e.peer_rank) if r is not None})
         why = f"{who(named, 'two ranks')} use the same {'GPU' if len(named) <= 2 else 'GPUs'}"
         fix = "Call torch.cuda.set_device(LOCAL_RANK) (not RANK) before the first collective, and check CUDA_VISIBLE_DEVICES per process."
-        size = stated_size(case.incident, case.statements) or len(case.incident.ranks)
+        size = max(len(case.incident.ranks), max(named, default=0) + 1)
         most = len(named) > 2 and 2 * len(named) > size  # the start is wrong, and no rank
         culprits = () if most else named
         return answer("init_hang", culprits, why, fix, _ONE_HOST, strength=2, evidence=shared[:3])

@@ -60,7 +60,7 @@ def prove(case: Case, match: Match) -> Proof:
     )
     by_line = match.cause in _OF_THE_LINES and Source.OUTPUT.value[1] in sources and alone
     by_text = bool(sources) and (match.strength == 2 or ((missing or by_line) and not match.rivals))
-    by_text = by_text or (lines and match.cause in _OF_THE_LINES and not match.rivals)
+    by_text = by_text or (lines and match.strength == 2 and match.cause in _OF_THE_LINES)
     # If only the line of its collective says that a rank exited its loop, the handler of an exception may be there, too.
     weak = match.cause == OF_THE_LOOP and match.strength < 2 and match.api is None
     counts_steps = any(

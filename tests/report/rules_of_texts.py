@@ -11,7 +11,7 @@ from hangscope.report.schema.document import Document
 from hangscope.verdict import phrasing
 from tests.report.rules import DIFFERING
 
-_QUOTED = re.compile(r"(?<= is )'[^'\n]{20,}'")  # what a job printed is not ours
+_QUOTED = re.compile(r"(?:(?<= is )|(?<= own: ))'[^'\n]{20,}'")  # what a job printed is not ours
 _RAISED = re.compile(r"raised \w+: .*")  # the words of an exception are not ours
 _EMPTY_SLOT = re.compile(
     r"(?<!returns )\bNone\b|\bnan\b|(?<!\w)\(\s*\)|\{\}|\bon group\s*(?:[,;)]|$)|\b(?:of|waits for|and|or) ranks?\s*(?:[,;)]|$)|(?<!same )\bseq\s*(?:[,;)]|$)|\bat\s*[,;)]|\s,|\s\.(?:\s|$)|;\s*\."

@@ -43,8 +43,9 @@ def naming(case: Case, verdict: Verdict, only: Observation) -> Verdict:
     """Return a verdict that names the only suspect: if others gave up waiting for it, as stuck."""
     # Who issued something else is not stuck.
     other = any(isinstance(e, AnalyzerReport | HorovodStall) for e in only.events)
-    waited = case.statements.ranks(*WAITED) & {*only.suspects}
-    if verdict.cause == "unknown" and find_stop(case.statements) is not None and not (other or waited):
+    stop = find_stop(case.statements)
+    waited = {*only.suspects} & {*case.statements.ranks(*WAITED), *(stop.ranks if stop is not None else ())}
+    if verdict.cause == "unknown" and stop is not None and not (other or waited):
         verdict = replace(verdict, cause="stuck_rank")
     if verdict.cause in (*_OPEN, "stuck_rank"):
         title = sentence_case(fitting([only.shows.replace(DEFAULT, "")], TITLE))
