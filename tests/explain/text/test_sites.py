@@ -41,10 +41,10 @@ def test_calls_of_one_operation_at_two_lines_of_a_loop_prove_no_freeze(tmp_path:
 def test_the_same_stacks_with_a_timeout_are_of_a_frozen_job(tmp_path: Path) -> None:
     files = _stacks(_in("all_gather_into_tensor", 31), _in("all_gather_into_tensor", 30))
     files["job.log"] = [f"[rank{rank}]: {TIMED_OUT}" for rank in range(3)]
-    assert short(told(tmp_path, files)) == ("rank_conditional_collective", (2,), "high")
+    assert short(told(tmp_path, files)) == ("rank_conditional_collective", (2,), "medium")
 
 
-@pytest.mark.parametrize(("ended", "level"), [(False, "low"), (True, "high")])
+@pytest.mark.parametrize(("ended", "level"), [(False, "low"), (True, "medium")])
 def test_calls_of_two_operations_do_not_meet_and_are_a_guess_of_one_moment(
     tmp_path: Path, ended: bool, level: str
 ) -> None:
@@ -58,7 +58,7 @@ def test_a_stack_names_its_rank_although_the_logs_of_the_others_alone_were_colle
     files = _stacks(_in("broadcast", 31), _in("all_gather_into_tensor", 30))
     for rank in (0, 1):
         files[f"rank{rank}.log"] = [f"[rank{rank}]: {TIMED_OUT}"]
-    assert short(told(tmp_path, files)) == ("rank_conditional_collective", (2,), "high")
+    assert short(told(tmp_path, files)) == ("rank_conditional_collective", (2,), "medium")
 
 
 def test_who_waits_in_a_receive_may_wait_for_one_of_those_that_are_in_another_call(tmp_path: Path) -> None:
