@@ -30,6 +30,7 @@ from hangscope.verdict.missing import missing_inputs
 from hangscope.verdict.phrasing import in_the_imperative, retitled
 from hangscope.verdict.rivals import rivals
 from hangscope.verdict.status import ended_well, moved_on, status_without_verdict, still_moves, trouble
+from hangscope.verdict.unrecorded import counts_more
 
 CROWD = 4  # an unconfirmed match may name at most this part of the job's ranks, or one
 MOST = 4  # faults of one hang that are reported separately; more at once have one common cause
@@ -182,14 +183,20 @@ def _with_the_others(case: Case, best: Match) -> Match:
     )
 
 
+def _may_wait(case: Case, rank: int) -> bool:
+    """Return whether a rank without a pending collective is in a send or receive that its recorder does not keep, or may be."""
+    where, record = case.stacks.get(rank), case.incident.ranks[rank]
+    return counts_more(record) if where is None else where.inside
+
+
 def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
     """Return the match for the ranks of another root if it is unambiguous.
 
     When a rank dies, its peers abort their communicators, which completes collectives on some of them only: counts prove nothing then.
     """
     ranks = set(rival.culprits) - named
-    if any(rank in case.stacks and case.stacks[rank].inside for rank in ranks):
-        return None  # in a send or receive that gloo does not record
+    if any(_may_wait(case, rank) for rank in ranks):
+        return None
     answers = match_all(replace(case, explanation=Explanation(rival)), [])
     match = next((m for m in answers if m.culprits and ranks.issuperset(m.culprits)), None)
     if match is None or match.strength < 2:

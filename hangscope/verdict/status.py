@@ -23,6 +23,7 @@ from hangscope.knowledge.callsite import forms_a_group
 from hangscope.model.events import Event, since_new_year
 from hangscope.model.regex import regex
 from hangscope.verdict.damage import damaged_files
+from hangscope.verdict.unrecorded import counts_more
 
 #: Of the kinds of lines that are not calm, those that a job which goes on leaves as well.
 _OF_ANY_JOB = (Progress, NcclRas, CleanupSignal)
@@ -247,8 +248,7 @@ def status_without_verdict(case: Case, views: Sequence[GroupFrontier]) -> str:
     makes_groups = any(where.op in _UNRECORDED for where in case.statements.whereabouts.values())
     # gloo records neither sends nor receives: who is seen in one may wait for ever.
     paired = any(where.inside and where.op in POINT_TO_POINT for where in case.stacks.values())
-    queues = (queue for record in incident.ranks.values() for queue in record.queues.values() if len(queue))
-    paired |= any(q.issued is not None and int(q.issued[-1]) > int(q.seq[-1]) for q in queues)  # counted
+    paired |= any(map(counts_more, incident.ranks.values()))
     all_seen = not (blind or makes_groups or paired) and all(
         r.seen and r.dump_file for r in incident.ranks.values()
     )

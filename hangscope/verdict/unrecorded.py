@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hangscope.causes.case import Case, Match
+from hangscope.model.incident import RankRecord
 from hangscope.verdict.proof import Proof
 
 LOW, MEDIUM = 0, 1
 Doubts = Iterator[tuple[int, str]]
+
+
+def counts_more(record: RankRecord) -> bool:
+    """Return whether a rank's recorder counts operations that it does not keep: it may wait in one of them."""
+    queues = [q for q in record.queues.values() if len(q) and q.issued is not None]
+    return any(int(q.issued[-1]) > int(q.seq[-1]) for q in queues if q.issued is not None)
 
 
 def may_wait_unrecorded(case: Case, match: Match, proof: Proof) -> Doubts:
