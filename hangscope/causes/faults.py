@@ -39,7 +39,7 @@ class Fault:
 
 
 #: What to do about an exception, by its type without the module.
-_BY_TYPE = {
+_BY_TYPE: dict[str, str] = {
     name: entry["remedy"] for entry in entries("causes/faults.toml", "exception") for name in entry["types"]
 }
 FAULTS = tuple(Fault(**entry) for entry in entries("causes/faults.toml", "fault"))
@@ -60,12 +60,10 @@ def remedy(event: Event, who: str, frame: Frame | None = None) -> str:
     held = event.held if isinstance(event, OomCuda) else ""
     # As the kernel prints it where no control group has a limit of its own.
     limit = "" if "CONSTRAINT_NONE" in event.text else ", or the limit of its container or job step,"
-    text = (
-        _BY_TYPE.get(error.rpartition(".")[2], fault.remedy)
-        if fault is _BY_EVENT["exception"]
-        else fault.remedy
+    raised = error.rpartition(".")[2] if fault is _BY_EVENT["exception"] else ""
+    return _BY_TYPE.get(raised, fault.remedy).format(
+        who=who, where=where, error=error, held=held, limit=limit
     )
-    return text.format(who=who, where=where, error=error, held=held, limit=limit)
 
 
 def device_error(event: Event) -> str:

@@ -126,7 +126,7 @@ def _wait(ranks: list[subprocess.Popen[bytes]], dumps: Path, deadline: float) ->
 
 
 def _kill(ranks: list[subprocess.Popen[bytes]]) -> None:
-    """End what is left. All ranks stop before the first one dies, so that no log tells of the killing."""
+    """End what is left. All ranks stop before the first one dies, so that no log shows how it was ended."""
     for sign in (signal.SIGSTOP, signal.SIGKILL):
         for process in ranks:
             if process.poll() is None:

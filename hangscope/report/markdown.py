@@ -139,7 +139,11 @@ def render_markdown(document: Document, dialect: str = "markdown") -> str:
 
 @cache
 def _template(dialect: str) -> Template:
-    """Return the template, which escapes for a dialect whatever it shows that is no markup of it yet."""
+    """Return the template, which escapes for a dialect whatever it shows that is no markup of it yet.
+
+    `Markup` is the type by which jinja2 knows text that is escaped already. Only what `shown`, `escape` or `code` of the dialect has
+    escaped gets it here, with the dialect's own marks around it: nothing of a job becomes markup without passing one of these.
+    """
     from markupsafe import Markup
 
     from hangscope.report.html.templates import TICKET, own_environment

@@ -155,7 +155,7 @@ def unnamed(case: Case, match: Match, proof: Proof) -> Doubts:
         and match.category != "external"
         and len(reported) < 2
     ):
-        yield LOW, "the text does not show of which rank the process is"
+        yield LOW, "the text does not show which rank the process is"
     if case.finding.tie and not match.culprits:
         yield MEDIUM, "the ranks are evenly divided, and earlier collectives do not show which are wrong"
 

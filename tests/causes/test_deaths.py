@@ -320,7 +320,7 @@ def test_what_fails_after_hccl_gave_up_its_wait_for_a_peer_is_no_death(tmp_path:
     ("error", "wanted"),
     [
         ("FileNotFoundError: [Errno 2] No such file or directory: 'index.json'", "who creates the file"),
-        ("json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)", "its end is missing"),
+        ("json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)", "it may be incomplete"),
         ("TypeError: unsupported operand", "Fix the TypeError"),
     ],
 )

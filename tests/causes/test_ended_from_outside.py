@@ -105,7 +105,7 @@ SIGTERM = "W0302 10:00:09.000000 77 torch/distributed/elastic/agent/server/api.p
     ("stacks", "answer"),
     [
         ({0: READING, 1: INSIDE, 2: INSIDE}, ("stuck_rank", (0,), "low")),
-        ({0: READING, 1: INSIDE, 2: NATIVE}, ("crashed_rank", (), "low")),  # so stands a job that moves
+        ({0: READING, 1: INSIDE, 2: NATIVE}, ("crashed_rank", (), "low")),  # where a job that moves may be
         ({0: READING, 1: INSIDE}, ("stuck_rank", (0,), "low")),
     ],
 )

@@ -251,11 +251,8 @@ def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None
             continue  # the last lines are of different steps
         constant = again and place < len(before) and before[place] == column
         far = max(_apart(float(number), float(value)) for number in column)
-        changed = (
-            again
-            and place < len(before)
-            and _MORE * _apart(*(pick(map(float, before[place])) for pick in (min, max))) < far
-        )
+        earlier = [*map(float, before[place])] if again and place < len(before) else []
+        changed = bool(earlier) and _MORE * _apart(min(earlier), max(earlier)) < far
         if column == tuple(map(str, order)) or (again and not (constant or changed)):
             continue  # each rank's own number, or one that changes
         few = tuple(rank for rank, number in zip(order, column, strict=True) if number != value)

@@ -220,9 +220,8 @@ class TracebackParser(LineParser):
         elif (match := _EXCEPTION.match(text)) and match[1] not in _LEVELS:
             message = match[3]
             unindented = message is not None and not message.startswith("  ")
-            named = (
-                not match[1].islower() or "." in match[1]
-            )  # `socket.timeout`; a word of a torn line is none
+            # `socket.timeout` is one, a word of a torn line is not.
+            named = not match[1].islower() or "." in match[1]
             if (
                 words("exception_types").search(match[2])
                 or (opened.rows and unindented and named)

@@ -130,10 +130,10 @@ def _missing(ranks: Sequence[Process]) -> Iterator[str]:
         yield f"{ranks_phrase(joined)} joined the process group; {ranks_phrase(seen - joined)} did not"
 
 
-def _by_rank(told: Iterable[tuple[int, str]]) -> list[str]:
+def _by_rank(said: Iterable[tuple[int, str]]) -> list[str]:
     """Return one sentence for all ranks of which the same is said."""
     ranks = defaultdict(list)
-    for rank, text in told:
+    for rank, text in said:
         ranks[text].append(rank)
     return [f"{ranks_phrase(sorted(who))}: {text}" for text, who in sorted(ranks.items())]
 

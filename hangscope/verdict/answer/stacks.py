@@ -71,8 +71,8 @@ def stacks(case: Case) -> Observation | None:
 
 
 def _named(stack: Stack) -> Frame:
-    """Return the innermost frame that has a name; gdb prints `??` without symbols, py-spy an address."""
-    return next((f for f in stack if f.name != "??" and not f.name.startswith("0x")), stack[0])
+    """Return the innermost frame that has a name, which is `??` without symbols."""
+    return next((f for f in stack if f.name != "??"), stack[0])
 
 
 def _call(where: Whereabouts, frame: Frame) -> str:
@@ -80,7 +80,7 @@ def _call(where: Whereabouts, frame: Frame) -> str:
     inner = _named(where.stack)
     if where.inside:
         return f"in {where.op or ('backward' if in_backward(where.stack) else 'a collective')}"
-    if inner.file == frame.file or inner.name.startswith("0x"):
+    if inner.file == frame.file or inner.name == "??":
         return ""
     if inner.line <= 0:
         return f"in {inner.name}, called"

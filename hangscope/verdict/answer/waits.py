@@ -176,7 +176,7 @@ def timeouts(case: Case) -> Observation | None:
     printed = [(rank, e.texts[-1]) for rank in others for e in case.statements.of(rank, Printed)[-1:]]
     shows += "".join(f"; the last line of rank {rank} is '{short(text)}'" for rank, text in printed[:_QUOTED])
     if complete and first_of_all(case, wait):
-        shows += ", and it is the first collective of that group: none of them is missing, and the transfer between their GPUs does not complete"
+        shows += ", and it is the first collective of that group: none of them is missing, so the path between their GPUs is in question"
         text = path_between(case)
     elif complete:
         text = "NCCL_DEBUG=INFO and the flight recorder of every rank: whether its kernel had started"
@@ -196,10 +196,10 @@ def timeouts(case: Case) -> Observation | None:
 
 
 def first_of_all(case: Case, wait: Wait) -> bool:
-    """Return whether ranks wait in the first collective of their group: it has the number 1, or their watchdogs count none as completed."""
-    counted = [e for e in case.statements.all(WatchdogStatus) if e.rank in wait.ranks]
-    none = bool(counted) and all((e.last_completed or 0) <= 0 for e in counted)
-    return wait.events[0].seq == 1 or none
+    """Return whether ranks wait in the first collective of their group: it has the number 1, or their watchdogs count none before it as completed."""
+    seq = wait.events[0].seq
+    counted = [e for e in case.statements.all(WatchdogStatus) if e.rank in wait.ranks and e.seq == seq]
+    return seq == 1 or (bool(counted) and all(e.last_completed <= 0 for e in counted))
 
 
 def awaited(case: Case) -> Observation | None:
