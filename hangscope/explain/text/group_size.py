@@ -8,7 +8,6 @@ from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.starts import Announced
 from hangscope.ingest.nccl.comm import NcclInit
-from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.analyzer import NoAnswer
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.store import StoreBarrier, StoreTimeout
@@ -51,17 +50,6 @@ def others_of(size: int | None, seen: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(set(range(size)) - known))
 
 
-def size_by_elements(event: WatchdogTimeout) -> int | None:
-    """Return how many ranks a gathering or scattering collective has, by how many elements go in and out; None for others."""
-    less, more = event.numel_in or 0, event.numel_out or 0
-    if event.op.startswith("reduce_scatter"):
-        less, more = more, less
-    elif not event.op.startswith("all_gather"):
-        return None
-    fits = 0 < less < more and more % less == 0 and more // less <= MAX_RANKS
-    return more // less if fits else None
-
-
 def all_timed_out(statements: Statements) -> bool:
     """Return whether all ranks of a collective of stated size timed out in it."""
     world = world_size(statements)
@@ -69,5 +57,5 @@ def all_timed_out(statements: Statements) -> bool:
     sizes: dict[tuple[str, int | None], int | None] = {}
     for e in statements.all(WatchdogTimeout):
         ranks.setdefault((e.op, e.seq), set()).add(e.rank if e.rank is not None else e.group_rank)
-        sizes[(e.op, e.seq)] = size_by_elements(e) or world
+        sizes[(e.op, e.seq)] = e.members or world
     return any(len(those - {None}) == sizes[call] for call, those in ranks.items())

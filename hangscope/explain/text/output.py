@@ -60,6 +60,9 @@ def silent(incident: Incident, statements: Statements) -> Finding | None:
     quiet = tuple(r for r in sorted(ranks) if r not in involved and r not in not_here)
     if not quiet or len(quiet) > len(failed):
         return None
+    timed_out = statements.all(WatchdogTimeout)
+    if max((e.members or 0 for e in timed_out), default=0) > len(failed) + len(quiet):
+        return None  # the collective has members that left no line at all
     if not_here and (len(quiet) > 1 or len(failed) <= _PEERS or not ranks[quiet[0]].files):
         return None
     if statements.all(*_BEGINNINGS) and not statements.all(*WAITED, NcclWarn, AsyncError):

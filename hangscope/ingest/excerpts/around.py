@@ -28,20 +28,15 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from hangscope.ingest.files.numbering import of_file_titles, of_pods
 from hangscope.ingest.job_logs.faults import OomCuda
 from hangscope.ingest.lines.kept_text import KeptText
-from hangscope.ingest.lines.rank_words import likewise, ranks_titled
-from hangscope.ingest.lines.vocabulary import of_people
+from hangscope.ingest.lines.rank_words import likewise
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
-_LEAST = 2  # titles of different ranks
-_FILE = regex(r"^[=#*>-]{0,6} ?[\w./-]{1,200}\.(?:log|txt|out|err) ?[=#*<:-]{0,6}$")
-_COMMAND = regex(r"^\S{0,60}[$#] \S")
 _LONGEST = 60  # lines of a traceback
 _HEADER = "Traceback (most recent call last)"
 _OF_ANOTHER = regex(r"Traceback \(most recent call last\): \(RANK (\d{1,7})\)")
@@ -53,7 +48,7 @@ _STATED = ("seq", "op", "numel_in", "numel_out", "timeout_ms")
 
 def placed(events: Sequence[Event], kept: KeptText) -> Iterator[Event]:
     """Yield the events of a short text, each with its rank where its own line states none and what is around it does."""
-    sections = _sections(kept) if kept.complete else {}
+    sections = {kept.numbers[place]: rank for place, rank in kept.sections.items()}
     places, quoted = {number: place for place, number in enumerate(kept.numbers)}, _quoted(kept)
     for event in events:
         rank = quoted.get(event.line)
@@ -103,29 +98,6 @@ def _speaker(kept: KeptText, places: Mapping[int, int], number: int, step: int) 
         if line.rank is not None or line.origin:
             return line.rank
     return None
-
-
-def _sections(kept: KeptText) -> dict[int, int]:
-    """Return the rank of each line below a rank's title that states none itself; nothing where fewer than two ranks have titles."""
-    found: dict[int, int] = {}
-    titles = set[int]()
-    now: int | None = None
-    before = 0
-    lines = [kept.line(place) for place in range(len(kept.numbers))]
-    counted = {**of_file_titles(line.text for line in lines), **of_pods([line.text for line in lines])}
-    for line, number in zip(lines, kept.numbers, strict=True):
-        text = line.text
-        named = ranks_titled(text) if line.rank is None else ()
-        named = named or ((counted[text],) if text in counted else ())
-        if len(named) == 1 and not text.startswith((" ", "\t")):
-            now = named[0]
-            titles.add(now)
-        elif named or _FILE.match(text) or _COMMAND.match(text) or (number > before + 1 and of_people(text)):
-            now = None
-        elif now is not None and line.rank is None:
-            found[number] = now
-        before = number
-    return found if len(titles) >= _LEAST else {}
 
 
 def repeated(events: Sequence[Event], kept: KeptText) -> list[Event]:

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from hangscope.ingest.files.naming import rank_of_log, says_rank
-from hangscope.ingest.files.numbering import FILE_TITLE
+from hangscope.ingest.files.numbering import of_file_titles, of_pods
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
-from hangscope.ingest.lines.rank_words import by_itself, column_of, have_tails, tail_of
+from hangscope.ingest.lines.rank_words import by_itself, column_of, have_tails, ranks_titled, tail_of
 from hangscope.ingest.lines.vocabulary import of_people
 from hangscope.model.regex import regex
 
@@ -35,6 +34,8 @@ _HEAD_END = regex(rb"^.{0,40}(?:" + _TIME.pattern + rb")[Z\]|,: -]{0,4}")
 
 #: `[rank 0] batches: 1950   [rank 1] batches: 1872`
 _SIDE_BY_SIDE = regex(rb"(?:^|(?<=\s\s)|(?<=[|;,] ))\[?rank \d{1,7}(?:\] |[:=] ?)(?=\S)")
+_FILE = regex(r"^[=#*>-]{0,6} ?[\w./-]{1,200}\.(?:log|txt|out|err) ?[=#*<:-]{0,6}$")
+_COMMAND = regex(r"^\S{0,60}[$#] \S")
 #: a frame of py-spy
 _FRAME = regex(rb"^\s{1,12}\S.{0,200} \(\S{1,400}:\d{1,7}\)\s*$")
 
@@ -96,28 +97,59 @@ class KeptText:
         """Return a line without its prefixes and without the rank that its program put in front of it."""
         line = by_itself(self.line(place), self._column, tails=self._tails)
         rank = self._below_titles.get(place) if line.rank is None else None
-        return line if rank is None else replace(line, rank=rank, origin=f"{line.origin}<{rank}>")
+        if rank is None:
+            return line
+        return replace(
+            line, text=line.text[self._margins[rank] :], rank=rank, origin=f"{line.origin}<{rank}>"
+        )
 
     @cached_property
-    def _below_titles(self) -> Mapping[int, int]:
-        """The ranks of the lines (by place) of a text that is a copy of the logs of several ranks: `==> log.rank2 <==`."""
-        if self.own or not self.complete or len(self.raw) > _MOST or any(map(_FRAME.match, self.raw)):
+    def sections(self) -> Mapping[int, int]:
+        """The rank of each line (by place) that states none and is below a title of one rank: `==> log.rank2 <==`, `rank 3:`.
+
+        A section ends at the next title, at the name of a file of no rank, at a command, and at an empty line before a person's
+        sentence. Empty where fewer than two ranks have titles.
+        """
+        if self.own or not self.complete:
             return {}
-        found: dict[int, int] = {}
+        found, titles = dict[int, int](), set[int]()
         now: int | None = None
-        before, titles = 0, set[int]()
-        for place, number in enumerate(self.numbers):
-            text = self.raw[place].decode("utf-8", "replace").strip()
-            titled = FILE_TITLE.match(text)
-            if titled is not None:
-                now = rank_of_log(titled[1])[0] if says_rank(titled[1].rsplit("/", 1)[-1]) else None
-                titles |= set() if now is None else {now}
-            elif text.startswith("$ ") or (number > before + 1 and (of_people(text) or text[:1] in "+|")):
+        before = 0
+        lines = [self.line(place) for place in range(len(self.numbers))]
+        counted = {**of_file_titles(line.text for line in lines), **of_pods([line.text for line in lines])}
+        for place, (line, number) in enumerate(zip(lines, self.numbers, strict=True)):
+            text = line.text
+            named = ranks_titled(text) if line.rank is None else ()
+            named = named or ((counted[text],) if text in counted else ())
+            if len(named) == 1 and not text.startswith((" ", "\t")):
+                now = named[0]
+                titles.add(now)
+            elif (
+                named
+                or _FILE.match(text)
+                or _COMMAND.match(text)
+                or (number > before + 1 and of_people(text))
+            ):
                 now = None
-            elif now is not None:
+            elif now is not None and line.rank is None:
                 found[place] = now
             before = number
         return found if len(titles) > 1 else {}
+
+    @cached_property
+    def _below_titles(self) -> Mapping[int, int]:
+        """The sections of a short text without stacks, whose lines programs printed."""
+        whole = len(self.raw) <= _MOST and not any(map(_FRAME.match, self.raw))
+        return self.sections if whole else {}
+
+    @cached_property
+    def _margins(self) -> Mapping[int, int]:
+        """How many blanks begin every line of a rank's sections."""
+        margins: dict[int, int] = {}
+        for place, rank in self.sections.items():
+            text = self.line(place).text
+            margins[rank] = min(len(text) - len(text.lstrip(" ")), margins.get(rank, len(text)))
+        return margins
 
     @cached_property
     def _tails(self) -> bool:

@@ -21,12 +21,14 @@ Groups are named as in `[PG ID 2 PG GUID 9(tp) Rank 4]`; `GroupEvent` is the bas
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from hangscope.ingest.lines.forms import integer, says
 from hangscope.ingest.lines.prefixes import Line
+from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.values import user_op
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -169,6 +171,23 @@ class WatchdogTimeout(GroupEvent, same_by=("seq", "op", "timeout_ms"), prints_gr
     def is_late(self) -> bool:
         """Whether the watchdog reported it long after its limit: its process, or the watchdog itself, stood still."""
         return bool(self.ran_ms and self.timeout_ms and self.ran_ms > 2 * self.timeout_ms + _LATE)
+
+    @property
+    def members(self) -> int | None:
+        """How many ranks a gathering or scattering collective has, by how many elements go in and out; None of others."""
+        less, more = self.numel_in or 0, self.numel_out or 0
+        if self.op.startswith("reduce_scatter"):
+            less, more = more, less
+        elif not self.op.startswith("all_gather"):
+            return None
+        fits = 0 < less < more and more % less == 0 and more // less <= MAX_RANKS
+        return more // less if fits else None
+
+    def least_sizes(self) -> Iterator[int]:
+        """Yield how many ranks the job has at least."""
+        yield from GroupEvent.least_sizes(self)
+        if self.members is not None:
+            yield self.members
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

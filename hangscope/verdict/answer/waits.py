@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.causes.case import Case, who
-from hangscope.explain.text.group_size import others_of, size_by_elements, stated_size, world_size
+from hangscope.explain.text.group_size import others_of, stated_size, world_size
 from hangscope.explain.text.stop import begun, clock
 from hangscope.ingest.job_logs.activity import WaitedFor
 from hangscope.ingest.job_logs.last_lines import Printed
@@ -55,7 +55,7 @@ class Wait:
 
     def size(self, world: int | None) -> int | None:
         """Return how many ranks take part, by the sizes of what goes in and out, or in the group of all by the size of the job."""
-        by_elements = size_by_elements(self.events[0])
+        by_elements = self.events[0].members
         return by_elements if by_elements is not None else world if self.default else None
 
     @property

@@ -193,3 +193,17 @@ def test_a_rank_that_leaves_by_itself_while_another_steps_on_is_named_at_low(tmp
         "low",
     )
     assert "early stopping, leaving the job" in judged(report).explanation
+
+
+@pytest.mark.parametrize(("size", "named"), [(8, (4,)), (16, ())])
+def test_a_gap_among_the_ranks_of_a_larger_collective_is_no_silence(
+    tmp_path: Path, size: int, named: tuple[int, ...]
+) -> None:
+    """The members of which no line was collected are as silent as the rank in the gap."""
+    work = f"WorkNCCL(SeqNum=40, OpType=_ALLGATHER_BASE, NumelIn=64, NumelOut={64 * size}, Timeout(ms)=600000) ran for 600013 milliseconds before timing out."
+    lines = [
+        f"[rank{rank}]:[E521 13:18:09.016640231 ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog caught collective operation timeout: {work}"
+        for rank in range(8)
+        if rank != 4
+    ]
+    assert judged(told(tmp_path, {"job.log": lines})).culprit_ranks == named

@@ -53,3 +53,20 @@ def test_the_pods_of_a_job_count_its_ranks_where_each_is_one(tmp_path: Path) -> 
     for size, named in ((3, (2,)), (24, ())):
         text = [*pods, f"WORLD_SIZE={size}", *logs]
         assert judged(told(tmp_path / str(size), {"paste.txt": text})).culprit_ranks == named
+
+
+@pytest.mark.parametrize("margin", ["", "  "])
+def test_the_own_lines_below_a_ranks_title_are_its_own(tmp_path: Path, margin: str) -> None:
+    lost = (
+        "[rank0]: RuntimeError: [/gloo/transport/tcp/pair.cc:538] Connection closed by peer [10.0.0.2]:51142"
+    )
+    text = [
+        "box A, rank 0:",
+        *(f"{margin}step {n:05}/09648 | loss 5.1" for n in (470, 471, 472, 473)),
+        f"{margin}{lost}",
+        "box B, rank 1:",
+        *(f"{margin}step {n:05}/00474 | loss 5.1" for n in (472, 473)),
+        f"{margin}bye",
+    ]
+    verdict = judged(told(tmp_path, text))
+    assert (verdict.cause, verdict.culprit_ranks) == ("uneven_loader", (1,))
