@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from hangscope.align.matching import numel
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Column, Group, Incident, Queue, State
 
@@ -69,6 +70,10 @@ class Halves:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def kinds(self, count: int) -> np.ndarray:
+        """Return the numbers of the kinds of the first `count` of them (int64)."""
+        return self._queue.kind[self._rows[:count]]
 
     def at(self, index: int, met: bool) -> Half | None:
         """Return one of them, None where there is none. One that has not `met` its counterpart is pending, whatever its log shows."""
@@ -132,21 +137,38 @@ def pairs(incident: Incident) -> list[Pair]:
             out, into = (sides.get((is_send, source, destination), none) for is_send in (True, False))
             lost = not wrapped.isdisjoint((source, destination))
             first = PairInstance(group.gid, source, destination, 0)
-            result += _pending_pairs(first, out, into, lost)
+            result += _pending_pairs(first, out, into, lost, _unlike(incident, out, into))
     return result
 
 
-def _pending_pairs(first: PairInstance, out: Halves, into: Halves, lost: bool) -> list[Pair]:
+def _unlike(incident: Incident, out: Halves, into: Halves) -> set[int]:
+    """Return which sends of a log, by their index, are of another size or element type than their receives: they cannot complete."""
+    count = 0 if out.tells_completion and into.tells_completion else min(len(out), len(into))
+    sides = np.stack((out.kinds(count), into.kinds(count)), axis=1)
+    found: set[int] = set()
+    for own, other in np.unique(sides, axis=0).tolist():
+        sent, received = incident.kinds[own], incident.kinds[other]
+        if (numel(sent.input_sizes), sent.input_dtypes) != (
+            numel(received.output_sizes),
+            received.output_dtypes,
+        ):
+            found.update(np.flatnonzero((sides == (own, other)).all(axis=1)).tolist())
+    return found
+
+
+def _pending_pairs(
+    first: PairInstance, out: Halves, into: Halves, lost: bool, unlike: set[int]
+) -> list[Pair]:
     """Return the pending pairs of two ranks; `lost`: a buffer lost the beginning, so that the longer side counts for both."""
     most = max(out.last_done, into.last_done)
     late, later = (most - half.last_done if lost else 0 for half in (out, into))
     waiting = {*(out.waits + late).tolist(), *(into.waits + later).tolist()}
     sent, received = range(late, len(out) + late), range(later, len(into) + later)
     if not (out.tells_completion and into.tells_completion):
-        waiting |= set(sent) ^ set(received)
+        waiting |= set(sent) ^ set(received) | unlike
     result = []
     for index in sorted(waiting):
-        met = index in sent and index in received
+        met = index in sent and index in received and index not in unlike
         send, recv = out.at(index - late, met), into.at(index - later, met)
         if any(half is not None and half.state <= State.STARTED for half in (send, recv)):
             result.append(Pair(replace(first, index=index), send, recv))

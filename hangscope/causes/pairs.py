@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from hangscope.align.matching import numel
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.causes.mismatch import describe
 from hangscope.explain.finding import Miscounted
@@ -30,10 +31,14 @@ def unpaired(case: Case) -> Match | None:
     if pair is None:
         return _somewhere(case)
     if pair.send is not None and pair.recv is not None:
-        mine, theirs = describe(finding.own.kind), describe(finding.stuck.kind)
-        why = f"a send and its matching recv have different sizes; they are {mine} and {theirs}"
-        fix = f"Make {who(finding.culprits)} use the size that this pair exchanged before, or exchange the sizes first: a microbatch of another shape needs both ranks to know it."
-        if mine.partition("(")[2] == theirs.partition("(")[2]:  # named for what its own program shows
+        sent, received = (case.incident.kinds[half.kind] for half in (pair.send, pair.recv))
+        of_types = numel(sent.input_sizes) == numel(received.input_sizes)
+        what = "element types" if of_types else "sizes"
+        why = f"rank {pair.send.rank} issued {describe(sent)}, rank {pair.recv.rank} the matching {describe(received)}: their {what} differ"
+        fix = f"Make {who(finding.culprits, 'both ranks')} use the size that this pair exchanged before, or exchange the sizes first: a microbatch of another shape needs both ranks to know it."
+        if of_types:
+            fix = "Give both ranks the same element type: compare their configuration (fp16, bf16) and autocast."
+        if of_types and sent.input_dtypes == received.input_dtypes:  # named for what its own program shows
             why = f"{who(finding.culprits)} issued other sends and receives than in its earlier steps"
             fix = _PRINT
         return answer("p2p_mismatch", finding.culprits, why, fix, strength=2)
@@ -263,7 +268,8 @@ def both_send(case: Case) -> Match | None:
     records = case.incident.ranks
     timeouts = case.statements.all(WatchdogTimeout)
     ops, all_of_them = {e.op for e in timeouts}, {e.rank for e in timeouts} >= {*records}
-    if len(records) > 1 and all_of_them and (ops == {"send"} or (ops == {"recv"} and _whole(case))):
+    everybody = stated_size(case.incident, case.statements) == len(records)
+    if len(records) > 1 and all_of_them and (ops == {"send"} or (ops == {"recv"} and everybody)):
         way, back = ("send", "recv") if ops == {"send"} else ("recv", "send")
         all_in = "are both" if len(records) == 2 else "are all"
         why = f"{who(records)} {all_in} in a {way}, and each would issue the matching {back} only after its own: each waits for the other"
@@ -283,11 +289,6 @@ def both_send(case: Case) -> Match | None:
             if facing and all(posted["send", a, b] > posted["recv", b, a] for a, b in ways):
                 return _facing(case, one, other, posted["send", one, other], posted["recv", other, one])
     return None
-
-
-def _whole(case: Case) -> bool:
-    """Return whether all ranks of a job of stated size were seen."""
-    return stated_size(case.incident, case.statements) == len(case.incident.ranks)
 
 
 def _facing(case: Case, one: int, other: int, sent: int, taken: int) -> Match:

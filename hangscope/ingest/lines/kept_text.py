@@ -40,6 +40,11 @@ _COMMAND = regex(r"^\S{0,60}[$#] \S")
 _FRAME = regex(rb"^\s{1,12}\S.{0,200} \(\S{1,400}:\d{1,7}\)\s*$")
 
 
+def _is_apart(text: str) -> bool:
+    """Return whether a line behind an empty one is no log's: a person's sentence, or the edge of a table."""
+    return text[:1] in ("+", "|") or of_people(text)
+
+
 def _end_of(raw: bytes) -> str:
     return raw[-_TAIL:].decode("utf-8", "replace").rstrip()
 
@@ -108,7 +113,7 @@ class KeptText:
         """The rank of each line (by place) that states none and is below a title of one rank: `==> log.rank2 <==`, `rank 3:`.
 
         A section ends at the next title, at the name of a file of no rank, at a command, and at an empty line before a person's
-        sentence. Empty where fewer than two ranks have titles.
+        sentence or a table. Empty where fewer than two ranks have titles.
         """
         if self.own or not self.complete:
             return {}
@@ -128,7 +133,7 @@ class KeptText:
                 named
                 or _FILE.match(text)
                 or _COMMAND.match(text)
-                or (number > before + 1 and of_people(text))
+                or (number > before + 1 and _is_apart(text))
             ):
                 now = None
             elif now is not None and line.rank is None:

@@ -9,6 +9,9 @@ parent, color and key for splits; splitCount from 2.24.3, called childCount from
 So no release prints a name of every communicator: `commId` names all from 2.16 to 2.22 and from 2.23 on only those that were not
 split; for splits there are the parent, a counter (2.24.3 on) and a color; up to 2.15 nothing at all.
 
+Between START and COMPLETE stands `comm 0x5566 rank 3 nRanks 16 nNodes 2 localRanks 8 localRank 3 MNNVL 0` (from 2.19), which
+has no step: it counts as the start where the text begins after that.
+
 Communicators whose creation did not complete, from the life lines of all processes put together.
 
 One process's line states only that it began. Up to 2.22 START follows bootstrap, which waits for every member, so that those
@@ -31,12 +34,13 @@ from hangscope.model.regex import regex
 #: One step in a communicator's life; the groups are named after the fields of `Communicator`.
 _LIFE = regex(
     rf"(?:\[Rank \d{{1,7}}\] )?(?:(?P<api>ncclComm\w{{1,40}}) )?comm (?P<pointer>{POINTER}) "
-    r"rank (?P<comm_rank>\d{1,7}) n[rR]anks (?P<nranks>\d{1,7}) cudaDev (?P<cuda_dev>-?\d{1,5})(?: nvmlDev -?\d{1,5})?"
+    r"rank (?P<comm_rank>\d{1,7}) n[rR]anks (?P<nranks>\d{1,7})(?: nNodes \d{1,7} localRanks \d{1,7} |"
+    r" cudaDev (?P<cuda_dev>-?\d{1,5})(?: nvmlDev -?\d{1,5})?"
     r"(?: busId (?P<bus_id>[0-9a-f]{1,16}))?"
     rf"(?: parent (?P<parent_pointer>{POINTER}))?(?: (?:splitCount|childCount) (?P<split>\d{{1,9}}))?"
     r"(?: color (?P<color>-?\d{1,20}) key -?\d{1,20})?(?: commId (?P<comm_id>0x[0-9a-f]{1,16}))?"
     r"(?: localSize \d{1,7} used \d{1,20} bytes(?: on core \d{1,7})?)?"
-    r" ?- (?P<step>(?:Init|Abort|Revoke) (?:START|COMPLETE)|Destroy COMPLETE)"
+    r" ?- (?P<step>(?:Init|Abort|Revoke) (?:START|COMPLETE)|Destroy COMPLETE))"
 )
 
 

@@ -91,8 +91,11 @@ class Process:
 
     def step(self, life: re.Match[str], line: int) -> Communicator:
         """Take one step of a communicator's life, and return that communicator."""
-        pointer, step, fields = life["pointer"], life["step"], dict(typed(Communicator, life))
+        pointer, fields = life["pointer"], dict(typed(Communicator, life))
         track = self.live.get(pointer)
+        if track is not None and life["step"] is None:
+            return track.comm
+        step = fields["step"] = life["step"] or "Init START"
         first = step == "Init START" or (
             step == "Init COMPLETE" and track and track.comm.step != "Init START"
         )
@@ -138,7 +141,7 @@ class Process:
             if call.to_peer is None:  # the text may begin in the middle of a job
                 track.comm.calls, self._order = call.op_count, self._order or call.op_count
         comm = track.comm
-        comm.last_line = line
+        comm.last_line, comm.completed = line, True
         if not track.accepts(call.op_count):
             return
         key = (call.op, call.key)
@@ -186,9 +189,24 @@ class Process:
         """Settle what only the end shows: tears without a later call, names, the process's own facts."""
         for track in self.live.values():
             track.comm.intact = track.comm.intact and not track.suspect
+            others = {peer for _, peer in track.pairs}
+            if track.comm.comm_rank is None and track.comm.nranks == len(others) + 1:
+                self._take_place(track, *set(range(track.comm.nranks)) - others)
         for comm in self.communicators:
             comm.ip, comm.network = self.ip, self.network
         name_communicators(self.communicators)
+
+    def _take_place(self, track: _Track, rank: int) -> None:
+        """Give a communicator the only rank that its sends and receives do not name as their peer's."""
+        track.comm.comm_rank, columns = rank, self.recording.columns
+        own = dict[int, int]()
+        for kind in track.kinds.values():
+            row = self.recording.kinds[kind]
+            src, dst = (rank if peer == -1 else peer for peer in row[6:8])
+            own[kind] = self.recording.kind((*row[:6], src, dst, *row[8:]))
+        for place, (group, kind) in enumerate(zip(columns["group"], columns["kind"], strict=True)):
+            if group == track.group:
+                columns["kind"][place] = own.get(kind, kind)
 
     def recordings(self) -> list[Recording]:
         """Return the calls as one recording, or one per device where the process is several ranks; call once, at the end."""

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hangscope.causes.case import Case, who
+from hangscope.causes.mismatch import describe
 from hangscope.explain.finding import Stalled
+from hangscope.explain.statements.pending_calls import last_calls
 from hangscope.explain.statements.statements import Statements
 from hangscope.explain.text import analyzer_reports, reports
 from hangscope.explain.text.fingerprints import fingerprints
-from hangscope.explain.text.group_size import formed, others_of, world_size
+from hangscope.explain.text.group_size import formed, others_of, stated_size, world_size
 from hangscope.explain.text.stop import proofs, says_it_hangs
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.line_groups import tells_of_trouble
@@ -138,6 +140,20 @@ def connected(case: Case) -> Observation | None:
         return None
     every = "both" if len(ranks) == 2 else f"all {len(ranks)}"
     shows = f"{every} ranks completed NCCL's initialization (Init COMPLETE), so none of them is missing; no collective and no step is shown after it: usually the first collective does not complete because of the path between their GPUs (P2P)"
+    return Observation(shows, Collect((), "other", path_between(case)), (), True)
+
+
+def alike(case: Case) -> Observation | None:
+    """Read that all ranks of a job of known size logged one and the same collective last: everybody is there."""
+    incident = case.incident
+    size = stated_size(incident, case.statements)
+    last = [last_calls(incident, rank) for rank in sorted(incident.ranks)]
+    if case.finding.culprits or size != len(last) or len(last) < 2:
+        return None
+    if any(kinds != last[0] for kinds in last) or len(last[0]) != 1:
+        return None  # in several groups nothing tells which one was the last
+    every = "both" if size == 2 else f"all {size}"
+    shows = f"{every} ranks issued the same collective last, {describe(last[0][0])}: the program agrees and none of them is missing; if it does not complete, the path between their GPUs or a device is in question"
     return Observation(shows, Collect((), "other", path_between(case)), (), True)
 
 

@@ -73,7 +73,7 @@ def observations(case: Case, ended: Observation | None) -> list[Observation]:
         *comparisons.reported(case),
         *_read(case, (comparisons.listed_words, comparisons.tabled)),
         *filter(None, [text.of_others(case, [r for w in waits.waits(case) for r in w.ranks])]),
-        *_read(case, (waits.awaited, waits.timeouts, comparisons.connected)),
+        *_read(case, (waits.awaited, waits.timeouts, comparisons.connected, comparisons.alike)),
         *(s for s in printed if not s.blamed),
         *_read(case, (comparisons.announced, comparisons.adapters, comparisons.listed)),
     ]

@@ -92,3 +92,30 @@ def test_hosts_with_other_adapters_are_compared(tmp_path: Path) -> None:
 def test_one_set_of_adapters_is_worth_no_word(tmp_path: Path) -> None:
     lines = [adapters(f"gpu-{n}", "[0]mlx5_2:1/RoCE") for n in "ab"]
     assert "adapters" not in told(tmp_path, lines).to_text()
+
+
+def _call(host: str, pid: int, call: str, pointer: str, peer: int, dtype: int = 7) -> str:
+    return f"{host}:{pid}:{pid} [0] NCCL INFO {call}: opCount 4 sendbuff (nil) recvbuff 0x7f00 count 4096 datatype {dtype} op 0 root {peer} comm {pointer} [nranks=2] stream 0x55"
+
+
+def _member(host: str, pid: int, pointer: str, rank: int) -> str:
+    return f"{host}:{pid}:{pid + 9} [0] NCCL INFO comm {pointer} rank {rank} nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0"
+
+
+def test_the_ranks_of_a_pair_are_those_that_the_other_one_names(tmp_path: Path) -> None:
+    """A send and a receive that differ in their element type are pending, whatever the log shows."""
+    lines = [_call("h1", 40, "Send", "0x7fa0", 1), _call("h2", 50, "Recv", "0x7fb0", 0, dtype=6)]
+    verdict = judged(told(tmp_path, lines))
+    assert verdict.cause == "p2p_mismatch"
+    assert verdict.title == "Rank 0 issued send, rank 1 the matching recv: their element types differ"
+    lines[1] = _call("h2", 50, "Recv", "0x7fb0", 0)
+    assert judged(told(tmp_path / "alike", lines)).cause != "p2p_mismatch"
+
+
+def test_all_ranks_that_logged_one_collective_last_are_there(tmp_path: Path) -> None:
+    lines = [_member("h1", 40, "0x7fa0", 0), _member("h2", 50, "0x7fb0", 1)]
+    lines += [_call("h1", 40, "Broadcast", "0x7fa0", 0), _call("h2", 50, "Broadcast", "0x7fb0", 0)]
+    title = "Both ranks issued the same collective last, broadcast of root 0"
+    assert judged(told(tmp_path, [*lines, "It hangs there."])).title == title
+    lines[-1] = _call("h2", 50, "AllReduce", "0x7fb0", 0)
+    assert judged(told(tmp_path / "other", lines)).title != title
