@@ -19,14 +19,13 @@ from hangscope.live.look.processes import Process
 _PREFIXES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _PATIENCE = 3.0  # seconds: the monitor thread looks at the pipe once a second at most
 _MOST = 256 << 20  # bytes of a dump
-_CHUNK = 1 << 20
 
 
 def ask_pipe(process: Process, target: Path) -> bool:
     """Ask one rank for a dump through its pipe, put it into `target`, and return whether it came."""
     try:
         environment, _ = proc.process_of(process.pid)
-        prefix = next((environment[name] for name in _PREFIXES if environment.get(name)), "")
+        prefix = next(filter(None, map(environment.get, _PREFIXES)), "")
         pipe = environment.get("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "")
         if not pipe or not prefix:
             return False
@@ -71,5 +70,5 @@ def _opened(dump: Path) -> BinaryIO:
 
 def _copy(source: BinaryIO, out: BinaryIO) -> None:
     left = _MOST  # it may grow
-    while left > 0 and (data := source.read(min(_CHUNK, left))):
+    while left > 0 and (data := source.read(min(1 << 20, left))):
         left -= out.write(data)
