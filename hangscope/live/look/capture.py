@@ -7,18 +7,21 @@ where the job has one, then the kernel. Processes of other users are left alone.
 
 from __future__ import annotations
 
+import os
+import stat
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field
 from pathlib import Path
+from typing import BinaryIO
 
+from hangscope.export.output import replace_file
 from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.folder import RunFolder, leave, ranks_in
 from hangscope.live.look.activity import Activity, activity_of, leave_activity
 from hangscope.live.look.debug_server import ask_debug_server
 from hangscope.live.look.meeting import leave_meetings
-from hangscope.live.look.pipe import ask_pipe
 from hangscope.live.look.processes import Process, by_rank, is_held, kernel_statements, read_status
 from hangscope.live.look.spy import Spy
 from hangscope.model.dataclass import dataclass
@@ -29,6 +32,9 @@ _ANSWER = 4.0  # s for agents to begin to answer; they look once a second
 _WRITE = 15.0  # s for those that have begun: a busy machine, or a slow disk
 _OTHERS = 6.0  # seconds for ranks of other nodes, on the shared disk
 _AT_ONCE = 8  # processes that are looked at in parallel
+_DUMP_PATHS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+_OF_PIPE = 3.0  # s: the monitor thread looks at the pipe once a second at most
+_MOST_OF_DUMP = 256 << 20  # bytes
 
 
 @dataclass(slots=True)
@@ -84,7 +90,7 @@ def capture(
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         hows = list(pool.map(lambda process: _stacks_of_rank(process, processes, target, spy), ranks))
     taken.stacks = {process.rank or 0: how for process, how in zip(ranks, hows, strict=True) if how}
-    taken.recorders = {process.rank or 0 for process in ranks if ask_pipe(process, target)}
+    taken.recorders = {process.rank or 0 for process in ranks if _ask_pipe(process, target)}
     taken.recorders |= ranks_in(target, "*trace_rank_*")
     if not own_ranks <= taken.stacks.keys() & taken.recorders:
         ask_debug_server(processes, target)
@@ -159,3 +165,53 @@ def _stacks(process: Process, what: str, spy: Spy) -> tuple[str, str]:
     head = f"Process {process.pid}:"  # py-spy's own has the whole command line
     lines = [line for line in text.splitlines() if not line.startswith(head)]
     return how, "\n".join([f"{head} {what}", *lines]) + "\n"
+
+
+def _ask_pipe(process: Process, target: Path) -> bool:
+    """Ask one rank for a dump through NCCL's pipe, put it into `target`, and return whether it came.
+
+    A write to `<TORCH_NCCL_DEBUG_INFO_PIPE_FILE><rank>.pipe` makes the rank dump to where the watchdog does, and it goes on: torch
+    2.4 to 2.14 and `nccl-legacy` (ProcessGroupNCCL.cpp, class DumpPipe). Both paths are the rank's own words: only a pipe is
+    written to, and only a file of this user is copied, up to a size.
+    """
+    try:
+        environment, _ = proc.process_of(process.pid)
+        prefix = next(filter(None, map(environment.get, _DUMP_PATHS)), "")
+        pipe = environment.get("TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "")
+        if not pipe or not prefix:
+            return False
+        dump, copy = Path(f"{prefix}{process.rank}"), target / f"nccl_trace_rank_{process.rank}"
+        before = dump.lstat().st_mtime_ns if os.path.lexists(dump) else 0
+        _write_to_pipe(f"{pipe}{process.rank}.pipe")
+        deadline = time.monotonic() + _OF_PIPE
+        while time.monotonic() < deadline:
+            time.sleep(0.1)
+            if os.path.lexists(dump) and dump.lstat().st_mtime_ns > before:
+                size = dump.lstat().st_size
+                time.sleep(0.2)
+                if dump.lstat().st_size == size:
+                    replace_file(copy, lambda out: _copy_dump(dump, out))
+                    return True
+    except OSError:
+        pass
+    return False
+
+
+def _write_to_pipe(pipe: str) -> None:
+    """Write to a pipe that somebody reads; raise OSError where there is none."""
+    if not stat.S_ISFIFO(os.lstat(pipe).st_mode):
+        raise OSError("no pipe")
+    number = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY)
+    with os.fdopen(number, "wb", buffering=0) as file:
+        file.write(b"1")
+
+
+def _copy_dump(dump: Path, out: BinaryIO) -> None:
+    """Copy a dump; raise OSError where it is no file of this user, or too large."""
+    number = os.open(dump, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
+    with os.fdopen(number, "rb") as file:
+        info, left = os.fstat(number), _MOST_OF_DUMP  # it may grow
+        if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid() or info.st_size > left:
+            raise OSError("no dump")
+        while left > 0 and (data := file.read(min(1 << 20, left))):
+            left -= out.write(data)

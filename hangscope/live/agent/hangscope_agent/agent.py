@@ -1,25 +1,28 @@
-"""The agent of one process: its thread, and when it writes what."""
+"""The agent of one process: its thread, when it writes what, and the stacks and recorders that it writes."""
 
 import atexit
 import faulthandler
 import os
 import stat
+import sys
 import threading
 import time
-from typing import List, Optional
+from typing import Any, List, Optional
 
 from .descriptor import Descriptor
-from .evidence import leave, record_exception
 from .identity import Identity
 from .output import Output
-from .proc import STACK_SIGNAL, STACKS_NAME, number
+from .proc import STACK_SIGNAL, STACKS_NAME, children_of, is_rank, number, stacks_of
 from .progress import Progress
+from .recorders import initialized, recorders
 
 INTERVAL = 1.0  # s between two looks
 COPY = 0.2  # s between two copies of what was printed
 LAST_COPY = 1.0  # s at most that the end of the program waits for the last one
 STALL = 30.0  # s without progress until evidence is left unasked
 STALL_GROWTH = 1.5  # the next unasked one takes so much longer than the longest pause that ended
+WAIT_FOR_CHILD = 1.0  # s for a child that may be the rank itself
+RECORDER_PATIENCE = 5.0  # s for the recorder to answer: on a device that hangs it may never do
 
 
 class Agent:
@@ -147,3 +150,69 @@ class Agent:
                     time.sleep(0.002)
         except Exception:
             pass
+
+
+def leave(identity: Identity, where: str) -> List[str]:
+    """Write this process's stacks and its recorder into a folder of the run, and return the files."""
+    known, pid, rank = initialized(), identity.pid, identity.global_rank()
+    if rank is None:
+        return []
+    folder = identity.made(where)
+    target = os.path.join(folder, "stack_rank_%d.txt" % rank)
+    if known is None and children_of(pid):
+        time.sleep(WAIT_FOR_CHILD)  # one of them may be the rank, and knows more
+        if os.path.exists(target):
+            return []
+    unfinished = os.path.join(folder, ".stack_rank_%d.%d" % (rank, pid))
+    with open(unfinished, "w") as file:
+        file.write("Process %d: rank %d\n\n" % (pid, rank))  # it may be pasted without its name
+        file.flush()
+        faulthandler.dump_traceback(file, all_threads=True)
+        for child in children_of(pid):
+            text = "" if is_rank(child) else stacks_of(child)
+            if text:
+                file.write("\nProcess %d: worker of rank %d\n%s" % (child, rank, text))
+    written = leave_recorders(folder, known[0], pid) if known is not None else []
+    os.rename(unfinished, target)
+    return [target, *written]
+
+
+def leave_recorders(folder: str, rank: int, pid: int) -> List[str]:
+    """Write what each recorder of this process holds, and return the files; a device that hangs is not waited for."""
+    written: List[str] = []
+
+    def write() -> None:
+        for name, dump in recorders():
+            try:
+                data = dump()
+                if b"record_id" not in data and b"pg_config" not in data:
+                    continue
+                target = os.path.join(folder, "%s_%d" % (name, rank))
+                unfinished = os.path.join(folder, ".%s_%d.%d" % (name, rank, pid))
+                with open(unfinished, "wb") as file:
+                    file.write(data)
+                os.rename(unfinished, target)
+                written.append(target)
+            except Exception:
+                pass
+
+    job = threading.Thread(target=write, daemon=True)
+    job.start()
+    job.join(RECORDER_PATIENCE)
+    return written
+
+
+def record_exception(identity: Identity) -> None:
+    """Leave the recorders at an uncaught exception."""
+    before = sys.excepthook
+
+    def hook(kind: Any, error: Any, traceback: Any) -> None:
+        try:
+            known = initialized()
+            if known is not None and issubclass(kind, Exception) and os.getpid() == identity.pid:
+                leave_recorders(identity.made(identity.of_attempt("at_end")), known[0], identity.pid)
+        except Exception:
+            pass
+        before(kind, error, traceback)
+
+    sys.excepthook = hook
