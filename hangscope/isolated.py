@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import subprocess  # and many modules with it, which a child has no use for
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 _Answer = TypeVar("_Answer")
 
@@ -22,15 +22,11 @@ _Answer = TypeVar("_Answer")
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _LENGTH = struct.Struct("<Q")
 _PR_SET_PDEATHSIG = 1
-REAP_TIME = 5.0  # seconds for a killed child to be gone; one that hangs in the kernel is left to it
+_REAP_TIME = 5.0  # seconds for a killed child to be gone; one that hangs in the kernel is left to it
 
 
 class TooLong(Exception):
-    """A message is longer than what is taken. `length` is in bytes."""
-
-    def __init__(self, length: int) -> None:
-        super().__init__(length)
-        self.length = length
+    """A message is longer than what is taken; its argument is the length in bytes."""
 
 
 def command(module: str) -> list[str]:
@@ -53,17 +49,16 @@ def use_one_thread() -> None:
         os.environ.setdefault(name, "1")
 
 
-def environment() -> dict[str, str]:
-    """Return the environment of a child."""
-    return {**os.environ, **dict.fromkeys(_ONE_THREAD, "1")}
+def start(module: str, *words: str, settings: Mapping[str, str] = {}, **how: Any) -> subprocess.Popen[bytes]:
+    """Start a child that runs `main` of a module, with more `settings` in its environment. Raises OSError.
 
-
-def start(module: str, *words: str, **how: Any) -> subprocess.Popen[bytes]:
-    """Start a child that runs `main` of a module, talked to over its stdin and stdout unless `how` says so. Raises OSError."""
+    It is talked to over its stdin and stdout unless `how` says so.
+    """
     import subprocess
 
     how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, **how}
-    return subprocess.Popen([*command(module), *words], **{"env": environment(), **how})
+    environment = {**os.environ, **dict.fromkeys(_ONE_THREAD, "1"), **settings}
+    return subprocess.Popen([*command(module), *words], env=environment, **how)
 
 
 def discard(process: subprocess.Popen[bytes]) -> None:
@@ -74,7 +69,7 @@ def discard(process: subprocess.Popen[bytes]) -> None:
     with suppress(OSError):
         process.kill()
     with suppress(subprocess.TimeoutExpired):
-        process.wait(REAP_TIME)
+        process.wait(_REAP_TIME)
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             with suppress(OSError):
@@ -116,7 +111,7 @@ def ask(
         if (answer := receive(process.stdout)) is not None:
             return answer
     except TooLong as error:
-        why = f"gave an answer of {error.length:,} bytes, more than any file of its size says"
+        why = f"gave an answer of {error.args[0]:,} bytes, more than any file of its size says"
     except (OSError, ValueError):
         pass  # its end of a pipe is gone: how it ended is asked below
     finally:
@@ -139,19 +134,16 @@ def die_with(parent: int) -> None:
             raise OSError
     except (OSError, AttributeError, ImportError, TypeError):  # no Linux
         import threading
+        import time
 
-        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-    if hasattr(os, "getppid") and os.getppid() != parent:
-        os._exit(1)
-
-
-def _watch(parent: int) -> None:
-    import time
-
-    while hasattr(os, "getppid"):
-        if os.getppid() != parent:
+        def watch() -> None:
+            while os.getppid() == parent:
+                time.sleep(0.5)
             os._exit(1)
-        time.sleep(0.5)
+
+        threading.Thread(target=watch, daemon=True).start()
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def limit_memory(limit: int) -> None:
@@ -160,9 +152,8 @@ def limit_memory(limit: int) -> None:
         import resource
 
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        resource.setrlimit(
-            resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard)
-        )
+        soft = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
         resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     except (ImportError, ValueError, OSError):
         pass  # no such limit on this platform: the parent's deadline still holds

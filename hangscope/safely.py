@@ -57,17 +57,13 @@ def _run(request: str, deadline: float) -> bytes:
         own = {}  # a child that is killed while it unpacks leaves nothing behind
         with suppress(OSError):  # without room there is nothing to unpack to, either
             own = {"TMPDIR": stack.enter_context(scratch_folder())}
-        environment = {**isolated.environment(), **own}
-        child = isolated.start(__name__, env=environment, start_new_session=True)
+        child = isolated.start(__name__, settings=own, start_new_session=True)
         try:
             return child.communicate(request.encode(), timeout=deadline)[0]
         except BaseException:
-            try:
+            with suppress(OSError, AttributeError):
                 os.killpg(child.pid, signal.SIGKILL)  # the child's own readers are in its session
-            except (OSError, AttributeError):
-                child.kill()
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(isolated.REAP_TIME)
+            isolated.discard(child)
             raise
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from dataclasses import asdict
 
 import click
 
@@ -28,14 +27,14 @@ def env(form: str, version: str | None) -> None:
 
     `hangscope run` sets them automatically.
     """
-    wanted = torch_version([sys.executable]) if version is None else parsed(version)
+    wanted = torch_version(sys.executable) if version is None else parsed(version)
     if version is not None and wanted is None:
         raise UsageError(f"{version!r} is no version of torch", "give it like --torch 2.15")
     name = "torch of any version" if wanted is None else f"torch {wanted[0]}.{wanted[1]}"
     chosen = next(one for one in entries("environment/settings.toml", "form") if one["name"] == form)
     click.echo(chosen["head"].format(torch=name))
     for row in settings(chosen["folder"], wanted):
-        click.echo(chosen["line"].format(**asdict(row), quoted=json.dumps(row.value)))
+        click.echo(chosen["line"].format(**row, quoted=json.dumps(row["value"])))
     click.echo(chosen["tail"], nl=False)
 
 
@@ -79,7 +78,7 @@ def doctor(paths: tuple[str, ...], store: str | None) -> None:
     from hangscope import analyze
 
     for finding in examine(analyze(list(paths), store=store).document):
-        click.echo(f"{'ok     ' if finding.enough else 'MISSING'} {finding.subject}: {finding.there}")
+        click.echo(f"{'MISSING' if finding.advice else 'ok     '} {finding.subject}: {finding.there}")
         if finding.advice:
             first, further = "          next time: ", "            "
             click.echo(textwrap.fill(finding.advice, 100, initial_indent=first, subsequent_indent=further))

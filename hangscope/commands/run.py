@@ -63,9 +63,8 @@ def run(
     if on_hang != "report" and hang_timeout is None and init_timeout is None:
         what = f"--on-hang {on_hang} does nothing without --hang-timeout or --init-timeout"
         raise UsageError(what, "--hang-timeout 900")
-    from hangscope.live.watch.command import CannotStart, exit_like
     from hangscope.live.watch.link import Options
-    from hangscope.live.watch.supervisor import Supervisor
+    from hangscope.live.watch.supervisor import CannotStart, Supervisor, exit_like
 
     options = Options(directory, hang_timeout, init_timeout or _START, on_hang, summary, quiet, store)
     try:

@@ -16,6 +16,7 @@ from functools import partial
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from hangscope import isolated
 from hangscope.errors import HangscopeError
@@ -67,12 +68,12 @@ def freeze(scenario: str, out: Path, *, timeout: float = 300.0) -> Path:
     call, which takes at most `timeout` seconds. Raises DemoError when the scenario is unknown, torch is missing, `out` is in use, or
     nothing was left in time.
     """
-    chosen = scenarios().get(scenario)
-    if chosen is None:
+    if scenario not in scenarios():
         raise DemoError(f"no scenario is called {scenario!r}", f"choose one of {', '.join(scenarios())}")
+    chosen = scenarios()[scenario]
     if find_spec("torch") is None:
-        hint = "pip install torch (a CPU build is enough)"
-        raise DemoError("a demo job needs torch, which is not installed", hint)
+        what = "a demo job needs torch, which is not installed"
+        raise DemoError(what, "pip install torch (a CPU build is enough)")
     dumps = out.absolute() / "dumps"
     if dumps.exists():
         raise DemoError(f"{dumps} exists already", "give an empty folder, or remove it")
@@ -83,7 +84,14 @@ def freeze(scenario: str, out: Path, *, timeout: float = 300.0) -> Path:
         ranks += _started(out.absolute() / "train.py", dumps, chosen.world_size)
         _wait(ranks, dumps, time.monotonic() + timeout)
     finally:
-        _kill(ranks)
+        for sign in (
+            signal.SIGSTOP,
+            signal.SIGKILL,
+        ):  # all stop first, so that no log shows how one was ended
+            for process in ranks:
+                process.send_signal(sign)
+        for process in ranks:
+            process.wait()
     if not any(dumps.glob("*/*_trace_rank_*")):
         raise DemoError(f"no rank left a dump within {timeout:g} s", f"see the logs in {dumps}")
     return out
@@ -98,18 +106,10 @@ def _started(train: Path, dumps: Path, world_size: int) -> list[subprocess.Popen
     env |= {"PYTHONPATH": str(files("hangscope.live") / "agent"), "HANGSCOPE_DIR": str(dumps)}
     env |= {"HANGSCOPE_STALL": str(_QUIET), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     env |= {"WORLD_SIZE": str(world_size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    return [
-        subprocess.Popen(
-            [sys.executable, str(train)],
-            env={**env, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            cwd=dumps,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            preexec_fn=partial(isolated.die_with, os.getpid()),
-        )
-        for rank in range(world_size)
-    ]
+    how: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    how |= {"cwd": dumps, "preexec_fn": partial(isolated.die_with, os.getpid())}
+    ranks = [{**env, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(world_size)]
+    return [subprocess.Popen([sys.executable, str(train)], env=each, **how) for each in ranks]
 
 
 def _wait(ranks: list[subprocess.Popen[bytes]], dumps: Path, deadline: float) -> None:
@@ -123,13 +123,3 @@ def _wait(ranks: list[subprocess.Popen[bytes]], dumps: Path, deadline: float) ->
         left = {path.name for path in dumps.glob("stall/*")}  # no recorder of a rank that has not joined yet
         if not all({f"stack_rank_{rank}.txt", f"comm_lib_trace_rank_{rank}"} <= left for rank in living):
             since = time.monotonic()
-
-
-def _kill(ranks: list[subprocess.Popen[bytes]]) -> None:
-    """End what is left. All ranks stop before the first one dies, so that no log shows how it was ended."""
-    for sign in (signal.SIGSTOP, signal.SIGKILL):
-        for process in ranks:
-            if process.poll() is None:
-                process.send_signal(sign)
-    for process in ranks:
-        process.wait()

@@ -25,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hangscope.export.output import replace_file
-from hangscope.ingest.files.run_evidence import LATER, RESOLVED
+from hangscope.ingest.files.run_evidence import LATER
 from hangscope.live.watch.nodes import may_join
 from hangscope.model.dataclass import dataclass
 
@@ -87,16 +87,6 @@ class RunFolder:
         """Whether `hangscope run` has made it."""
         return (self.path / "nodes").is_dir()
 
-    @property
-    def json_report(self) -> Path:
-        """Return where the JSON report goes."""
-        return self.path / "report.json"
-
-    @property
-    def stalls(self) -> Path:
-        """Return the folder of the captures of stalls that resolved themselves."""
-        return self.path / RESOLVED
-
     def capture(self, number: int) -> Path:
         """Return the folder of one capture."""
         return self.path / f"capture_{number:02d}"
@@ -129,10 +119,10 @@ def make_private(path: Path) -> None:
         raise PermissionError(0, "other users may write into it (chmod go-w)", str(path))
 
 
-def make_anywhere(given: str | None, problems: list[str]) -> RunFolder | None:
-    """Make the folder of a run, in the temporary folder if it cannot be where it should; None if it cannot be anywhere.
+def make_anywhere(given: str | None, problems: list[str]) -> RunFolder:
+    """Make the folder of a run, in the temporary folder if it cannot be where it should: then `problems` gets a sentence.
 
-    `problems` gets a sentence for each place that could not be used.
+    Raises OSError if it cannot be anywhere.
     """
     wanted = RunFolder.of_job(given)
     try:
@@ -142,12 +132,18 @@ def make_anywhere(given: str | None, problems: list[str]) -> RunFolder | None:
     try:
         return RunFolder(Path(tempfile.mkdtemp(prefix="hangscope-"))).make()
     except OSError as error:
-        problems.append(f"nor is {tempfile.gettempdir()}: {error.strerror or error}")
-    return None
+        here = f"nor is {tempfile.gettempdir()}: {error.strerror or error}"
+        raise OSError("; ".join((*problems, here))) from None
 
 
 def _holds_files(folder: Path) -> bool:
     return any(path.is_file() for path in folder.rglob("*"))
+
+
+def ranks_in(folder: Path, pattern: str) -> set[int]:
+    """Return the ranks at the end of the names of complete files: 3 of `nccl_trace_rank_3.json`, none of `.stack_rank_3.4711`."""
+    ends = [path.name.partition(".")[0].rpartition("_")[2] for path in folder.glob(pattern)]
+    return {int(rank) for rank in ends if rank.isdecimal()}
 
 
 def leave(target: Path, data: bytes) -> None:

@@ -9,64 +9,45 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from hangscope.model.dataclass import dataclass
 from hangscope.model.tables import entries
 
 Version = tuple[int, int]
-NEWEST: Version = (99, 0)
+_OLDEST, _NEWEST = [2, 1], [99, 0]
+_ASK = "from importlib.metadata import version; print(version('torch'))"
+_PATIENCE = 5.0  # s: the job does not start before
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One variable. `since` and `before` bound the torch versions that read it; `older` names are read there too."""
-
-    name: str
-    value: str
-    gives: str
-    costs: str
-    since: Version = (2, 1)
-    before: Version = NEWEST
-    older: tuple[str, ...] = ()
-
-    def fits(self, version: Version | None) -> bool:
-        """Return whether that torch reads it; unknown versions get all."""
-        return version is None or self.since <= version < self.before
-
-
-def settings(folder: str, version: Version | None) -> list[Setting]:
-    """Return the settings of one job whose dumps go below `folder`, for one torch version (None: unknown)."""
-    found = []
-    for row in entries("environment/settings.toml", "setting"):
-        row |= {name: tuple(row[name]) for name in ("since", "before", "older") if name in row}
-        found.append(Setting(**row | {"value": row["value"].format(folder=folder)}))
-    return [setting for setting in found if setting.fits(version)]
+def settings(folder: str, version: Version | None) -> list[dict[str, Any]]:
+    """Return the settings of one job whose dumps go below `folder`, for one torch version; for an unknown one (None) all."""
+    return [
+        {**row, "value": row["value"].format(folder=folder)}
+        for row in entries("environment/settings.toml", "setting")
+        if version is None or row.get("since", _OLDEST) <= [*version] < row.get("before", _NEWEST)
+    ]
 
 
 def additions(folder: str, version: Version | None, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables to add to an environment: none that it has, nor one that it has under another name."""
     return {
-        setting.name: setting.value
-        for setting in settings(folder, version)
-        if not any(name in environment for name in (setting.name, *setting.older))
+        row["name"]: row["value"]
+        for row in settings(folder, version)
+        if not any(name in environment for name in (row["name"], *row.get("older", ())))
     }
 
 
-_ASK = "from importlib.metadata import version; print(version('torch'))"
-_PATIENCE = 5.0  # s: the job does not start before
-
-
-def parsed(text: str) -> tuple[int, int] | None:
+def parsed(text: str) -> Version | None:
     """Return (major, minor) of a version, None where it is none."""
     match = re.match(r"\s*(\d{1,3})\.(\d{1,3})", text)
     return (int(match.group(1)), int(match.group(2))) if match else None
 
 
-def torch_version(command: Sequence[str]) -> tuple[int, int] | None:
-    """Return the (major, minor) version of the torch that a command finds, None where that cannot be told."""
-    python = _python_of(command)
+def torch_version(program: str) -> Version | None:
+    """Return the version of the torch that a program finds, None where that cannot be told."""
+    python = _python_of(program)
     if python is None or Path(python).resolve() == Path(sys.executable).resolve():
         from importlib import metadata  # takes as long as all other imports of the command line
 
@@ -74,29 +55,23 @@ def torch_version(command: Sequence[str]) -> tuple[int, int] | None:
             return parsed(metadata.version("torch"))
         except metadata.PackageNotFoundError:
             return None
+    nowhere = subprocess.DEVNULL
+    words = [python, "-c", _ASK]
     try:
-        done = subprocess.run(
-            [python, "-c", _ASK],
-            capture_output=True,
-            text=True,
-            timeout=_PATIENCE,
-            check=False,
-            stdin=subprocess.DEVNULL,
+        return parsed(
+            subprocess.check_output(words, text=True, timeout=_PATIENCE, stdin=nowhere, stderr=nowhere)
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.SubprocessError):
         return None
-    return parsed(done.stdout)
 
 
-def _python_of(command: Sequence[str]) -> str | None:
-    """Return the Python that a command starts: itself, or the one that its script's first line names."""
-    program = shutil.which(command[0]) if command else None
-    if program is None:
-        return None
-    if Path(program).name.startswith("python"):
-        return program
+def _python_of(program: str) -> str | None:
+    """Return the Python that a program is, or the one that its first line names."""
+    path = shutil.which(program)
+    if path is None or Path(path).name.startswith("python"):
+        return path
     try:
-        with open(program, "rb") as file:
+        with open(path, "rb") as file:
             first = file.readline(512)
     except OSError:
         return None

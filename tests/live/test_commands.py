@@ -44,7 +44,7 @@ def test_env_for_other_launchers(inside: Run) -> None:
 
 
 def test_every_setting_says_what_it_gives_and_costs() -> None:
-    assert all(row.gives and row.costs for row in settings("/x", None))
+    assert all(row["gives"] and row["costs"] for row in settings("/x", None))
     assert parsed("2.13.0+cpu") == (2, 13) and parsed("none") is None
 
 

@@ -239,7 +239,7 @@ def test_a_folder_that_others_may_write_into_is_not_used(
     (tmp_path / "open").chmod(0o777)
     problems: list[str] = []
     folder = make_anywhere(str(tmp_path / "open"), problems)
-    assert folder is not None and folder.path != tmp_path / "open" and "other users may write" in problems[0]
+    assert folder.path != tmp_path / "open" and "other users may write" in problems[0]
     assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
     assert not list((tmp_path / "open").iterdir())
 

@@ -14,8 +14,7 @@ import pytest
 from hangscope.ingest.files.sources import find_files
 from hangscope.live.folder import RunFolder
 from hangscope.live.look.activity import Activity, Work, leave_activity
-from hangscope.live.look.processes import Process
-from hangscope.live.look.status import Status
+from hangscope.live.look.processes import Process, Status
 from hangscope.live.watch import watcher as watching
 from hangscope.live.watch.captures import Stalls
 from hangscope.live.watch.job import Streams
@@ -132,7 +131,7 @@ def test_a_step_is_no_standstill() -> None:
 def test_what_the_watcher_prints_is_no_output_of_the_job(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    reporting = Reporting(RunFolder(tmp_path), Nodes(tmp_path), None, quiet=False)
+    reporting = Reporting(RunFolder(tmp_path), Nodes(tmp_path), Options())
     reporting.say("before the start")
     streams = Streams(os.getpid(), reporting.printed)
     os.write(2, b"step 1\n")
@@ -149,27 +148,27 @@ def test_one_node_reports_and_waits_for_the_others(tmp_path: Path) -> None:
     second.name = "other.7"
     (tmp_path / "nodes" / "other.7.here").touch()
     assert first.others() == {"other.7"}
-    assert first.is_reporter() and first.is_reporter() and not second.is_reporter()
-    assert first.wait(0.0, lambda: False) == {"other.7"}
+    assert [node.reporter() for node in (first, second, first)] == [first.name] * 3
+    assert first.late() == {"other.7"}
     second.show("done")
-    assert first.wait(5.0, lambda: False) == set()
+    assert first.late() == set()
 
 
 def test_a_node_does_not_end_its_ranks_before_the_other_has_written_the_report(tmp_path: Path) -> None:
     folder, nodes = RunFolder(tmp_path), Nodes(tmp_path)
     (tmp_path / "nodes" / "reporter").write_text("other.7")
-    reporting = Reporting(folder, nodes, None, quiet=True)
+    reporting = Reporting(folder, nodes, Options(quiet=True))
     text = '{"status": "hang", "verdict": {"culprit_ranks": [3]}}'
-    writer = threading.Timer(0.5, folder.json_report.write_text, [text])
+    writer = threading.Timer(0.5, (folder.path / "report.json").write_text, [text])
     writer.start()
     reporting.report(20.0, wait=0.0, hurry=lambda: False)
-    assert folder.json_report.exists() and reporting.settled
+    assert (folder.path / "report.json").exists() and reporting.settled
     assert (reporting.status, reporting.culprits) == ("hang", {3})
     writer.join()
-    folder.json_report.unlink()
+    (folder.path / "report.json").unlink()
     reporting.report(20.0, wait=0.0, hurry=lambda: True)  # asked twice: at once
     reporting.report(20.0, wait=0.0, hurry=lambda: False, job_is_over=True)
-    assert not folder.json_report.exists()
+    assert not (folder.path / "report.json").exists()
 
 
 def test_a_start_without_progress_has_a_limit_of_its_own() -> None:
@@ -271,9 +270,9 @@ def test_captures_of_a_stall_that_resolves_itself_are_kept_and_are_no_evidence_o
         folder.capture(1).mkdir()
         (folder.capture(1) / "stack_rank_0.txt").write_text(f"stall {number}\n")
         stalls.ended_by_look(look(0, 1), [folder.capture(1)])
-    assert sorted(path.name for path in folder.stalls.iterdir()) == ["3", "4", "5", "6", "7"]
+    assert sorted(path.name for path in (folder.path / "stalls").iterdir()) == ["3", "4", "5", "6", "7"]
     (folder.path / "launcher" / "host.out").write_text("step 1\n")
-    with find_files([folder.path], []) as files, find_files([folder.stalls / "7"], []) as last:
+    with find_files([folder.path], []) as files, find_files([folder.path / "stalls" / "7"], []) as last:
         assert [file.shown for file in files] == ["launcher/host.out", "stalls.txt"]
         assert [Path(file.path).read_text() for file in last] == ["stall 6\n"]
     assert (folder.path / "stalls.txt").read_text().endswith("no stacks (captured in stalls/7)\n")
@@ -320,7 +319,7 @@ def test_a_job_is_ended_only_if_its_report_says_hang_and_no_rank_computes(
         )
     ours.send(ended=1)
     watcher.ending.of_hung_job()
-    assert ours.receive() == ({"send": signal.SIGTERM} if is_ended else None)
+    assert ours.receive() == ({"send": signal.SIGTERM} if is_ended else {})
 
 
 def test_that_ranks_end_by_a_signal_is_no_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hangscope.live.folder import leave
-from hangscope.live.look.processes import Process, cpu_seconds
-from hangscope.live.look.status import read_status
+from hangscope.live.look.processes import Process, cpu_seconds, read_status
 from hangscope.model.dataclass import dataclass
 
 _COMPUTES = 0.2  # of a processor

@@ -55,12 +55,12 @@ def ask_debug_server(processes: Sequence[Process], target: Path) -> None:
 def _pages(processes: Sequence[Process]) -> list[int]:
     """Return the ports on which a process that rank 0 has started listens alone."""
     of_ranks = {inode for process in processes if process.is_rank for inode in inodes_of(process.pid)}
-    ports: dict[int, None] = {}
+    ports: set[int] = set()
     for process in processes:
         if process.rank == 0 and process.worker_of is not None:
-            own = inodes_of(process.pid) - of_ranks  # a process that was forked has its parent's as well
-            ports |= dict.fromkeys(sorted(_ports(process.pid, own)))
-    return list(ports)[:_PORTS]
+            # a process that was forked has its parent's as well
+            ports |= _ports(process.pid, inodes_of(process.pid) - of_ranks)
+    return sorted(ports)[:_PORTS]
 
 
 def _ports(pid: int, inodes: set[str]) -> set[int]:
@@ -98,9 +98,8 @@ class _Client:
         for host in ("127.0.0.1", "::1"):
             try:
                 with socket.create_connection((host, port), max(0.01, end - time.monotonic())) as connection:
-                    connection.sendall(
-                        f"{request} HTTP/1.0\r\nHost: localhost:{port}\r\nContent-Length: 0\r\n\r\n".encode()
-                    )
+                    head = f"{request} HTTP/1.0\r\nHost: localhost:{port}\r\nContent-Length: 0\r\n\r\n"
+                    connection.sendall(head.encode())
                     return self._body(connection, end)
             except ConnectionRefusedError:
                 continue  # it listens on the other one
@@ -114,9 +113,8 @@ class _Client:
         while part := connection.recv(1 << 16):
             data += part
             self.left -= len(part)
-            if self.left < 0 or len(data) > _MOST:
-                return b""
-            if (seconds := end - time.monotonic()) <= 0:
+            seconds = end - time.monotonic()
+            if self.left < 0 or len(data) > _MOST or seconds <= 0:
                 return b""
             connection.settimeout(seconds)
         head, _, body = data.partition(b"\r\n\r\n")

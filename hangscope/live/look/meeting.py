@@ -6,17 +6,14 @@ They meet at the store that each was given, whether it reaches it or not.
 from __future__ import annotations
 
 import socket
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.folder import leave
-from hangscope.live.look.processes import Process
+from hangscope.live.look.processes import Process, by_rank, read_status
 from hangscope.live.look.sockets import inodes_of, tcp_sockets
-from hangscope.live.look.status import read_status
-from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import ranks_phrase
 
 #: What the sockets of a rank at the store's port say, the best first. The analysis reads it (StoreAccess).
@@ -29,46 +26,29 @@ _REACHES = {
 _PORT, _MOST = 29500, 256  # torchrun's own port, and ranks of a node
 
 
-@dataclass(frozen=True, slots=True)
-class Meeting:
-    """A rank that is starting: the host and port of its store, as it was told them, and what it says of that (`reaches`)."""
-
-    rank: int
-    pid: int
-    host: str
-    port: str
-    reaches: str
-
-    def __str__(self) -> str:
-        return f"{self.reaches} {self.host}:{self.port}"
+def _access(pid: int, host: str, port: str) -> str:
+    """Return what a process's sockets say of the store that it was told; empty if it was told none."""
+    if not host or not port.isdecimal():
+        return ""
+    states = {each.state for each in tcp_sockets(pid, inodes_of(pid)) if each.port == int(port)}
+    return f"{_REACHES[next((state for state in _REACHES if state in states), '')]} {host}:{port}"
 
 
-def meetings(ranks: Iterable[Process]) -> list[Meeting]:
-    """Return those ranks that are in no process group and know where their store is."""
-    return list(filter(None, map(_meeting, ranks)))
-
-
-def _meeting(process: Process) -> Meeting | None:
+def _of_rank(process: Process) -> str:
+    """Return the access of a rank to its store; empty if it is in a process group or does not know its store."""
     status = read_status(process.pid)
     if status is not None and status.world_size:
-        return None
+        return ""
     host, _, port = (status.store if status is not None else "").rpartition(" ")
     if not host:
         with suppress(OSError):
             environment, _ = proc.process_of(process.pid)
             host, port = environment.get("MASTER_ADDR", ""), environment.get("MASTER_PORT", "")
-    if process.rank is None or not host or not port.isdecimal():
-        return None
-    return Meeting(process.rank, process.pid, host, port, _reaches(process.pid, int(port)))
+    return _access(process.pid, host, port)
 
 
-def _reaches(pid: int, port: int) -> str:
-    states = {each.state for each in tcp_sockets(pid, inodes_of(pid)) if each.port == port}
-    return _REACHES[next((state for state in _REACHES if state in states), "")]
-
-
-def launcher_meetings(launcher: Process) -> list[Meeting]:
-    """Return where torchrun's agent on one of several nodes meets the others, for each rank that it is to start.
+def _of_launcher(launcher: Process) -> tuple[Sequence[int], str]:
+    """Return the ranks that torchrun's agent on one of several nodes is to start, and its access to where it meets the others.
 
     All nodes are taken to have as many ranks; where the nodes are numbered as they come (c10d, etcd), nothing tells the ranks.
     """
@@ -77,11 +57,9 @@ def launcher_meetings(launcher: Process) -> list[Meeting]:
     where = f"{_told(launcher, 'master-addr')}:{_told(launcher, 'master-port') or _PORT}"
     host, _, port = (_told(launcher, "rdzv-endpoint") or where).rpartition(":")
     static = _told(launcher, "rdzv-backend") in ("", "static")
-    if node is None or (nodes or 0) < 2 or not ranks or ranks > _MOST or not host or not port.isdecimal():
-        return []
-    reaches, first = _reaches(launcher.pid, int(port)), node * ranks
-    started = range(first, first + ranks) if static else ()
-    return [Meeting(rank, launcher.pid, host, port, reaches) for rank in started]
+    if not static or node is None or (nodes or 0) < 2 or not ranks or ranks > _MOST:
+        return (), ""
+    return range(node * ranks, (node + 1) * ranks), _access(launcher.pid, host, port)
 
 
 def _told(launcher: Process, name: str) -> str:
@@ -97,45 +75,40 @@ def _told(launcher: Process, name: str) -> str:
 
 def leave_meetings(target: Path, processes: Sequence[Process]) -> None:
     """Write one line about each rank that is starting, or is yet to be started, into a capture. Raises OSError."""
-    ranks = [process for process in processes if process.is_rank]
-    launchers = [process for process in processes if process.is_launcher and not ranks]
-    found = meetings(ranks) + [meeting for launcher in launchers for meeting in launcher_meetings(launcher)]
-    for meeting in found:
-        text = f"process {meeting.pid} on {socket.gethostname().split('.')[0]} is starting: {meeting}\n"
-        leave(target / f"start_rank_{meeting.rank}.txt", text.encode())
+    ranks = [(p.rank or 0, p) for p in processes if p.is_rank]
+    found = [(rank, process.pid, _of_rank(process)) for rank, process in ranks]
+    for launcher in [p for p in processes if p.is_launcher and not ranks]:
+        started, access = _of_launcher(launcher)
+        found += [(rank, launcher.pid, access) for rank in started]
+    for rank, pid, access in found:
+        if access:
+            text = f"process {pid} on {socket.gethostname().split('.')[0]} is starting: {access}\n"
+            leave(target / f"start_rank_{rank}.txt", text.encode())
 
 
 def diagnosis(processes: Sequence[Process]) -> list[str]:
     """Return sentences about the ranks and launchers of this node, the most telling first."""
-    ranks = [process for process in processes if process.is_rank]
-    stores = _by_rank((meeting.rank, str(meeting)) for meeting in meetings(ranks))
-    sizes = _by_rank((p.rank or 0, f"WORLD_SIZE={p.world_size}") for p in ranks)
+    ranks = [(p.rank or 0, p) for p in processes if p.is_rank]
+    stores = by_rank((rank, _of_rank(p)) for rank, p in ranks)
+    sizes = by_rank((rank, f"WORLD_SIZE={p.world_size}") for rank, p in ranks)
     return [
         *_missing(ranks),
         *(sizes if len(sizes) > 1 else ()),
         *sorted(stores, key=lambda text: not text.partition(": ")[2].startswith("no ")),
-        *_by_rank((p.rank or 0, f"at {s.at}") for p in ranks if (s := read_status(p.pid)) and s.at),
+        *by_rank((rank, f"at {s.at}") for rank, p in ranks if (s := read_status(p.pid)) and s.at),
         *(() if ranks else _launchers(processes)),
     ]
 
 
-def _missing(ranks: Sequence[Process]) -> Iterator[str]:
+def _missing(ranks: Sequence[tuple[int, Process]]) -> Iterator[str]:
     """Say which ranks have started and joined, and which have not."""
-    seen = {process.rank for process in ranks if process.rank is not None}
-    world = max((process.world_size or 0 for process in ranks), default=0)
+    seen = {rank for rank, _ in ranks}
+    world = max((process.world_size or 0 for _, process in ranks), default=0)
     if absent := set(range(world)) - seen:
         yield f"{ranks_phrase(seen)} of {world} started on this node; {ranks_phrase(absent)} did not start here"
-    joined = {p.rank for p in ranks if p.rank is not None and (s := read_status(p.pid)) and s.world_size}
+    joined = {rank for rank, p in ranks if (s := read_status(p.pid)) and s.world_size}
     if seen - joined and joined:
         yield f"{ranks_phrase(joined)} joined the process group; {ranks_phrase(seen - joined)} did not"
-
-
-def _by_rank(said: Iterable[tuple[int, str]]) -> list[str]:
-    """Return one sentence for all ranks of which the same is said."""
-    ranks = defaultdict(list)
-    for rank, text in said:
-        ranks[text].append(rank)
-    return [f"{ranks_phrase(sorted(who))}: {text}" for text, who in sorted(ranks.items())]
 
 
 def _launchers(processes: Sequence[Process]) -> Iterator[str]:

@@ -1,25 +1,30 @@
 """The processes of a job on this node, and which rank each is: from /proc, never by a name.
 
 A rank is told by the environment that its launcher gave it (RANK, SLURM_PROCID, PMI and Open MPI variables); a process
-below a rank that was not given another one is its worker.
+below a rank that was not given another one is its worker. How far a rank has come is read from its agent's anonymous file:
+no disk, no network, no signal.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from hangscope.live.agent.hangscope_agent import proc
-from hangscope.live.look.status import MOST_RANKS, read_status
 from hangscope.live.look.user import user_of
+from hangscope.model.codec import from_plain
 from hangscope.model.dataclass import dataclass
+from hangscope.model.rankset import ranks_phrase
 
 _HELD = {"D": "in an uninterruptible wait", "T": "stopped", "t": "traced"}
 _STATES = {"R": "running", "S": "sleeping", "Z": "ended", **_HELD}
 _THREADS = 64
+_STATUS = 4096  # bytes of an agent's file
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +50,55 @@ class Process:
         return self.rank is not None and self.worker_of is None
 
     @property
+    def is_python(self) -> bool:
+        """Whether it is a Python, and not for instance the shell around one."""
+        return "python" in os.path.basename(self.command[0] if self.command else "")
+
+    @property
     def is_launcher(self) -> bool:
         """Whether it is a known launcher of ranks."""
         return self.rank is None and proc.launches(self.command)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How far one rank has come; `world_size` is 0 before it is in a process group.
+
+    `by_calls` says that its calls tell of its progress, or will, as soon as it makes some; else what it prints does.
+    `changes` counts how often its frontier was seen to have moved, `printed` bytes that it printed outside of imports, `moves` how often its main thread was
+    seen at another place or running Python code; `work` is the long work it is known to be in (import, compile, save), `at` the user's line; `saves`
+    says that the program handles SIGTERM itself, `store` at which host and port its process group is to form.
+    """
+
+    pid: int
+    rank: int
+    world_size: int
+    by_calls: bool
+    changes: int
+    printed: int
+    moves: int
+    work: str
+    at: str = ""
+    saves: bool = False
+    store: str = ""
+
+
+_paths: dict[int, str] = {}  # where processes that are read again and again have their file
+
+
+def read_status(pid: int) -> Status | None:
+    """Return what the agent of a process tells, None where there is none or it is no rank."""
+    known = _paths.pop(pid, "")
+    try:
+        path = known or proc.anonymous(pid, proc.STATUS_NAME)
+        with proc.open_anonymous(path) as file:
+            status = from_plain(Status, {**json.loads(file.read(_STATUS)), "pid": pid})
+        if not 0 <= status.rank < proc.MOST_RANKS or not 0 <= status.world_size <= proc.MOST_RANKS:
+            raise ValueError("no job has so many ranks")
+        _paths[pid] = path
+        return status
+    except (OSError, ValueError, TypeError, RecursionError):
+        return read_status(pid) if known else None
 
 
 def job_of(pids: Iterable[int]) -> list[Process]:
@@ -57,24 +108,29 @@ def job_of(pids: Iterable[int]) -> list[Process]:
         known = member in found or member == os.getpid()
         if not known and (process := _read(member, found)) is not None:
             found[member] = process
-    # Of the processes of one rank that are no workers the Python ones count, not the shells around them.
-    python = {p.rank for p in found.values() if p.is_rank and _is_python(p.command)}
-    kept = [p for p in found.values() if not p.is_rank or p.rank not in python or _is_python(p.command)]
+    # Of the processes of one rank that are no workers the Python ones count.
+    python = {p.rank for p in found.values() if p.is_rank and p.is_python}
+    kept = [p for p in found.values() if not p.is_rank or p.rank not in python or p.is_python]
     return sorted(kept, key=lambda p: (p.rank is None, p.rank or 0, p.worker_of is not None, p.pid))
 
 
 def of_run(folder: str, run: str | None = None) -> list[Process]:
     """Return the processes on this node that run with this folder, or of these those below one call of `hangscope run`."""
     pids = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != os.getpid():
-            try:
-                environment, _ = proc.process_of(int(name))
-            except OSError:
-                continue  # another user's, or gone
+    for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+        with suppress(OSError):  # another user's, or gone
+            environment, _ = proc.process_of(pid)
             if environment.get("HANGSCOPE_DIR") == folder and run in (None, environment.get("HANGSCOPE_RUN")):
-                pids.append(int(name))
-    return job_of(sorted(pids))
+                pids.append(pid)
+    return job_of(pids)
+
+
+def by_rank(said: Iterable[tuple[int, str]], sign: str = ": ") -> list[str]:
+    """Return `ranks 0-2: text` for all ranks of which the same is said, sorted by the texts; nothing is said by an empty one."""
+    ranks = defaultdict(set)
+    for rank, text in said:
+        ranks[text].add(rank)
+    return [f"{ranks_phrase(who)}{sign}{text}" for text, who in sorted(ranks.items()) if text]
 
 
 def send(process: Process, number: int) -> None:
@@ -96,21 +152,16 @@ def _read(pid: int, found: dict[int, Process]) -> Process | None:
     except (OSError, IndexError, ValueError):
         return None  # gone, or another user's
     user = user_of(pid)
-    if user is None or (rank or 0) >= MOST_RANKS:
+    if user is None:
         return None
     above, worker_of = found.get(parent), None
     folder, status = environment.get("HANGSCOPE_DIR", ""), read_status(pid)
     if status is not None and status.world_size:
         return Process(pid, status.rank, None, status.world_size, tuple(command), folder, user.uid)
-    of_rank = above is not None and above.rank is not None and _is_python(above.command)
-    if above is not None and of_rank and rank in (None, above.rank):
+    if above is not None and above.rank is not None and above.is_python and rank in (None, above.rank):
         rank, worker_of = above.rank, above.worker_of or above.pid
     world = next((size for n in proc.WORLD_NAMES if (size := proc.number(environment.get(n)))), None)
     return Process(pid, rank, worker_of, world, tuple(command), folder, user.uid)
-
-
-def _is_python(command: tuple[str, ...]) -> bool:
-    return bool(command) and "python" in os.path.basename(command[0])
 
 
 def cpu_seconds(pid: int) -> float:

@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 
 _PATIENCE = 10.0  # seconds for one process; some tenths are usual
-_OPTIONS = ("--full-filenames", "--nonblocking")
 
 
 @cache
@@ -37,9 +36,10 @@ class Spy:
         """Return the stacks of one process as py-spy prints them, "" where it cannot (`refusal` says why)."""
         if self._program is None or self.refusal:
             return ""
+        words = ["dump", "--pid", str(pid), "--full-filenames", "--nonblocking"]
         try:
             done = subprocess.run(
-                [f"/proc/self/fd/{self._program}", "dump", "--pid", str(pid), *_OPTIONS],
+                [f"/proc/self/fd/{self._program}", *words],
                 capture_output=True,
                 timeout=_PATIENCE,
                 check=False,

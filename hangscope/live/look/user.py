@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from hangscope.errors import UsageError
+from hangscope.live.agent.hangscope_agent import proc
 from hangscope.model.dataclass import dataclass
 
 _PATIENCE = 300.0  # s until a capture as another user is ended: that user can stop it
@@ -36,8 +37,7 @@ class User:
 def user_of(pid: int) -> User | None:
     """Return the real user of a process, None where it is gone."""
     try:
-        with open(f"/proc/{pid}/status", "rb") as file:
-            fields = dict(line.decode("ascii", "replace").split(":", 1) for line in file if b":" in line)
+        fields = proc.fields_of(f"{pid}/status")
         uid, gid = (int(fields[name].split()[0]) for name in ("Uid", "Gid"))
         return User(uid, gid, tuple(int(word) for word in fields["Groups"].split()))
     except (OSError, KeyError, IndexError, ValueError):
@@ -68,21 +68,16 @@ def make(folder: Path, user: User | None) -> bool:
 
 
 def continue_as(user: User) -> None:
-    """Continue in a child that is `user`; this process waits for it and exits as it does."""
+    """Continue in a child that is `user`; this process waits for it, ends it if it takes too long, and exits as it does."""
     child = os.fork()
-    if child:
-        sys.exit(_end_of(child))
-    _become(user)
-
-
-def _end_of(child: int) -> int:
-    """Wait for the child and return its exit code; it is ended where it takes too long."""
+    if not child:
+        return _become(user)
     deadline = time.monotonic() + _PATIENCE
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else 128 - code
+            sys.exit(code if code >= 0 else 128 - code)
         if time.monotonic() > deadline:
             with suppress(OSError):
                 os.kill(child, signal.SIGKILL)
@@ -97,8 +92,7 @@ def _become(user: User) -> None:
     os.setresgid(user.gid, user.gid, user.gid)
     os.setresuid(user.uid, user.uid, user.uid)
     header = (ctypes.c_uint32 * 2)(_VERSION, 0)
-    keep = 1 << _SYS_PTRACE
-    for kept in (keep, 0):  # a container's root does not have it
+    for kept in (1 << _SYS_PTRACE, 0):  # a container's root does not have it
         sets = (ctypes.c_uint32 * 6)(0, kept, kept, 0, 0, 0)  # effective, permitted, inheritable; twice
         if libc.capset(header, sets) == 0:
             break

@@ -41,7 +41,7 @@ class Ending:
         if unseen := sorted(reporting.unseen() - moved.keys()):
             what = f"{ranks_phrase(unseen)} {agree(unseen, 'was', 'were')} not seen here"
             return reporting.say(f"not terminated: {what}, and may be at work on another node")
-        if late := sorted(self._watcher.nodes.wait(0.0, lambda: True)):
+        if late := sorted(self._watcher.nodes.late()):
             return reporting.say(f"not terminated: {', '.join(late)} did not answer")
         self.begun = reporting.settled = True  # what follows is our own doing
         for number, patience in ((signal.SIGTERM, _GRACE), (signal.SIGKILL, 5.0)):
@@ -66,10 +66,9 @@ class Ending:
         job, link = self._watcher.job, self._watcher.link
         self.pass_on()
         if left := job.left():
-            ranks = ranks_phrase(sorted({p.rank for p in left if p.rank is not None}))
-            self._watcher.reporting.say(
-                f"the launcher has ended; waiting for {ranks} (send the signal again to stop waiting)"
-            )
+            ranks = ranks_phrase(process.rank or 0 for process in left)
+            what = f"waiting for {ranks} (send the signal again to stop waiting)"
+            self._watcher.reporting.say(f"the launcher has ended; {what}")
         while job.left() and not self._watcher.is_hurried():
             link.send(wait=10)
             time.sleep(0.2)

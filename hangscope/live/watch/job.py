@@ -15,12 +15,10 @@ from pathlib import Path
 
 from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.folder import RunFolder
-from hangscope.live.look.processes import Process, cpu_seconds, job_of, of_run
-from hangscope.live.look.status import read_status
+from hangscope.live.look.processes import Process, cpu_seconds, job_of, of_run, read_status
 from hangscope.live.watch.nodes import Nodes
 from hangscope.live.watch.progress import Look, written
 from hangscope.live.watch.reporting import Reporting
-from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import ranks_phrase
 
 _SEARCH = 5.0  # s between two searches for its processes, once it has started
@@ -31,18 +29,11 @@ _STDERR = 2
 _MOST = 64 * 2**20  # bytes of a stream that are copied, its last ones
 
 
-@dataclass(frozen=True, slots=True)
-class _Stream:
-    name: str
-    descriptor: int
-    start: int
-
-
 class Streams:
     """The stdout and stderr of a process, as far as they are regular files; `own` is what this process prints on its stderr."""
 
     def __init__(self, pid: int, own: Sequence[bytes] = ()) -> None:
-        self._streams: list[_Stream] = []
+        self._streams: list[tuple[str, int, int]] = []  # name, descriptor, and where the job's output starts
         self._own, self._before = own, len(own)
         files = set()
         for number, name in ((1, "out"), (2, "err")):
@@ -51,28 +42,26 @@ class Streams:
                 found = os.stat(path)
                 if stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) not in files:
                     files.add((found.st_dev, found.st_ino))
-                    lines = Path(f"/proc/{pid}/fdinfo/{number}").read_text().splitlines()
-                    info = dict(line.split(":", 1) for line in lines if ":" in line)
+                    info = proc.fields_of(f"{pid}/fdinfo/{number}")
                     at = found.st_size if int(info["flags"], 8) & os.O_APPEND else int(info["pos"])
-                    self._streams.append(_Stream(name, os.open(path, os.O_RDONLY | os.O_CLOEXEC), at))
+                    self._streams.append((name, os.open(path, os.O_RDONLY | os.O_CLOEXEC), at))
 
     @property
     def bytes(self) -> int:
         """Return how many bytes the command has printed."""
-        printed = sum(max(0, os.fstat(s.descriptor).st_size - s.start) for s in self._streams)
-        ours = any(os.path.sameopenfile(s.descriptor, _STDERR) for s in self._streams)
+        printed = sum(max(0, os.fstat(number).st_size - start) for _, number, start in self._streams)
+        ours = any(os.path.sameopenfile(number, _STDERR) for _, number, _ in self._streams)
         return printed - sum(map(len, self._own[self._before :])) if ours else printed
 
     def keep(self, folder: Path, name: str) -> None:
         """Copy what the command printed into a folder. Raises OSError."""
-        for stream in self._streams:
-            at = max(stream.start, os.fstat(stream.descriptor).st_size - _MOST)
-            with open(stream.descriptor, "rb", closefd=False) as file:
-                file.seek(at)
+        for kind, number, start in self._streams:
+            with open(number, "rb", closefd=False) as file:
+                file.seek(max(start, os.fstat(number).st_size - _MOST))
                 data = file.read(_MOST)
             for text in self._own[self._before :]:
                 data = data.replace(text, b"", 1)
-            (folder / f"{name}.{stream.name}").write_bytes(data)
+            (folder / f"{name}.{kind}").write_bytes(data)
 
 
 class Job:
@@ -86,18 +75,14 @@ class Job:
         self.streams = Streams(run, reporting.printed)
         self.processes: list[Process] = []
         self.pid = 0
-        self.since = time.monotonic()
-
-    @property
-    def age(self) -> float:
-        """Return the seconds since its start."""
-        return time.monotonic() - self.since
+        self._since = time.monotonic()
 
     def search(self, *, now: bool = False) -> None:
         """Search for its processes, if it is time for that, or `now`."""
-        gap = _SEARCH if self.age >= _START else 1.0
-        if self.pid and (now or time.monotonic() - self._searched >= gap):
-            self._searched = time.monotonic()
+        moment = time.monotonic()
+        gap = _SEARCH if moment - self._since >= _START else 1.0
+        if self.pid and (now or moment - self._searched >= gap):
+            self._searched = moment
             self.processes = job_of([self.pid])
             self._reporting.saw(self.processes)
             launchers = [p.pid for p in self.processes if p.is_launcher]
@@ -106,11 +91,11 @@ class Job:
 
     def _check_agents(self) -> None:
         """Report ranks without an agent: Python was told to ignore the environment, or the launcher dropped it."""
-        pythons = [p for p in self.processes if p.is_rank and "python" in os.path.basename(p.command[0])]
-        without = {p.pid: p.rank for p in pythons if not proc.anonymous(p.pid, proc.STATUS_NAME)}
+        pythons = [p for p in self.processes if p.is_rank and p.is_python]
+        without = {p.pid: p.rank or 0 for p in pythons if not proc.anonymous(p.pid, proc.STATUS_NAME)}
         before, self._agentless = self._agentless, set(without)
-        started = self.age >= _AGENTS
-        if ranks := {rank or 0 for pid, rank in without.items() if pid in before and started}:
+        ranks = {rank for pid, rank in without.items() if pid in before}
+        if ranks and self._searched - self._since >= _AGENTS:
             why = "python -I or -E, or a launcher that drops PYTHONPATH"
             tail = "watched by what is written; stacks need py-spy"
             self._reporting.problem(f"no agent in {ranks_phrase(ranks)} ({why}): {tail}")
@@ -127,7 +112,7 @@ class Job:
             {pid: cpu_seconds(pid) for pid in (*(r.pid for r in ranks), *(p.pid for p in silent))},
             self._nodes.works_elsewhere(),
             {p.pid: written(p.pid) for p in silent},
-            bool(found) and any(p.is_rank or p.is_launcher for p in self.processes),
+            any(p.is_rank or p.is_launcher for p in self.processes),
             self._launching,
         )
 

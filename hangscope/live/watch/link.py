@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import select
 import socket
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -45,23 +46,22 @@ class Link:
         with suppress(OSError):
             self._end.send(json.dumps(message).encode())
 
-    def receive(self, timeout: float = 0.0) -> dict[str, Any] | None:
-        """Return the next message within `timeout` seconds, or None; `closed` says that there will be none.
+    def receive(self, timeout: float = 0.0) -> dict[str, Any]:
+        """Return the next message within `timeout` seconds, empty without one; `closed` says that there will be none.
 
         A signal that the other end received is {"received": number}.
         """
         if self.closed or not select.select([self._end], [], [], timeout)[0]:
-            return None
+            return {}
         try:
             data = self._end.recv(_LONGEST)
             self.closed = not data
-            message = {"received": data[0]} if len(data) == 1 else json.loads(data) if data else None
-            return message if isinstance(message, dict) else None
-        except (BlockingIOError, ValueError):
-            return None
+            return {"received": data[0]} if len(data) == 1 else dict(json.loads(data or b"{}"))
+        except (BlockingIOError, ValueError, TypeError):
+            pass
         except OSError:
             self.closed = True
-            return None
+        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +75,9 @@ class Options:
     summary: str | None = None
     quiet: bool = False
     store: str | None = None
+
+    def say(self, text: str) -> None:
+        """Print a line on stderr, unless it is to be quiet; one that cannot be printed is lost."""
+        if not self.quiet:
+            with suppress(OSError, ValueError):
+                print(f"hangscope: {text}", file=sys.stderr, flush=True)

@@ -65,40 +65,23 @@ class Nodes:
         """Return the other nodes that take part."""
         return {path.stem for path in self._folder.glob("*.here")} - {self.name}
 
-    def is_reporter(self) -> bool:
-        """Return whether this node writes the report: the first that asks does."""
+    def reporter(self) -> str:
+        """Return the node that writes the report: the first that asks."""
         path = self._folder / "reporter"
         try:
             with open(path, "x") as file:
                 file.write(self.name)
-            return True
         except FileExistsError:
             with suppress(OSError):
-                return path.read_text() == self.name
+                return path.read_text()
+            return ""
         except OSError:
-            return True  # nobody can be asked; what can be said is said here
-        return False
+            pass  # nobody can be asked; what can be said is said here
+        return self.name
 
-    def reporter(self) -> str:
-        """Return the host that writes the report."""
-        with suppress(OSError):
-            return (self._folder / "reporter").read_text().rpartition(".")[0]
-        return "another node"
-
-    def wait_for(self, report: Path, patience: float, hurry: Callable[[], bool]) -> None:
-        """Wait up to `patience` seconds until the node that writes the report has written it."""
-        deadline = time.monotonic() + patience
-        while not report.exists() and not hurry() and time.monotonic() < deadline:
-            time.sleep(0.2)
-
-    def wait(self, patience: float, hurry: Callable[[], bool]) -> set[str]:
-        """Wait up to `patience` seconds until the others have left what they have, and return who has not."""
-        deadline = time.monotonic() + patience
-        while True:
-            late = self.others() - {path.stem for path in self._folder.glob("*.done")}
-            if not late or hurry() or time.monotonic() >= deadline:
-                return late
-            time.sleep(0.2)
+    def late(self) -> set[str]:
+        """Return the other nodes that have not left yet what they have."""
+        return self.others() - {path.stem for path in self._folder.glob("*.done")}
 
 
 def may_join(folder: Path) -> bool:
@@ -109,18 +92,25 @@ def may_join(folder: Path) -> bool:
     who it is.
     """
     nodes = folder / "nodes"
-    deadline = time.monotonic() + _STARTING
-    while True:
-        here = [path for path in nodes.glob("*.here") if path.stat().st_size]
-        if here or time.monotonic() >= deadline:
-            break
-        time.sleep(0.05)
-    ours = any(path.stem.rpartition(".")[0] == _host() for path in here)
+
+    def here() -> list[Path]:
+        return [path for path in nodes.glob("*.here") if path.stat().st_size]
+
+    wait_until(lambda: bool(here()), _STARTING)
+    found = here()
+    ours = any(path.stem.rpartition(".")[0] == _host() for path in found)
     if ours or (folder / "report.json").exists():
         return False
     now = _clock(nodes)
-    alive = [p for p in here if now - p.stat().st_mtime < _FRESH and not p.with_suffix(".done").exists()]
+    alive = [p for p in found if now - p.stat().st_mtime < _FRESH and not p.with_suffix(".done").exists()]
     return any(path.read_text() == _job() for path in alive)
+
+
+def wait_until(holds: Callable[[], bool], seconds: float, hurry: Callable[[], bool] = lambda: False) -> None:
+    """Wait up to so many seconds, unless in a `hurry`, until a condition holds that depends on other nodes."""
+    deadline = time.monotonic() + seconds
+    while not holds() and not hurry() and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 def _clock(nodes: Path) -> float:

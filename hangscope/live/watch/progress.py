@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 
+from hangscope.live.agent.hangscope_agent import proc
 from hangscope.live.look.activity import Activity
-from hangscope.live.look.status import Status
+from hangscope.live.look.processes import Status
 from hangscope.model.dataclass import dataclass
 
 OWN_TIME = 1.5
@@ -86,37 +87,40 @@ class Patience:
     def __init__(self, timeout: float = float("inf"), init_timeout: float = float("inf")) -> None:
         self.timeout, self.init_timeout = timeout, init_timeout
         self.longest = 0.0
-        self._mark: Mark | None = None
-        self._first: float | None = None
+        self._mark = Mark("", 0)
+        self._first = float("inf")
         self._since: float | None = None
         self._moved = float("-inf")
-        self._at_work: float | None = None
+        self._at_work = float("-inf")
         self._last: Look | None = None
         self.active = False  # in the last look there was progress, or a rank of this node was at work
 
     def frozen(self, look: Look) -> bool:
         """Take note of a look, and return whether the job has been stalled for too long."""
         mark = mark_of(look)
-        before, self._last = self._last, look
-        self._first = look.time if self._first is None else self._first
+        before, self._last = self._last or look, look
+        self._first = min(self._first, look.time)
         if mark != self._mark:
-            if self._since is not None and self._mark is not None and mark.told_by == self._mark.told_by:
+            if self._since is not None and mark.told_by == self._mark.told_by:
                 self.longest = max(self.longest, look.time - self._since)
             early = mark.told_by == "launcher" and look.time - self._first < START
             since = look.time if mark.count and not early else None
             if since is None and self._since is not None:
                 self._first = look.time  # its ranks are being started again
             self._mark, self._since, self._moved = mark, since, look.time
-            self._at_work = None
+            self._at_work = float("-inf")
             self.active = since is not None
             return False
-        self.active = before is not None and _at_work(before, look, self.started)
-        if self.active or (before is not None and before.elsewhere != look.elsewhere):
+        # An import counts also while it does not compute, but for the start.
+        known = any(status.work and (self.started or status.work != "import") for status in look.ranks)
+        self.active = known or bool(busy(before, look))
+        if self.active or before.elsewhere != look.elsewhere:
             self._at_work = look.time
-        since, limit, news = self._since, self.limit, self.limit
+        since, limit = self._since, max(self.timeout, OWN_TIME * self.longest)
+        news = limit
         if since is None:
             since, limit, news = self._first, self.init_timeout, min(_NEWS, self.init_timeout)
-        if self._at_work is not None and look.time - self._at_work < news:
+        if look.time - self._at_work < news:
             limit *= WORK
         return look.time - since >= limit and (self.started or look.distributed)
 
@@ -132,17 +136,12 @@ class Patience:
 
     def starting_for(self, now: float) -> float:
         """Return for how long the job has been starting, in seconds."""
-        return 0.0 if self._first is None else now - self._first
-
-    @property
-    def limit(self) -> float:
-        """Return how long the job may stand still now, in seconds, at no known work."""
-        return max(self.timeout, OWN_TIME * self.longest)
+        return now - self._first
 
     def stands_still(self, now: float) -> bool:
         """Return whether the job has paused for longer than it ever did before, or has shown nothing since its start."""
         if self._since is None:
-            return self._first is not None and self.starting_for(now) >= min(START, self.init_timeout)
+            return self.starting_for(now) >= min(START, self.init_timeout)
         return now - self._since >= max(SHORT, OWN_TIME * self.longest)
 
     def standstill(self, now: float) -> bool | None:
@@ -159,12 +158,6 @@ class Patience:
         return 0.0 if self._since is None else now - self._since
 
 
-def _at_work(before: Look, now: Look, started: bool) -> bool:
-    """Return whether a rank was at work between two looks; `started`: an import counts also while it does not compute."""
-    known = any(status.work and (started or status.work != "import") for status in now.ranks)
-    return known or bool(busy(before, now))
-
-
 def busy(before: Look, now: Look) -> set[int]:
     """Return the processes of ranks that computed between two looks; a job with one of them may yet make progress.
 
@@ -177,7 +170,6 @@ def busy(before: Look, now: Look) -> set[int]:
 def written(pid: int) -> int:
     """Return how many bytes a process has written so far: to files, pipes and terminals, what it sent aside."""
     try:
-        with open(f"/proc/{pid}/io") as file:
-            return next(int(line.split()[1]) for line in file if line.startswith("wchar:"))
-    except (OSError, ValueError, StopIteration):
+        return int(proc.fields_of(f"{pid}/io")["wchar"])
+    except (OSError, ValueError, KeyError):
         return 0

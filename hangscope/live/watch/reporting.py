@@ -14,9 +14,10 @@ from typing import Any
 
 from hangscope.errors import Note
 from hangscope.ingest.files.run_evidence import ELSEWHERE, NAME, SCHEMA, is_unfinished
-from hangscope.live.folder import RunFolder, leave
+from hangscope.live.folder import RunFolder, leave, ranks_in
 from hangscope.live.look.processes import Process
-from hangscope.live.watch.nodes import Nodes
+from hangscope.live.watch.link import Options
+from hangscope.live.watch.nodes import Nodes, wait_until
 from hangscope.model.rankset import ranks_phrase
 
 _SUMMARY = 4000  # bytes; Kubernetes keeps 4,096 of a termination message
@@ -25,10 +26,8 @@ _SUMMARY = 4000  # bytes; Kubernetes keeps 4,096 of a termination message
 class Reporting:
     """The reports of one run on one node; the last one stands."""
 
-    def __init__(
-        self, folder: RunFolder, nodes: Nodes, summary: str | None, quiet: bool, store: str | None = None
-    ) -> None:
-        self.folder, self.nodes, self.summary, self.quiet, self.store = folder, nodes, summary, quiet, store
+    def __init__(self, folder: RunFolder, nodes: Nodes, options: Options) -> None:
+        self.folder, self.nodes, self.options = folder, nodes, options
         self.began = time.time()
         self.world_size = 0
         self.torch = ""  # the version that the command uses
@@ -45,7 +44,7 @@ class Reporting:
         self._print(f"hangscope: {text}\n")
 
     def _print(self, text: str) -> None:
-        if not self.quiet:
+        if not self.options.quiet:
             with suppress(OSError, ValueError):
                 print(text, file=sys.stderr, end="", flush=True)
                 encoding = getattr(sys.stderr, "encoding", None) or "utf-8"
@@ -81,14 +80,20 @@ class Reporting:
         what was left of a freeze before that counts, and not what the launcher printed of its end. Whatever goes wrong is
         told in a line.
         """
-        if not self.nodes.is_reporter():
-            self.say(f"{self.nodes.reporter()} writes the report, in {self.folder.path}")
+        page, data = self.folder.path / "report.html", self.folder.path / "report.json"
+        if (reporter := self.nodes.reporter()) != self.nodes.name:
+            host = reporter.rpartition(".")[0] or "another node"
+            self.say(f"{host} writes the report, in {self.folder.path}")
             self.settled = True
             if not job_is_over:  # the other node reads what ours would write as it ends
-                self.nodes.wait_for(self.folder.json_report, wait + deadline, hurry)
-                self._read()
+                wait_until(data.exists, wait + deadline, hurry)
+                with suppress(OSError, ValueError, KeyError, TypeError):  # it decides how the job ends here
+                    report = json.loads(data.read_bytes())
+                    self.culprits = frozenset((report["verdict"] or {"culprit_ranks": ()})["culprit_ranks"])
+                    self.status = report["status"]
             return
-        late = self.nodes.wait(wait, hurry)
+        wait_until(lambda: not self.nodes.late(), wait, hurry)
+        late = self.nodes.late()
         from hangscope import analyze_safely
 
         chosen = (self.folder.before_the_end() if ended else []) or [self.folder.path]
@@ -98,19 +103,18 @@ class Reporting:
             write_evidence(self.folder.path, chosen, self.world_size, notes, **facts)
         except OSError as error:
             self.say(f"the list of the evidence cannot be written: {error.strerror or error}")
-        page = self.folder.path / "report.html"
         options: dict[str, Any] = {"world_size": self.world_size} if self.world_size else {}
-        if self.store or "HANGSCOPE_STORE" in os.environ:
-            options |= {"store": self.store, "report_path": str(page)}
+        if self.options.store or "HANGSCOPE_STORE" in os.environ:
+            options |= {"store": self.options.store, "report_path": str(page)}
         report = analyze_safely([self.folder.path], deadline=deadline, **options)
         self.status = report.status
         self.culprits = frozenset(report.verdict.culprit_ranks if report.verdict is not None else ())
         self._print(report.to_text())
         try:
             report.write_html(page, force=True)
-            leave(self.folder.json_report, report.to_json().encode())
-            if self.summary is not None:
-                Path(self.summary).write_bytes(report.to_markdown().encode()[:_SUMMARY])
+            leave(data, report.to_json().encode())
+            if self.options.summary is not None:
+                Path(self.options.summary).write_bytes(report.to_markdown().encode()[:_SUMMARY])
         except OSError as error:
             self.say(f"the report cannot be written: {error.strerror or error}")
             return
@@ -121,17 +125,9 @@ class Reporting:
         if late:
             self.say(f"without {', '.join(sorted(late))}, which did not answer in {wait:g} s")
 
-    def _read(self) -> None:
-        """Take from the report of another node what decides how the job ends here."""
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            report = json.loads(self.folder.json_report.read_bytes())
-            self.culprits = frozenset((report["verdict"] or {"culprit_ranks": ()})["culprit_ranks"])
-            self.status = report["status"]
-
     def unseen(self) -> set[int]:
         """Return the ranks of the job that no node with this folder has seen, and those that the report names without that."""
-        logs = self.folder.path.glob("logs/restart_*/rank_*.*")
-        left = {int(rank) for path in logs if (rank := path.stem.removeprefix("rank_")).isdecimal()}
+        left = ranks_in(self.folder.path, "logs/restart_*/rank_*.*")
         there = {rank for ranks in self.nodes.ranks().values() for rank in ranks}
         return ({*range(self.world_size)} | self.culprits) - self.here - left - there
 

@@ -1,37 +1,38 @@
 """`hangscope run` itself: start the command, pass signals on, exit as it does. It does nothing that can fail.
 
-Everything else is done by the watcher (`watcher.py`), a process of its own in the same process group. The command has our
-stdin, stdout, stderr and terminal, so nothing that happens to the watcher or its folder reaches it. What the watcher does
-not answer in time is done without it.
-
-A signal that was sent to the whole process group (a terminal's Ctrl-C) or to all processes of a job (scancel) has
-reached the command already. The watcher then has received it too; only what it did not receive is passed on.
+Everything else is done by the watcher (`watcher.py`), a process of its own in the same process group; what it does not answer
+in time is done without it. It also is the witness of signals that were sent to the whole group or job, and so have reached the
+command already: only what it did not receive is passed on. docs/live-safety.md has the promises.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import resource
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 from hangscope import isolated
-from hangscope.live.watch import command
 from hangscope.live.watch.link import Link, Options
 
 #: Signals that end a job, those that announce an end (Slurm's `--signal`), and those that are only passed on.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 ANNOUNCING = (signal.SIGUSR1, signal.SIGUSR2)
 PASSED_ON = (signal.SIGWINCH, signal.SIGCONT, signal.SIGALRM, signal.SIGXCPU)
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # exit codes
 _PREPARATION = 10.0  # s for the watcher to prepare its folder; then the job starts without it
 _WITNESS = 0.1  # s in which the watcher receives what was sent to all
 _ANSWER = 2.0  # s for which a signal waits until the watcher says whether the job is stalled
@@ -40,12 +41,68 @@ _LAST = 1.0  # s for it to end afterwards
 _AFTER_END = 5.0  # s after the command's end for the watcher to say for how long it needs
 
 
+class CannotStart(Exception):
+    """The command cannot be started; `code` is what a shell would exit with."""
+
+    def __init__(self, program: str, reason: str, code: int) -> None:
+        super().__init__(f"{program}: {reason}")
+        self.code = code
+
+
+def find(program: str) -> str:
+    """Return the path of a program. Raises CannotStart."""
+    found = shutil.which(program)
+    if found is not None:
+        return found
+    folders = [""] if os.sep in program else os.get_exec_path()
+    if any(os.path.exists(os.path.join(folder, program)) for folder in folders):
+        raise CannotStart(program, "cannot be executed", _NOT_EXECUTABLE)
+    raise CannotStart(program, "command not found", _NOT_FOUND)
+
+
+def start(path: str, words: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Start a program and return its process id. Raises CannotStart.
+
+    Where no process can be made, this process becomes the command: it runs unwatched, but it runs.
+    """
+    try:
+        return _spawn(path, words, environment)
+    except OSError as error:
+        if error.errno == errno.ENOEXEC:  # a script without `#!`
+            return _spawn("/bin/sh", ["/bin/sh", path, *words[1:]], environment)
+        if error.errno in (errno.EAGAIN, errno.ENOMEM):
+            for number in _IGNORED_BY_PYTHON:
+                signal.signal(number, signal.SIG_DFL)
+            os.execve(path, list(words), dict(environment))
+        code = _NOT_FOUND if error.errno == errno.ENOENT else _NOT_EXECUTABLE
+        raise CannotStart(words[0], error.strerror or str(error), code) from None
+
+
+def _spawn(path: str, words: Sequence[str], environment: Mapping[str, str]) -> int:
+    return os.posix_spawn(path, list(words), dict(environment), setsigdef=_IGNORED_BY_PYTHON)
+
+
+def exit_like(code: int) -> int:
+    """Return the exit code of a command that has ended; if a signal ended it, end this process by the same signal."""
+    if code >= 0:
+        return code
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it would be a dump of the wrong process
+    with suppress(OSError, ValueError):
+        signal.signal(-code, signal.SIG_DFL)  # SIGKILL has no other
+    os.kill(os.getpid(), -code)
+    return 128 - code  # PID 1 of a container ignores the signals that it does not handle
+
+
 class Supervisor:
     """One command and its watcher."""
 
     def __init__(self, words: Sequence[str], options: Options) -> None:
         self._words, self._options = list(words), options
-        self._path = command.find(words[0])
+        self._path = find(words[0])
         self._seen: dict[int, float] = {}  # when the watcher received a signal
         self._told: dict[int, float] = {}  # when the watcher was told of one
         self._held: list[int] = []
@@ -61,7 +118,7 @@ class Supervisor:
         self._listen()
         self._link = self._start_watcher()
         environment = self._prepared()
-        self._pid = command.start(self._path, self._words, environment)
+        self._pid = start(self._path, self._words, environment)
         self._link.send(started=self._pid)
         while self._ended is None:
             self._wait(max(0.0, self._held_until - time.monotonic()) if self._held else None)
@@ -72,11 +129,10 @@ class Supervisor:
 
     def _listen(self) -> None:
         """Have each signal write its number into a socket. Those that are ignored (nohup) stay ignored."""
-        self._signals, writer = socket.socketpair()
-        for end in (self._signals, writer):
-            end.setblocking(False)
-        self._writer = writer
-        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        self._signals, self._writer = socket.socketpair()
+        self._signals.setblocking(False)
+        self._writer.setblocking(False)
+        signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         for number in (*ENDING, *ANNOUNCING, *PASSED_ON, signal.SIGCHLD):
             if number == signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, lambda *_: None)
@@ -85,11 +141,11 @@ class Supervisor:
         ours, theirs = Link.pair()
         told = {**asdict(self._options), "program": self._path, "run": os.getpid(), "link": theirs.fileno()}
         try:
-            streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": None}
-            how = {**streams, "pass_fds": [theirs.fileno()]}
+            how: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": None}
+            how |= {"pass_fds": [theirs.fileno()]}
             self._watcher = isolated.start("hangscope.live.watch.watcher", json.dumps(told), **how).pid
         except Exception as error:  # nothing of ours is worth a job
-            self._say(f"the job is not watched: {error}")
+            self._options.say(f"the job is not watched: {error}")
             ours.close()
         theirs.close()
         return ours
@@ -99,10 +155,12 @@ class Supervisor:
         deadline = time.monotonic() + _PREPARATION
         while not self._link.closed and time.monotonic() < deadline:
             message = self._link.receive(deadline - time.monotonic())
-            if message is not None and "environment" in message:
+            if "environment" in message:
                 return {**os.environ, **message["environment"]}
         if not self._link.closed:
-            self._say(f"the job is not watched: its folder could not be prepared within {_PREPARATION:g} s")
+            self._options.say(
+                f"the job is not watched: its folder could not be prepared within {_PREPARATION:g} s"
+            )
             self._link.close()
         return dict(os.environ)
 
@@ -119,7 +177,7 @@ class Supervisor:
 
     def _hear(self) -> None:
         """Take what the watcher says."""
-        message = self._link.receive() or {}
+        message = self._link.receive()
         if "received" in message:
             self._seen[message["received"]] = time.monotonic()
         if "go" in message:
@@ -203,15 +261,10 @@ class Supervisor:
         while not (self._settled or self._link.closed):
             left = self._wait_until - time.monotonic()
             if left <= 0:
-                self._say("the watcher does not answer: no report")
+                self._options.say("the watcher does not answer: no report")
                 break
             self._wait(left)
         self._link.close()
         deadline = time.monotonic() + _LAST
         while self._watcher and time.monotonic() < deadline:
             self._wait(max(0.0, deadline - time.monotonic()))
-
-    def _say(self, text: str) -> None:
-        if not self._options.quiet:
-            with suppress(OSError, ValueError):
-                print(f"hangscope: {text}", file=sys.stderr, flush=True)

@@ -48,38 +48,37 @@ class Watcher:
     def __init__(self, link: Link, options: Options, folder: RunFolder, run: int) -> None:
         self.link, self.options, self.folder = link, options, folder
         self.nodes = Nodes(folder.path, run)
-        self.reporting = Reporting(folder, self.nodes, options.summary, options.quiet, options.store)
+        self.reporting = Reporting(folder, self.nodes, options)
         self.patience = Patience(options.hang_timeout or float("inf"), options.init_timeout)
         self.job = Job(folder, self.nodes, self.reporting, run)
-        self.captures = Captures(folder, self.job, self.patience, self.reporting, self.is_hurried)
+        self.captures = Captures(self)
         self.ending = Ending(self)
         self.known: dict[str, Any] = {}
         self.ended: int | None = None
         self.hurried = False
         self.reported: Mark | None = None  # how far the job had come when it was reported as hung
-        self.failures: set[str] = set()
 
     def environment(self, program: str) -> dict[str, str]:
         """Return what the environment of the command gets."""
-        version = torch_version([program])
+        version = torch_version(program)
         self.reporting.torch = ".".join(map(str, version or ()))
-        added = additions(str(self.folder.path), version, os.environ)
-        self.known |= {"program": os.path.basename(program), **added}
-        python_path = os.pathsep.join(path for path in (_AGENT, os.environ.get("PYTHONPATH", "")) if path)
         folder = str(self.folder.path)
+        added = additions(folder, version, os.environ)
+        self.known |= {"program": os.path.basename(program), **added}
         return {
             **added,
             "HANGSCOPE_DIR": folder,
             "PYTHON_HANGSCOPE_DIR": folder,  # some launchers take only PYTHON* to other nodes
             "HANGSCOPE_RUN": self.nodes.name,
-            "PYTHONPATH": python_path,
+            "PYTHONPATH": os.pathsep.join(filter(None, (_AGENT, os.environ.get("PYTHONPATH", "")))),
         }
 
     def run(self) -> None:
         """Watch the command to its end."""
+        steps = (self.job.search, self.captures.answer_others, self._watch, lambda: self.nodes.show("here"))
         while self.ended is None and not self.link.closed:
             self.hear(_LOOK)
-            for step in (self.job.search, self._answer_others, self._watch, lambda: self.nodes.show("here")):
+            for step in steps:
                 self._guarded(step)
         if self.ended is not None:
             self._guarded(self._after_end)
@@ -90,32 +89,27 @@ class Watcher:
         try:
             step()
         except Exception as error:
-            text = f"{type(error).__name__}: {error}"
-            if text not in self.failures:
-                self.failures.add(text)
-                self.reporting.problem(f"not everything could be watched: {text}")
+            self.reporting.problem(f"not everything could be watched: {type(error).__name__}: {error}")
 
     def hear(self, timeout: float) -> None:
         """Wait for the supervisor's next message, and act on it."""
-        message = self.link.receive(timeout) or {}
+        message = self.link.receive(timeout)
+        self.ended = message.get("ended", self.ended)
         if "started" in message:
             self.job.pid = message["started"]
             self._guarded(lambda: self._note(started=time.time()))
-        if "ended" in message:
-            self.ended = message["ended"]
         if "signal" in message:
             self._guarded(lambda: self._heed(message["signal"], message["reached"], message["again"]))
             self.link.send(go=True)
 
     def is_hurried(self) -> bool:
         """Whether somebody asked for the end twice, or nobody waits any more; takes what the supervisor says meanwhile."""
-        message = self.link.receive() or {}
+        message = self.link.receive()
+        self.ended = message.get("ended", self.ended)
         if "signal" in message:
             self.ending.begun |= message["signal"] in ENDING
             self.hurried |= message["again"]
             self.link.send(go=True)
-        if "ended" in message:
-            self.ended = message["ended"]
         return self.hurried or self.link.closed
 
     @property
@@ -146,7 +140,7 @@ class Watcher:
         skip = "send the signal again to skip that"
         self.reporting.say(f"{name}: the job is stalled, capturing it first ({skip})")
         self.link.send(looking=True)
-        still = self._capture_twice()
+        still = self.captures.twice()
         self.link.send(go=True)
         self._note(hangscope=f"{name}: the job {_WAS[still]}")
         self.hear_for(_TO_END)
@@ -160,9 +154,6 @@ class Watcher:
         while not self.is_over and time.monotonic() < deadline:
             self.hear(0.1)
 
-    def _capture_twice(self) -> bool:
-        return self.captures.twice(lambda: self.ended is not None, self.ending.begun)
-
     def _report(self, deadline: float, *, wait: float, **how: bool) -> None:
         """Write a report. Signals that come meanwhile are not held, and the supervisor waits for as long as it may take."""
         self.link.send(hold=False, wait=deadline + wait + 30)
@@ -170,10 +161,6 @@ class Watcher:
             self.reporting.report(deadline, wait=wait, hurry=self.is_hurried, **how)
         finally:
             self.link.send(hold=True, wait=5)
-
-    def _answer_others(self) -> None:
-        if self.captures.answer_others():
-            self.nodes.show("done")
 
     def _watch(self) -> None:
         """Look once whether the job makes progress, and act if it does not, or does again."""
@@ -189,12 +176,7 @@ class Watcher:
         if went_on and not self.ending.begun:
             self.reported, self.reporting.settled = None, False
             self.reporting.say("the job makes progress again: the reported stall was a pause")
-        if frozen and self.reported is None:
-            self._freeze()
-
-    def _freeze(self) -> None:
-        """Report a job that has made no progress for too long, and do with it what the user asked for."""
-        if not self._report_freeze():
+        if not frozen or self.reported is not None or not self._report_freeze():
             return
         if self.options.on_hang == "kill":
             self.ending.of_hung_job()
@@ -204,12 +186,11 @@ class Watcher:
 
     def _report_freeze(self) -> bool:
         """Capture a job that makes no progress and report it; return whether it did not go on meanwhile."""
-        started = self.patience.started
-        now = time.monotonic()
+        started, now = self.patience.started, time.monotonic()
         since = f"no first progress {self.patience.starting_for(now):.0f} s after the start"
         since = f"no progress for {self.patience.still_for(now):.0f} s" if started else since
         self.reporting.say(f"{since}, capturing the job")
-        if not self._capture_twice() or self.ended is not None:
+        if not self.captures.twice() or self.ended is not None:
             self.reporting.say("the job made progress meanwhile: no report")
             return False
         self.reported = mark_of(self.job.look())
@@ -267,16 +248,11 @@ def main() -> None:
     problems: list[str] = []
     try:
         folder = make_anywhere(options.directory, problems)
-        if folder is None:
-            raise OSError("; ".join(problems))
         watcher = Watcher(link, options, folder, run)
         environment = watcher.environment(program)
         for text in problems:
             watcher.reporting.problem(f"{text}; everything goes to {folder.path}")
     except Exception as error:
-        if not options.quiet:
-            with suppress(OSError, ValueError):
-                print(f"hangscope: the job is not watched: {error}", file=sys.stderr, flush=True)
-        return
+        return options.say(f"the job is not watched: {error}")
     link.send(environment=environment)
     watcher.run()

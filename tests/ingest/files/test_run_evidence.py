@@ -14,6 +14,7 @@ from hangscope.history.store import open_store
 from hangscope.ingest.files.run_evidence import NAME, read_evidence
 from hangscope.ingest.files.sources import find_files
 from hangscope.live.folder import RunFolder
+from hangscope.live.watch.link import Options
 from hangscope.live.watch.nodes import Nodes
 from hangscope.live.watch.reporting import Reporting, write_evidence
 from tests.conftest import FIXTURES, analyze
@@ -57,7 +58,7 @@ def test_the_folder_of_a_run_gives_its_verdict_again(tmp_path: Path) -> None:
     shutil.copytree(FIXTURE / "recorder", tmp_path / "capture_01")
     shutil.copytree(FIXTURE / "logs", tmp_path / "logs")
     (tmp_path / "launcher").mkdir()
-    reporting = Reporting(folder, Nodes(tmp_path), None, quiet=True)
+    reporting = Reporting(folder, Nodes(tmp_path), Options(quiet=True))
     reporting.world_size = 4
     reporting.problem("rank 3 did not start here")
     (tmp_path / "launcher" / "node.7.run").write_text("program: python\n")
@@ -73,7 +74,7 @@ def test_the_folder_of_a_run_gives_its_verdict_again(tmp_path: Path) -> None:
         log.write(
             'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nKeyboardInterrupt\n'
         )
-    first = json.loads(folder.json_report.read_text())
+    first = json.loads((folder.path / "report.json").read_text())
     again = json.loads(analyze(tmp_path).to_json())
     assert first["verdict"] is not None and again["verdict"] == first["verdict"]
     assert "rank 3 did not start here" in [warning["message"] for warning in first["warnings"]]

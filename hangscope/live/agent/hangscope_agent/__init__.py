@@ -10,12 +10,8 @@ SIGTERM nothing is changed, descriptors have high numbers and are used only whil
   says that the rank has answered.
 - The signal STACK_SIGNAL makes C code of faulthandler write all stacks into an anonymous file, which works while some
   thread holds the GIL. Who asked reads it as /proc/PID/fd/N. Loader workers answer in this way only.
-- An uncaught exception leaves the recorder in `at_end/`.
-- A rank that stalls leaves stacks and recorder in `stall/`, so that they are there when all is killed at once; they are
-  removed when it goes on.
-- An anonymous file shows how far the rank has come (`hangscope.live.look.status`).
-- What the rank prints through sys.stdout and sys.stderr is copied to `logs/restart_N/rank_R.{out,err}`, that of a launcher to
-  `launcher/HOST.PID.{out,err}`.
+- An anonymous file shows how far the rank has come (`hangscope.live.look.processes`).
+- What it leaves unasked, and where, is in the docstring of `hangscope.live.folder`.
 """
 
 import os

@@ -31,6 +31,12 @@ class Identity:
         except Exception:
             self.rank = None
 
+    def made(self, where: str) -> str:
+        """Make a folder of the run, and return it. Raises OSError."""
+        folder = os.path.join(self.folder, where)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        return folder
+
     def global_rank(self) -> Optional[int]:
         """Return the rank in the process group, else the one that the launcher gave."""
         known = initialized()

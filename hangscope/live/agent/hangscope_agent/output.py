@@ -22,7 +22,7 @@ class Printed:
     def __init__(self, stream: Any) -> None:
         self.count = 0  # characters
         self._stream = stream
-        self._waiting: Deque[str] = deque()
+        self.waiting: Deque[str] = deque()
         self._size = 0
         self.file: Optional[Descriptor] = None  # None while it is not known where the copy goes
         write = stream.write
@@ -41,27 +41,22 @@ class Printed:
     def _keep(self, text: str) -> None:
         self.count += len(text)
         self._size += len(text)
-        self._waiting.append(text[-_MOST:])
-        while self._size > _MOST and len(self._waiting) > 1:
-            self._size -= len(self._waiting.popleft())
+        self.waiting.append(text[-_MOST:])
+        while self._size > _MOST and len(self.waiting) > 1:
+            self._size -= len(self.waiting.popleft())
 
     def open(self, path: str) -> None:
         """Say where the copy goes. Raises OSError."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         self.file = Descriptor(os.open(path, flags, 0o600))
 
-    @property
-    def is_written(self) -> bool:
-        """Whether nothing waits."""
-        return not self._waiting
-
     def write(self) -> None:
         """Write what waits. A full disk loses it."""
         if self.file is None:
             return
         parts = []
-        while self._waiting:
-            parts.append(self._waiting.popleft())
+        while self.waiting:
+            parts.append(self.waiting.popleft())
         self._size = 0
         number = self.file.get() if parts else -1
         if number >= 0:
@@ -78,8 +73,8 @@ class Printed:
 class Output:
     """The copies of stdout and stderr of one process."""
 
-    def __init__(self, folder: str, identity: Identity) -> None:
-        self.folder, self.identity = folder, identity
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
         self._streams: Dict[str, Printed] = {}
 
     def copy(self) -> None:
@@ -99,11 +94,10 @@ class Output:
         """Write the copies to where they belong, as soon as that is known; a stream that printed nothing gets no file."""
         name = self._name()
         for kind, stream in self._streams.items() if name else ():
-            if stream.file is None and not stream.is_written:
-                path = os.path.join(self.folder, name + "." + kind)
+            if stream.file is None and stream.waiting:
+                folder, _, file = name.rpartition("/")
                 try:
-                    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-                    stream.open(path)
+                    stream.open(os.path.join(self.identity.made(folder), file + "." + kind))
                 except OSError:
                     return self.stop()
             stream.write()
@@ -120,7 +114,7 @@ class Output:
     @property
     def is_copied(self) -> bool:
         """Whether all that was printed is in its file, or will never be."""
-        return all(each.is_written for each in self._streams.values()) or not self._name()
+        return not any(each.waiting for each in self._streams.values()) or not self._name()
 
     def stop(self) -> None:
         """Leave the streams as they would be without an agent."""

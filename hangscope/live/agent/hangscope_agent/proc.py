@@ -14,7 +14,6 @@ WORLD_NAMES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD
 LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed", "ray",
              "deepspeed.launcher.launch", "deepspeed.launcher.runner", "horovodrun", "mpirun", "hangscope")  # fmt: skip
 
-
 MOST_RANKS = 262144
 PATIENCE = 0.5  # s for faulthandler to have written
 
@@ -56,6 +55,12 @@ def stat_of(place: object) -> List[str]:
         return file.read().rpartition(b")")[2].decode().split()
 
 
+def fields_of(place: str) -> Dict[str, str]:
+    """Return the fields of a file below /proc that has one in each line: `SigCgt:	0000000180004002` in 4711/status."""
+    with open("/proc/" + place, errors="replace") as file:
+        return {name: value.strip() for name, _, value in (line.partition(":") for line in file)}
+
+
 def children_of(pid: int) -> List[int]:
     """Return the child processes of a process, sorted by process id."""
     below: Dict[int, List[int]] = {}
@@ -71,31 +76,21 @@ def children_of(pid: int) -> List[int]:
     return sorted(found)[:256]
 
 
-def stacks_of_children(pid: int) -> List[Tuple[int, str]]:
-    """Return the stacks of the workers below a rank, of those that listen for the signal."""
-    found = [(child, stacks_of(child)) for child in children_of(pid) if not is_rank(child)]
-    return [(child, text) for child, text in found if text]
-
-
 def is_rank(pid: int) -> bool:
     """Return whether the agent of a process reports its progress, as those of ranks do (Lightning starts ranks below rank 0)."""
-    path = anonymous(pid, STATUS_NAME)
     try:
-        if path:
-            with open_anonymous(path) as file:
-                return bool(file.read(1))
+        with open_anonymous(anonymous(pid, STATUS_NAME)) as file:
+            return bool(file.read(1))
     except OSError:
-        pass
-    return False
+        return False
 
 
 def stacks_of(pid: int) -> str:
     """Return what faulthandler says of a process that listens for the signal, "" where it does not."""
-    path = anonymous(pid, STACKS_NAME)
-    if not path or not catches(pid, STACK_SIGNAL):
-        return ""
     try:
-        with open_anonymous(path) as file:
+        if not int(fields_of("%d/status" % pid)["SigCgt"], 16) >> (STACK_SIGNAL - 1) & 1:
+            return ""  # it has no handler for the signal, and would end by it
+        with open_anonymous(anonymous(pid, STACKS_NAME)) as file:
             before = os.fstat(file.fileno()).st_size
             os.kill(pid, STACK_SIGNAL)
             size, deadline = -1, time.monotonic() + PATIENCE
@@ -107,7 +102,7 @@ def stacks_of(pid: int) -> str:
                 size = now
             file.seek(before)
             return file.read(MOST_STACKS).decode("utf-8", "replace")
-    except OSError:
+    except (OSError, KeyError, ValueError):
         return ""
 
 
@@ -132,15 +127,3 @@ def open_anonymous(path: str) -> BinaryIO:
         os.close(number)
         raise OSError("not an anonymous file: " + path)
     return os.fdopen(number, "rb")
-
-
-def catches(pid: int, number: int) -> bool:
-    """Return whether a process has a handler for a signal."""
-    try:
-        with open("/proc/%d/status" % pid) as file:
-            for line in file:
-                if line.startswith("SigCgt:"):
-                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
-    except (OSError, ValueError):
-        pass
-    return False

@@ -12,7 +12,7 @@ from .descriptor import Descriptor
 from .identity import Identity
 from .output import Output
 from .proc import STATUS_NAME
-from .recorders import calls_are_recorded, calls_were_made, frontier, initialized, recorders, will_join
+from .recorders import calls_are_recorded, calls_were_made, frontier, initialized, recorders
 
 STATUS_SIZE = 4096  # bytes
 STORE = ("MASTER_ADDR", "MASTER_PORT")
@@ -66,27 +66,24 @@ class Progress:
             self._moves += 1
         tokens = [frontier(dump) for _, dump in recorders()] if known else []
         has_calls = any(tokens)
-        by_calls = (has_calls and calls_are_recorded()) if known else will_join()
-        moved = self._moved_to(tokens if has_calls else [place, self._output.count])
+        if known:
+            by_calls = has_calls and calls_are_recorded()
+        else:  # it will be in a process group if its launcher has told it where to meet
+            by_calls = "torch" in sys.modules and "MASTER_ADDR" in os.environ
+        now, token = time.monotonic(), tokens if has_calls else [place, self._output.count]
+        moved: bool = token != self._token
+        if moved:
+            self.longest = max(self.longest, 0.0 if self._token is None else now - self._since)
+            self._token, self._since = token, now
         if moved and known and by_calls and (self._changes or calls_were_made()):
             self._changes += 1
         rank, world = known or (self._identity.rank, 0)
         if rank is not None:
             # as the program sees it now
             store = "" if known else " ".join(map(os.environ.get, STORE, ("", "")))
-            self._tell(
-                rank=rank, world_size=world, by_calls=by_calls, work=work, at=at[:200], store=store[:200]
-            )
+            where = {"work": work, "at": at[:200], "store": store[:200]}
+            self._tell(rank=rank, world_size=world, by_calls=by_calls, **where)
         return moved
-
-    def _moved_to(self, token: Any) -> bool:
-        now = time.monotonic()
-        if token == self._token:
-            return False
-        if self._token is not None:
-            self.longest = max(self.longest, now - self._since)
-        self._token, self._since = token, now
-        return True
 
     @property
     def still(self) -> float:

@@ -20,14 +20,14 @@ def initialized() -> Optional[Tuple[int, int]]:
         return None
 
 
-def recorders() -> List[Tuple[str, Any]]:
-    """Return (name of a dump, function that makes it) for each recorder of the torch that is loaded.
+def recorders(form: str = "") -> List[Tuple[str, Any]]:
+    """Return (name of a dump, function that makes it) for each recorder of the torch that is loaded; `form` may be `_json`.
 
     NCCL's own, gloo's, and since 2.15 one for each backend that is recorded by a hook (`backend=` of _dump_fr_trace).
     """
     module = sys.modules.get("torch._C._distributed_c10d")
-    own: Any = getattr(module, "_dump_nccl_trace", None)
-    dump: Any = getattr(module, "_dump_fr_trace", None)
+    own: Any = getattr(module, "_dump_nccl_trace" + form, None)
+    dump: Any = getattr(module, "_dump_fr_trace" + form, None)
     hooked = HOOKED if takes_backend(dump) else ()
     found = [("nccl_trace_rank", own), ("comm_lib_trace_rank", dump)]
     found += [(name + "_trace_rank", functools.partial(dump, backend=name)) for name in hooked]
@@ -47,11 +47,6 @@ def frontier(dump: Any) -> Any:
         return None  # torch before 2.4 writes everything or nothing
 
 
-def will_join() -> bool:
-    """Return whether a process without a process group will be in one, as its launcher has told it where to meet."""
-    return "torch" in sys.modules and "MASTER_ADDR" in os.environ
-
-
 def calls_are_recorded() -> bool:
     """Return whether a recorder tells of the calls of the default group's backends."""
     if "0" in (os.environ.get("TORCH_FR_BUFFER_SIZE"), os.environ.get("TORCH_NCCL_TRACE_BUFFER_SIZE")):
@@ -67,12 +62,9 @@ def calls_are_recorded() -> bool:
 
 def calls_were_made() -> bool:
     """Return whether a recorder tells of a call; a group that was only made is no progress yet."""
-    module = sys.modules.get("torch._C._distributed_c10d")
-    dumps = [getattr(module, name, None) for name in ("_dump_nccl_trace_json", "_dump_fr_trace_json")]
-    for dump in filter(None, dumps):
-        hooked = HOOKED if takes_backend(dump) else ()
-        for option in [{}, *({"backend": kind} for kind in hooked)]:
-            status = json.loads(dump(includeCollectives=False, onlyActive=False, **option)).get("pg_status")
-            if any(int(group["last_enqueued_collective"]) > 0 for group in (status or {}).values()):
-                return True
-    return not any(dumps)  # what cannot be told is taken for granted
+    found = recorders("_json")
+    for _, dump in found:
+        status = json.loads(dump(includeCollectives=False, onlyActive=False)).get("pg_status")
+        if any(int(group["last_enqueued_collective"]) > 0 for group in (status or {}).values()):
+            return True
+    return not found  # what cannot be told is taken for granted
