@@ -178,7 +178,6 @@ class _Trace:
     def _root_slice(self, track: _Track) -> str:
         """Return the slice of the root cause, from the last call of the ranks to the end."""
         verdict = self.subject.verdict
-        assert verdict is not None
         begin = max((int(q.created.max()) for q in self._queues(track)), default=self.begin) or self.begin
         args = {"cause": verdict.cause, "confidence": verdict.confidence, "ranks": compress(track.ranks)}
         name = _shown(verdict.title or verdict.summary)

@@ -26,8 +26,7 @@ def render_text(
     document: Document, *, color: bool = False, width: int | None = None, verbose: bool = False
 ) -> str:
     """Return the report for a terminal; `width` defaults to the terminal's. `verbose` shows all evidence and warnings."""
-    columns = width or shutil.get_terminal_size((100, 24)).columns
-    columns = max(MIN_WIDTH, min(MAX_WIDTH, columns))
+    columns = max(MIN_WIDTH, min(MAX_WIDTH, width or shutil.get_terminal_size((100, 24)).columns))
 
     def paint(text: str, style: str) -> str:
         return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if color else text
@@ -36,7 +35,7 @@ def render_text(
     parts = [(f"{paint(head, style)}: {message}", "  ")]
     if document.partial.is_partial:  # before any claim
         parts.insert(0, (f"{paint('partial data', 'warning')}: {document.partial.text}", "  "))
-    if document.verdict is not None and (more := below_title(message, document.verdict.explanation)):
+    if more := below_title(message, document.found.explanation):
         parts.append((f"  {more}", "  "))
     for label, text in labelled(document, verbose=verbose):
         if label == PLACE:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from hangscope.align.waitgraph import Host
 from hangscope.model.rankset import compress
-from hangscope.model.wait_ends import WaitEnds
 from hangscope.report import quotes
 from hangscope.report.pictures.call_diff.behaviour import Behaviour, Folding
 from hangscope.report.pictures.rank_map import Mesh
@@ -87,9 +86,8 @@ def _way(subject: Subject, steps: dict[Drawn, Drawn], rank: int) -> tuple[str, .
                 name = subject.call_name(call.node, at.rank)
                 lines.append(f"rank {at.rank} is in {name}{subject.on_group(call.gid)}")
             elif after is not None:
-                ended = subject.verdict.wait_ends if subject.verdict is not None else WaitEnds()
-                became = f"rank {at.rank} waited" if subject.over else ended.clause([at.rank])
-                lines.append(f"{became}, by its log")
+                ended = subject.verdict.wait_ends.clause([at.rank])
+                lines.append(f"{f'rank {at.rank} waited' if subject.over else ended}, by its log")
         at = after
     return tuple(first_of(lines, _STEPS, "and {} more steps"))
 

@@ -110,6 +110,11 @@ class VerdictPart:
     wait_ends: WaitEnds = WaitEnds()
 
 
+NO_VERDICT = VerdictPart(
+    "", "", (), (), "", None, None, None, False, (), (), Explains(0, 0), "", None, None, None, "", (), (), ()
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class CandidatePart:
     """Ranks that were considered as culprits and ruled out."""
@@ -295,6 +300,11 @@ class Document:
         )
 
     @property
+    def found(self) -> VerdictPart:
+        """Return the verdict, or one that names nothing."""
+        return self.verdict or NO_VERDICT
+
+    @property
     def title(self) -> str:
         """Return what a ticket is called: the verdict's title, else the headline."""
-        return (self.verdict.title if self.verdict is not None else "") or self.headline
+        return self.found.title or self.headline

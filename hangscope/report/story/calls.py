@@ -20,7 +20,7 @@ _CALLS, _INSTEAD = 5, 3
 def mismatch(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return the two sides' arguments, or None where one of them is not known or they are alike."""
     verdict = subject.verdict
-    if verdict is None or verdict.culprit_call is None or verdict.waiting_call is None:
+    if verdict.culprit_call is None or verdict.waiting_call is None:
         return None
     pairs = zip(_ARGUMENTS, _values(verdict.waiting_call), _values(verdict.culprit_call), strict=True)
     rows = [(name, one, other) for name, one, other in pairs if one or other]

@@ -55,7 +55,8 @@ def end(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
 
 def device(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return enqueued, started and completed per rank on the group that shows the fault."""
-    view = subject.telling_view
+    # The group that shows the fault need not be the one in which ranks are stuck.
+    view = subject.analysis.case.finding.telling.view or subject.view
     if view is None or all(member.enqueued is None for member in view.members.values()):
         return None
     of_rank = {r: (m.enqueued, m.queue.frontier.started, view.completed(r)) for r, m in view.members.items()}
@@ -76,7 +77,7 @@ def join(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
     """Return who joined and who did not."""
     verdict = subject.verdict
     lines = quotes.of_kind(subject, "join")
-    if verdict is None or not (lines or verdict.culprit_ranks):
+    if not lines and not verdict.culprit_ranks:
         return None
     blocked = verdict.waiting_ranks
     joined = ranks_phrase(blocked) if blocked else "no rank is known to have joined"
@@ -195,7 +196,7 @@ def tell(subject: Subject, classes: Sequence[Behaviour]) -> Story | None:
 
     Where no call is known at all, what is known is the story of any cause.
     """
-    if subject.verdict is None:
+    if not subject.verdict.cause:
         return known(subject, classes) if subject.analysis.judgement.status == "inconclusive" else None
     for teller in STORIES.get(subject.verdict.cause, (known,)):
         if (found := teller(subject, classes)) is not None:

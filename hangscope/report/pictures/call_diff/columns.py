@@ -14,11 +14,11 @@ LIKE = 0.5  # classes less alike play different parts, and a comparison of their
 def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
     """Return the classes that get a column: what the culprits are compared with, the culprits, who else waits in the call."""
     verdict, view = subject.verdict, subject.view
-    inside = frozenset(verdict.in_call if verdict is not None else ())
+    inside = frozenset(verdict.in_call)
     culprits = [b for b in classes if b.role == "culprit"]
     others = [b for b in classes if b.role != "culprit" and len(b.program)]
     # In an order all call the same, and the side that is waited for tells more than the one that is most alike.
-    ordered = verdict is not None and verdict.cause == "collective_order_mismatch"
+    ordered = verdict.cause == "collective_order_mismatch"
     known = next((b for b in culprits if len(b.program)), None)
     calls = {b.ranks[0]: subject.first_open(b.ranks[0]) for b in (*culprits, *others)}
     nodes = {rank: call.node for rank, call in calls.items() if call is not None}
@@ -49,12 +49,11 @@ def choose(subject: Subject, classes: list[Behaviour]) -> list[Behaviour]:
         return [peer, *shown[:room]]
     # Where nobody is named, who left the call tells as much as who is still in it.
     members = inside.union(
-        view.members if view is not None else (), () if verdict else subject.incident.ranks
+        view.members if view is not None else (), () if verdict.cause else subject.incident.ranks
     )
-    suspects = frozenset(verdict.suspect_ranks if verdict is not None else ())
-    if verdict is not None and verdict.is_p2p:
+    suspects = frozenset(verdict.suspect_ranks if len(verdict.suspect_ranks) <= COLUMNS else ())
+    if verdict.is_p2p:
         members, suspects = frozenset(), frozenset()  # the two ends of a pair play different parts
-    suspects = suspects if len(suspects) <= COLUMNS else frozenset()
     first, *rest = sorted(others, key=lambda b: not suspects.issuperset(b.ranks))
     beside = [
         b

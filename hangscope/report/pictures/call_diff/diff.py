@@ -94,7 +94,7 @@ class _Diff:
     def __init__(self, subject: Subject, chosen: list[Behaviour]) -> None:
         self.subject, self.first, self.base = subject, chosen[0], chosen[0].program
         self.issued = frozenset(self.base.tokens)
-        self.by_order = subject.verdict is not None and subject.verdict.cause == "collective_order_mismatch"
+        self.by_order = subject.verdict.cause == "collective_order_mismatch"
         self.columns = [_Column(self.base, behaviour) for behaviour in chosen[1:]]
 
     def rows(self) -> list[Cells]:
@@ -193,10 +193,8 @@ class _Diff:
 
     def _is_misfit(self, call: Call) -> bool:
         """Return whether the verdict says that the sizes of this call do not fit: those of an all_to_all may differ elsewhere."""
-        verdict = self.subject.verdict
-        if verdict is None or verdict.cause != "shape_mismatch":
-            return False
-        return (call.gid, call.seq) == (self.subject.gid, verdict.seq)
+        verdict, gid = self.subject.verdict, self.subject.gid
+        return verdict.cause == "shape_mismatch" and (call.gid, call.seq) == (gid, verdict.seq)
 
     def _cell(self, behaviour: Behaviour, call: Call, mark: str, note: str = "") -> DiffCell:
         """Return a call of a class; what its ranks do not share, such as a peer, is that of the first one, which is named."""
