@@ -13,7 +13,7 @@ from hangscope.model.frames import Frame
 from hangscope.report.html import tables
 from hangscope.report.html.first_screen import FirstScreen, _fork
 from hangscope.report.html.page import Page, render_html
-from hangscope.report.html.rows import diff_list, stack_rows
+from hangscope.report.html.tables import diff_list, stack_rows
 from hangscope.report.pictures.rank_map import rank_map, steps_from_root
 from hangscope.report.pictures.stacks import _both_marked, sides
 from hangscope.report.schema.page import PageFrame, SidePart

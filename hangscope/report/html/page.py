@@ -19,12 +19,11 @@ from markupsafe import Markup
 
 from hangscope.model.codec import to_plain
 from hangscope.model.rankset import compress
-from hangscope.report.html import rows, tables
-from hangscope.report.html.drawings import OrderDrawing
+from hangscope.report.html import tables
+from hangscope.report.html.drawings import OrderDrawing, WaitFor, way_to_root
 from hangscope.report.html.first_screen import FirstScreen
 from hangscope.report.html.map_svg import RANK_LIMIT, RankMap
 from hangscope.report.html.templates import own_environment
-from hangscope.report.html.waits_svg import WaitFor, way_to_root
 from hangscope.report.json import report_data, with_spans
 from hangscope.report.reasons import accounts, next_steps, outlier_lines, says
 from hangscope.report.schema.document import Document
@@ -41,11 +40,11 @@ class Page:
     """A document with its first screen, its drawings and its tables."""
 
     def __init__(self, document: Document) -> None:
-        verdict, data = document.verdict, document.page or PageData()
+        verdict, data = document.found, document.page or PageData()
         self.document, self.data = document, data
         self.status_word = STATUS_WORDS.get(document.status, document.status)
         self.first = FirstScreen(document, data)
-        self.calls = rows.diff_list(data.calls) if data.calls is not None else None
+        self.calls = tables.diff_list(data.calls) if data.calls is not None else None
         self.rankmap = None
         if data.rankmap is not None and data.rankmap.world_size <= RANK_LIMIT:
             self.rankmap = RankMap(data.rankmap, data.topology.labels if data.topology is not None else ())
@@ -55,10 +54,10 @@ class Page:
         self.way_to_root = WaitFor(way) if way is not None else None
         parts = data.story.parts if data.story is not None else ()
         self.order = next((OrderDrawing(part) for part in parts if isinstance(part, Orders)), None)
-        self.stacks = rows.stack_rows(document)
+        self.stacks = tables.stack_rows(document)
         # What is missing and is among the steps is not listed again.
         steps = next_steps(document)
-        facts = [f for f in (verdict.evidence if verdict is not None else ()) if not says(steps, f.text)]
+        facts = [f for f in verdict.evidence if not says(steps, f.text)]
         by_stance = [(stance, title, [f for f in facts if f.stance == stance]) for stance, title in _STANCES]
         self.evidence = [row for row in by_stance if row[2]]
         self.outliers = outlier_lines(document)
@@ -67,8 +66,8 @@ class Page:
         self.lists = [table for table in lists if table.rows]
         self.ranks = tables.ranks(document)
         self.filters = _filters(document, data.detail.hosts)
-        self.suspects = frozenset(verdict.suspect_ranks if verdict is not None else ())
-        self.culprits = frozenset(verdict.culprit_ranks if verdict is not None else ())
+        self.suspects = frozenset(verdict.suspect_ranks)
+        self.culprits = frozenset(verdict.culprit_ranks)
 
 
 def _filters(document: Document, hosts: Sequence[str]) -> list[tuple[str, str]]:
@@ -137,7 +136,15 @@ def _policy(style: str, script: str) -> str:
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = own_environment()
-    shared = (tables.glossary, tables.causes, accounts, compress, rows.bar, rows.states_of, rows.stalled)
+    shared = (
+        tables.glossary,
+        tables.causes,
+        accounts,
+        compress,
+        tables.bar,
+        tables.states_of,
+        tables.stalled,
+    )
     environment.globals.update({function.__name__: function for function in shared})
     environment.globals.update(states=STATE_WORDS, words=tables.words())
     environment.globals["ranks"] = lambda found: rank_words(some_ranks(found))

@@ -1,15 +1,22 @@
-"""Both sides of the divergence: whose call or stack, and which frames the other side does not have."""
+"""Both sides of the divergence: whose call or stack, which frames the other side does not have, and the source lines around.
+
+Source lines come from tracebacks, and from a folder that the user names: a path of a stack is looked for under it by its longest
+tail that exists there; nothing outside the folder is read.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 from hangscope.knowledge.callsite import is_user, user_frame
 from hangscope.model.conclusion import CallRef
 from hangscope.model.incident import Stack, on_group
 from hangscope.model.rankset import ranks_phrase
 from hangscope.report import quotes
-from hangscope.report.schema.page import PageFrame, SidePart
+from hangscope.report.schema.page import PageFrame, SidePart, Snippet, SnippetLine
 from hangscope.report.subject import Subject
 from hangscope.report.words import call_words, grouped, rank_words, sizes_words, some_ranks
 from hangscope.verdict.phrasing import sentence_case
@@ -126,3 +133,45 @@ def _marked(side: SidePart, other: SidePart | None) -> SidePart:
 def place(frame: PageFrame) -> tuple[str, int]:
     """Return where a frame is, for comparisons: dumps have whole paths, py-spy prints the ends of them."""
     return frame.file.replace("\\", "/").rpartition("/")[2], frame.line
+
+
+AROUND = 3
+MAX_BYTES = 4 << 20
+_LINE_CHARS = 200
+
+
+class SourceFolder:
+    """A folder of source code, read as text and only below itself."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+
+    def lines(self, path: str) -> list[str]:
+        """Return the lines of a stack's file; none where the folder has no such file."""
+        parts = [p for p in PurePosixPath(path.replace("\\", "/")).parts if p not in ("/", ".", "..")]
+        for start in range(len(parts)):
+            with suppress(OSError, ValueError):
+                found = self._root.joinpath(*parts[start:]).resolve()
+                if found.is_relative_to(self._root) and found.is_file() and found.stat().st_size <= MAX_BYTES:
+                    return found.read_text(encoding="utf-8", errors="replace").splitlines()
+        return []
+
+
+def snippets(both: Sequence[SidePart], folder: SourceFolder | None) -> tuple[Snippet, ...]:
+    """Return the source around the deciding line on each side."""
+    result = []
+    for side in both:
+        # The user's frame that the other side does not have, else the deepest one.
+        users = sorted((f for f in side.frames if f.user), key=lambda frame: not frame.differs)
+        for frame in users[:1]:
+            label = f"{side.title}: {side.call}" if side.call else side.title
+            lines = folder.lines(frame.file) if folder is not None else []
+            shown, origin = {frame.line: frame.code} if frame.code else {}, "traceback"
+            if frame.line <= len(lines):
+                first = max(1, frame.line - AROUND)
+                shown = dict(enumerate(lines[first - 1 : frame.line + AROUND], first))
+                origin = "source folder"
+            if shown and frame.line >= 1:
+                found = (SnippetLine(n, text[:_LINE_CHARS], n == frame.line) for n, text in shown.items())
+                result.append(Snippet(side.role, frame.file, label, tuple(found), origin))
+    return tuple(result)

@@ -72,6 +72,10 @@ class Program:
         kind = self.kinds[int(self.kind[row])]
         return Call(kind, int(self.gid[row]), int(self.purpose[row]), int(self.seq[row]), state)
 
+    def place(self, row: int) -> tuple[int, int, bool]:
+        """Return what a call has in common with a different one at its place: the purpose, the seq, and the kind of seq."""
+        return int(self.purpose[row]), int(self.seq[row]), bool(self.is_p2p[row])
+
     def last(self, most: int) -> list[Call]:
         """Return the last calls, at most so many."""
         return [self.call(row) for row in range(max(0, len(self) - most), len(self))]

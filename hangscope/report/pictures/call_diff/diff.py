@@ -7,9 +7,8 @@ from dataclasses import replace
 from hangscope.align.p2p import PairInstance
 from hangscope.model.incident import on_group
 from hangscope.model.rankset import compress
-from hangscope.report.pictures.call_diff.alignment import align
 from hangscope.report.pictures.call_diff.behaviour import Behaviour, Call, Program
-from hangscope.report.pictures.call_diff.columns import choose
+from hangscope.report.pictures.call_diff.columns import align, choose
 from hangscope.report.pictures.call_diff.logged_calls import logged_diff, logged_row, logged_state
 from hangscope.report.schema.pictures import CallDiff, DiffCell, DiffClass, DiffGroup, DiffRow
 from hangscope.report.subject import Subject
