@@ -127,8 +127,7 @@ class _Tools:
     ) -> str:
         """Return collectives as CSV, one row per rank, group and call. ranks: "3,8-15"; seq: "40:60"; group: name or role."""
         from hangscope.export.frame import COLUMNS
-        from hangscope.export.selection import Selection
-        from hangscope.export.table import chunks
+        from hangscope.export.table import Selection, chunks
 
         def written() -> str:
             groups = (group,) if group else ()

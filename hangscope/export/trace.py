@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 
 from hangscope._version import __version__
 from hangscope.analysis import Analysis
+from hangscope.export.frame import is_p2p
 from hangscope.export.output import head_of
-from hangscope.export.selection import is_p2p
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import CallKind, Queue, State
