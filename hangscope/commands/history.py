@@ -105,12 +105,15 @@ def show_(incident: str, store: str | None, as_json: bool) -> None:
 @_json
 def similar(report: str, store: str | None, limit: int, as_json: bool) -> None:
     """List earlier incidents of the same bug as REPORT: a report (JSON or HTML), a folder, or the ID of an incident."""
+    from hangscope.diff import load
+    from hangscope.history.entry import entry_of
     from hangscope.history.similar import seen_before
     from hangscope.history.similar import similar as alike
 
     with _opened(store) as opened:
         entries = opened.entries()
-        entry = _entry(report) if os.path.exists(report) else opened.entry(report)
+        is_file = os.path.exists(report)
+        entry = entry_of(load(report), [report], 0.0) if is_file else opened.entry(report)
     matches = alike(entry, entries)
     shown = matches[: limit or None]
     data = ({"score": round(match.score, 3), **asdict(match.entry)} for match in shown)
@@ -188,13 +191,6 @@ def _opened(store: str | None, *, writing: bool = False) -> AbstractContextManag
     if not place:
         raise UsageError("no store was given", "pass --store PATH or set HANGSCOPE_STORE")
     return open_store(place, writing=writing)
-
-
-def _entry(report: str) -> Entry:
-    from hangscope.diff import load
-    from hangscope.history.entry import entry_of
-
-    return entry_of(load(report), [report], 0.0)
 
 
 def _row(entry: Entry) -> tuple[object, ...]:

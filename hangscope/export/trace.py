@@ -161,7 +161,6 @@ class _Trace:
             yield text, begin if is_open else None
 
     def _kind(self, index: int) -> tuple[str, str]:
-        """Return the name and the further arguments of a kind of call, as JSON."""
         found = self._parts.get(index)
         if found is None:
             kind: CallKind = self.incident.kinds[index]
@@ -176,7 +175,6 @@ class _Trace:
         return found
 
     def _root_slice(self, track: _Track) -> str:
-        """Return the slice of the root cause, from the last call of the ranks to the end."""
         verdict = self.subject.verdict
         begin = max((int(q.created.max()) for q in self._queues(track)), default=self.begin) or self.begin
         args = {"cause": verdict.cause, "confidence": verdict.confidence, "ranks": compress(track.ranks)}
@@ -196,7 +194,6 @@ class _Trace:
 
 
 def _last(queue: Queue) -> int:
-    """Return the last time of a queue, in ns."""
     ended = int(queue.completed.max()) if queue.completed is not None else 0
     return max(ended, int(queue.created.max()))
 
@@ -207,5 +204,4 @@ def _event(phase: str, process: int, thread: int, at: float | None, name: str, *
 
 
 def _shown(value: Any) -> Any:
-    """Return text as every output may show it."""
     return presentable(value) if isinstance(value, str) else value

@@ -104,7 +104,6 @@ def entry_of(
 
 
 def _of_verdict(verdict: VerdictPart) -> dict[str, Any]:
-    """Return the fields of an entry that its verdict states."""
     culprits, call = verdict.culprit_ranks, verdict.culprit_call
     moments = [int(time) for time in (verdict.since, verdict.until) if time]
     names = ("cause", "category", "confidence", "fingerprint")
@@ -171,7 +170,6 @@ def _identity(document: Document, paths: list[str], began: float) -> str:
 
 
 def _job(paths: list[str]) -> str:
-    """Return the name of the folder that holds the job's files."""
     for name in reversed(os.path.abspath(paths[0]).split(os.sep)) if paths else ():
         if name.lower() not in _PLAIN:
             return presentable(name)[:200]

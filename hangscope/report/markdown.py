@@ -172,7 +172,6 @@ def _template(dialect: str) -> Template:
 
 
 def _in_it(document: Document) -> str:
-    """Return who is in the collective of a verdict, if some of those who wait are not."""
     verdict = document.found
     behind = set(verdict.waiting_ranks).difference(verdict.in_call)
     if not behind or not verdict.op or not verdict.in_call:
@@ -183,7 +182,6 @@ def _in_it(document: Document) -> str:
 
 
 def _since(document: Document) -> str:
-    """Return since when the job stands still, or at least for how long it did."""
     since, page = reasons.standstill(document), document.page
     strip = page.strip if page is not None else None
     if strip is not None and strip.stalled_s is not None and ", for " not in since:

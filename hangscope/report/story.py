@@ -122,7 +122,6 @@ def known(subject: Subject, _: Sequence[Behaviour]) -> Story | None:
 
 
 def _pending(subject: Subject) -> list[str]:
-    """Return the collectives that ranks are in."""
     calls = [(rank, found[0]) for rank, found in sorted(subject.graph.open_calls.items()) if found]
     by_call = grouped(((subject.call_name(c.node, r), subject.on_group(c.gid)), r) for r, c in calls)
     past = subject.waits_ended
@@ -131,7 +130,6 @@ def _pending(subject: Subject) -> list[str]:
 
 
 def _apart(subject: Subject) -> list[str]:
-    """Return where ranks have different frontiers although none is seen waiting."""
     lines = []
     for view in subject.views.values():
         reached = grouped((m.enqueued, rank) for rank, m in view.members.items() if m.enqueued is not None)

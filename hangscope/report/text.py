@@ -47,7 +47,6 @@ def render_text(
 
 
 def _head(document: Document) -> tuple[str, str, str]:
-    """Return the first words, their style, and the message."""
     status, verdict = document.status, document.verdict
     # The head says these words already.
     headline = document.headline.removeprefix("Inconclusive: ").removeprefix("No hang: ")
@@ -90,7 +89,6 @@ def labelled(document: Document, *, verbose: bool) -> Iterator[Label]:
 
 
 def _places(verdict: VerdictPart, over: bool) -> Iterator[Label]:
-    """Yield where the culprit is, and the others; `over`: they do not wait any more."""
     at, call = reasons.own_place(verdict), verdict.culprit_call
     if at is not None:
         who = f"rank {at.rank}" if at.rank is not None else "one side"
@@ -122,7 +120,6 @@ def _notes(document: Document, verdict: VerdictPart, verbose: bool) -> Iterator[
 
 
 def _rest(document: Document, verdict: VerdictPart, verbose: bool) -> Iterator[Label]:
-    """Yield how sure the verdict is, what else is possible, and what to collect."""
     yield "confidence", reasons.confidence(document)
     for cause, why in reasons.rivals(document)[: None if verbose else _RIVALS]:
         yield "or", f"{cause}{why}"

@@ -103,8 +103,8 @@ def _fit_to_leave(
     document = change_texts(document, cache(presentable))  # most texts of a report are in it many times
     if not redacted:
         return document
-    rows = (*document.ranks, *document.found.culprits)
-    known = {host for host in (*(row.host for row in rows), *hosts) if host}
+    named = [*(rank.host for rank in document.ranks), *(one.host for one in document.found.culprits)]
+    known = {host for host in (*named, *hosts) if host}
     redaction = Redaction(texts_in(document), redacted, known)
     return change_texts(document, redaction.text, CONTRACT)
 
@@ -203,7 +203,6 @@ def _ranks(subject: Subject) -> tuple[parts.RankPart, ...]:
 
 
 def _last_call(incident: Incident, record: RankRecord) -> str | None:
-    """Return the last call that a rank enqueued on any group, for a person."""
     queue = max(filter(len, record.all_queues), key=lambda queue: int(queue.order[-1]), default=None)
     if queue is None:
         return None

@@ -130,7 +130,6 @@ def _what(verdict: VerdictPart) -> list[str]:
 
 
 def _pending(data: PageData) -> list[str]:
-    """Return the collectives that ranks are in, those of most ranks first, and how many more there are."""
     nodes = data.waitfor.nodes if data.waitfor is not None else ()
     calls = (n for n in nodes if n.kind == "call" and n.count and n.label != words.NOT_NAMED)
     lines = [
@@ -163,7 +162,6 @@ def _reasons(document: Document) -> list[str]:
 
 
 def _merged(strip: StripData | None) -> StripData | None:
-    """Return the strip with what happened at one time as one point."""
     if strip is None:
         return None
     moments = []
@@ -186,7 +184,6 @@ def _moments(strip: StripData | None) -> list[tuple[str, str, str, str]]:
 
 
 def _cost(strip: StripData | None) -> str:
-    """Return how long the job was stalled and what that cost; empty where it is not known."""
     if strip is None or strip.stalled_s is None:
         return ""
     hours = strip.rank_hours or 0.0

@@ -71,7 +71,6 @@ class Page:
 
 
 def _filters(document: Document, hosts: Sequence[str]) -> list[tuple[str, str]]:
-    """Return what the page can be filtered by, each with its name in the address: what has at least two values."""
     found = {
         "in": ("group", {group.name + group.desc for group in document.groups}),
         "state": ("state", {rank.state for rank in document.ranks}),
@@ -113,7 +112,6 @@ def render_html(document: Document, *, markdown: str = "") -> str:
 
 
 def _without_indents(environment: Environment, name: str) -> str:
-    """Return a constant style or script without indents and comment lines."""
     lines = (line.strip() for line in environment.get_template(name).render().splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("//"))
 
@@ -126,7 +124,6 @@ def _packed(data: Any) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Return the Content-Security-Policy that allows this style, this script and images in the page."""
     digests = (hashlib.sha256(text.encode("utf-8")).digest() for text in (style, script))
     of_style, of_script = (f"'sha256-{base64.b64encode(digest).decode('ascii')}'" for digest in digests)
     allowed = f"img-src data:; style-src {of_style}; script-src {of_script}"

@@ -87,7 +87,6 @@ def _rank(
     queue: int | None,
     groups: tuple[str, ...],
 ) -> RankDetail:
-    """Return what is known of one rank, or what all ranks of a class have in common."""
     rank, alone = ranks[0], len(ranks) == 1
     example = () if alone else (f"for example rank {rank}, one of {len(ranks):,}:",)
     record = subject.incident.ranks[rank]
@@ -109,7 +108,6 @@ def _rank(
 
 
 def _way(subject: Subject, steps: dict[Drawn, Drawn], rank: int) -> tuple[str, ...]:
-    """Return the shortest way from a rank to the root, as sentences."""
     lines: list[str] = []
     at: Drawn | None = Host(rank)
     while at is not None:

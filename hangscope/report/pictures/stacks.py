@@ -103,7 +103,6 @@ def _waiting(subject: Subject) -> SidePart | None:
 
 
 def _is_in(subject: Subject, rank: int) -> bool:
-    """Return whether a rank is in the call that the verdict names."""
     return subject.node is not None and any(r == rank for r, _ in subject.graph.calls_of(subject.node))
 
 
@@ -118,7 +117,6 @@ def page_frames(stack: Stack) -> tuple[PageFrame, ...]:
 
 
 def _both_marked(*both: SidePart | None) -> tuple[SidePart, ...]:
-    """Return the two sides that are there, each with the frames marked that the other does not have."""
     return tuple(_marked(side, other) for side, other in (both, both[::-1]) if side is not None)
 
 

@@ -82,7 +82,6 @@ def _logged(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
 
 
 def _end(subject: Subject) -> Iterator[Moment]:
-    """Yield when stacks were captured, and the end of the job."""
     until, captured = subject.verdict.until, subject.incident.captured
     if captured > _EARLIEST / _SECOND:
         yield Moment("dump", _ns(captured), "stacks and dumps captured")

@@ -120,7 +120,6 @@ def _awaited(subject: Subject, node: Node, kept: Container[Node]) -> dict[Drawn,
 
 
 def _logged_edges(subject: Subject) -> Edges:
-    """Return the verdict as a graph if only logs show who waits."""
     verdict = subject.verdict
     if not verdict.waiting_ranks or not (verdict.op or verdict.culprit_ranks):
         return {}

@@ -118,7 +118,6 @@ def _hosts(subject: Subject, name: str, members: list[Drawn], root: bool, bold: 
 
 
 def _groups(subject: Subject, calls: list[Called]) -> str:
-    """Return on which groups calls of one standing are, for a node's second line."""
     gids = sorted({n.gid for n in calls})
     groups = [subject.incident.groups[gid] for gid in gids]
     lowest = groups[0]

@@ -153,7 +153,6 @@ class Folding:
         return result
 
     def _open(self, record: RankRecord, queue: Queue) -> tuple[bool, frozenset[int]]:
-        """Return whether a queue is of sends and receives, and which of its calls are open."""
         is_p2p = record.p2p.get(queue.gid) is queue
         return is_p2p, self.subject.open_seqs.get((record.rank, queue.gid, is_p2p), frozenset())
 
@@ -199,7 +198,6 @@ class Folding:
         return state
 
     def _purposes(self, record: RankRecord) -> dict[int, int]:
-        """Return a number for what each of a rank's groups is for."""
         result: dict[int, int] = {}
         counts: dict[tuple[str, int], int] = {}
         for gid in sorted(set(record.queues) | set(record.p2p)):

@@ -139,7 +139,6 @@ class _Diff:
         return result
 
     def _alone(self, place: int, cell: DiffCell, others: DiffCell) -> Cells:
-        """Return a row with one cell in a column behind the base, and others alike."""
         cells = [others] * (len(self.columns) + 1)
         cells[place + 1] = cell
         return tuple(cells)
@@ -180,7 +179,6 @@ class _Diff:
         return DiffCell(mark, note=note)
 
     def _has_part(self, behaviour: Behaviour, call: Call) -> bool:
-        """Return whether a class has a group with the purpose of a call's group."""
         if call.purpose in behaviour.purposes:
             return True
         groups = self.subject.incident.groups
@@ -191,7 +189,6 @@ class _Diff:
         return not group.members_known or any(rank in other.ranks for other in alike)
 
     def _is_misfit(self, call: Call) -> bool:
-        """Return whether the verdict says that the sizes of this call do not fit: those of an all_to_all may differ elsewhere."""
         verdict, gid = self.subject.verdict, self.subject.gid
         return verdict.cause == "shape_mismatch" and (call.gid, call.seq) == (gid, verdict.seq)
 
@@ -236,7 +233,6 @@ def _numbered(rows: list[Cells]) -> list[DiffRow]:
 
 
 def _difference(call: Call, own: Call) -> str:
-    """Return in which arguments two calls differ."""
     one, other = call.kind, own.kind
     if one.op != other.op:
         return "another collective"
@@ -251,7 +247,6 @@ def _difference(call: Call, own: Call) -> str:
 
 
 def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
-    """Return a class with where its ranks are now."""
     rank, call = behaviour.ranks[0], subject.first_open(behaviour.ranks[0])
     if call is not None:
         groups = {c.gid for r in behaviour.ranks if (c := subject.first_open(r)) is not None}
