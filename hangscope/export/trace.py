@@ -53,11 +53,10 @@ def write_trace(analysis: Analysis, out: BinaryIO, *, all_ranks: bool = False) -
     """Write the trace to `out`, one event a line, and return the number of events."""
     trace = _Trace(analysis, all_ranks)
     head = {"format": SCHEMA, "tool": f"hangscope {__version__}", "begins_ns": str(trace.begin)}
-    out.write(f'{{"otherData": {json.dumps(head)}, "displayTimeUnit": "ms", "traceEvents": [\n'.encode())
+    out.write(f'{{"otherData": {json.dumps(head)}, "displayTimeUnit": "ms", "traceEvents": ['.encode())
     count = 0
-    for line in trace.events():
-        out.write((",\n" if count else "").encode() + line.encode())
-        count += 1
+    for count, line in enumerate(trace.events(), start=1):
+        out.write(f"{',' if count > 1 else ''}\n{line}".encode())
     out.write(b"\n]}\n")
     return count
 
@@ -178,10 +177,8 @@ class _Trace:
         verdict = self.subject.verdict
         begin = max((int(q.created.max()) for q in self._queues(track)), default=self.begin) or self.begin
         args = {"cause": verdict.cause, "confidence": verdict.confidence, "ranks": compress(track.ranks)}
-        name = _shown(verdict.title or verdict.summary)
-        return _event(
-            "X", track.rank, _VERDICT, self._at(begin), name, dur=self._at(self.end) - self._at(begin), cname="bad", args=args
-        )  # fmt: skip
+        name, at, lasts = _shown(verdict.title or verdict.summary), self._at(begin), self._at(self.end)
+        return _event("X", track.rank, _VERDICT, at, name, dur=lasts - at, cname="bad", args=args)
 
     def _instants(self) -> Iterator[str]:
         process = {rank: track.rank for track in self.tracks for rank in track.ranks}

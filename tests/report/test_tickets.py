@@ -143,9 +143,8 @@ def test_source_is_read_only_where_it_was_named_and_only_below_it(tmp_path: Path
     (folder / "train.py").write_text("".join(f"line_{n} = {n}\n" for n in range(1, 60)))
     page = analyze(incident / "dumps", source=folder).document.page
     assert page is not None and len(page.snippets) == 2
-    lines = page.snippets[0].lines
-    assert [line.number for line in lines if line.hit] == [20] and len(lines) == 7
-    assert next(line.text for line in lines if line.hit) == "line_20 = 20"
+    snippet = page.snippets[0]
+    assert snippet.line == 20 and len(snippet.lines) == 7 and dict(snippet.lines)[20] == "line_20 = 20"
     bare = analyze(incident / "dumps").document.page
     assert bare is not None and bare.snippets == ()
     (tmp_path / "secret.py").write_text("x = 1\n")

@@ -39,9 +39,7 @@ def page_data(subject: Subject, source: SourceFolder | None = None) -> PageData:
     # A story with a traceback already shows the line that it quotes.
     stacks = [part.frames for part in story.parts if isinstance(part, Frames)] if story is not None else []
     quoted = {frame.code for frames in stacks for frame in frames}
-    code = tuple(
-        s for s in snippets(both, source) if not (len(s.lines) == 1 and quoted & {x.text for x in s.lines})
-    )
+    found = snippets(both, source)
     ranks = rank_map(subject, folds(subject, mesh, steps))
     return PageData(
         calls=call_diff(subject, classes),
@@ -52,7 +50,7 @@ def page_data(subject: Subject, source: SourceFolder | None = None) -> PageData:
         strip=strip(subject),
         story=story,
         sides=both,
-        snippets=code,
+        snippets=tuple(s for s in found if len(s.lines) > 1 or s.lines[0][1] not in quoted),
         detail=_detail(subject, folding, classes, mesh, after, ranks),
     )
 
@@ -66,17 +64,24 @@ def _detail(
     map_of: RankMapData | None,
 ) -> DetailData:
     """Return the detail of every rank, or of every class of ranks in a large job; `steps` lead from node to node to the root."""
-    queues = tuple(_queue(b) for b in classes[:QUEUES])
-    parts = [(b.ranks, number, b) for number, b in enumerate(classes)]
+    queues = []
+    for b in classes[:QUEUES]:  # a group is its number among the purposes of the class
+        purposes, calls = sorted(b.purposes), b.program.last(len(b.program))
+        number_of = {purpose: str(number) for number, purpose in enumerate(purposes)}
+        queues.append(
+            tuple((c.kind.op, c.sizes, str(c.seq), number_of[c.purpose], c.state, c.site) for c in calls)
+        )
+    parts = [(b.ranks, number) for number, b in enumerate(classes)]
     if subject.incident.world_size <= FOLD_ABOVE:
-        parts = sorted((([r], number, b) for ranks, number, b in parts for r in ranks), key=lambda p: p[0])
+        parts = sorted(([rank], number) for ranks, number in parts for rank in ranks)
     rows = []
-    for ranks, number, behaviour in parts[:RANKS]:
+    for ranks, number in parts[:RANKS]:
         known = number < len(queues)
-        groups = folding.own_groups(behaviour, ranks) if known else ()
+        groups = folding.own_groups(classes[number], ranks) if known else ()
         rows.append(_rank(subject, steps, mesh, ranks, number if known else None, groups))
     hosts = map_of.hosts if map_of is not None else ()
-    return DetailData(tuple(rows), queues, hosts, map_of.per_host if map_of is not None and hosts else 0)
+    per_host = map_of.per_host if map_of is not None and hosts else 0
+    return DetailData(tuple(rows), tuple(queues), hosts, per_host)
 
 
 def _rank(
@@ -124,13 +129,3 @@ def _way(subject: Subject, steps: dict[Drawn, Drawn], rank: int) -> tuple[str, .
                 lines.append(f"{f'rank {at.rank} waited' if subject.over else ended}, by its log")
         at = after
     return tuple(first_of(lines, _STEPS, "and {} more steps"))
-
-
-def _queue(behaviour: Behaviour) -> tuple[tuple[str, ...], ...]:
-    """Return the calls of a class: op, sizes, seq, the number of the group among the class's purposes, state and site."""
-    purposes = sorted(behaviour.purposes)
-    calls = behaviour.program.last(len(behaviour.program))
-    return tuple(
-        (call.kind.op, call.sizes, str(call.seq), str(purposes.index(call.purpose)), call.state, call.site)
-        for call in calls
-    )

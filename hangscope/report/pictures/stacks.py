@@ -16,7 +16,7 @@ from hangscope.model.conclusion import CallRef
 from hangscope.model.incident import Stack, on_group
 from hangscope.model.rankset import ranks_phrase
 from hangscope.report import quotes
-from hangscope.report.schema.page import PageFrame, SidePart, Snippet, SnippetLine
+from hangscope.report.schema.page import PageFrame, SidePart, Snippet
 from hangscope.report.subject import Subject
 from hangscope.report.words import call_words, grouped, rank_words, sizes_words, some_ranks
 from hangscope.verdict.phrasing import sentence_case
@@ -170,6 +170,6 @@ def snippets(both: Sequence[SidePart], folder: SourceFolder | None) -> tuple[Sni
                 shown = dict(enumerate(lines[first - 1 : frame.line + AROUND], first))
                 origin = "source folder"
             if shown and frame.line >= 1:
-                found = (SnippetLine(n, text[:_LINE_CHARS], n == frame.line) for n, text in shown.items())
-                result.append(Snippet(side.role, frame.file, label, tuple(found), origin))
+                found = tuple((number, text[:_LINE_CHARS]) for number, text in shown.items())
+                result.append(Snippet(side.role, frame.file, frame.line, label, found, origin))
     return tuple(result)
