@@ -53,10 +53,10 @@ def write_trace(analysis: Analysis, out: BinaryIO, *, all_ranks: bool = False) -
     """Write the trace to `out`, one event a line, and return the number of events."""
     trace = _Trace(analysis, all_ranks)
     head = {"format": SCHEMA, "tool": f"hangscope {__version__}", "begins_ns": str(trace.begin)}
-    out.write(f'{{"otherData": {json.dumps(head)}, "displayTimeUnit": "ms", "traceEvents": ['.encode())
+    out.write(f'{{"otherData": {json.dumps(head)}, "displayTimeUnit": "ms", "traceEvents": [\n'.encode())
     count = 0
     for count, line in enumerate(trace.events(), start=1):
-        out.write(f"{',' if count > 1 else ''}\n{line}".encode())
+        out.write(((",\n" if count > 1 else "") + line).encode())
     out.write(b"\n]}\n")
     return count
 

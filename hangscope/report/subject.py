@@ -7,7 +7,7 @@ receive.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cached_property
 
@@ -194,11 +194,6 @@ class Subject:
         kinds = {index for r, index in called.items() if r not in self.culprits} or set(called.values())
         ops = sorted({view.kinds.without_sizes(index).op for index in kinds})
         return f"{' / '.join(ops) or 'collective'} seq {seq}"
-
-    def inside(self, ranks: Sequence[int]) -> bool:
-        """Return whether any of these ranks is in the call that the verdict names, as far as the graph knows."""
-        node = self.node
-        return node is None or any(rank in ranks for rank, _ in self.graph.calls_of(node))
 
 
 def site_of(kind: CallKind) -> str:

@@ -61,11 +61,11 @@ class Timeline:
     stalled: int
 
 
-def draw_timeline(strip: StripData | None) -> Timeline | None:
+def draw_timeline(strip: StripData) -> Timeline | None:
     """Return the drawing, or None where there are not two times."""
     # A log's whole second may lie before the moment that comes first: nothing runs backwards.
-    times = [*accumulate((int(moment.at) for moment in strip.moments), max)] if strip is not None else []
-    if strip is None or len(times) < 2 or times[0] == times[-1]:
+    times = [*accumulate((int(moment.at) for moment in strip.moments), max)]
+    if not times or times[0] == times[-1]:
         return None
     room = _WIDTH - 2 * _SIDE
     xs = [_SIDE + (at - times[0]) * room // (times[-1] - times[0]) for at in times]

@@ -51,7 +51,7 @@ class FirstScreen:
         self.next_title = "Collect next time" if undecided else "Do next"
         self.steps, self.more_steps = steps[:_STEPS], steps[_STEPS:]
         self.commands = reasons.commands(document)
-        strip = _merged(data.strip)
+        strip = _merged(data.strip or StripData((), None, None, True, "unknown"))
         self.moments = _moments(strip)
         self.timeline = draw_timeline(strip)
         self.cost = _cost(strip)
@@ -161,21 +161,18 @@ def _reasons(document: Document) -> list[str]:
     return [cut(line, _REASON) for line in lines[:2]]
 
 
-def _merged(strip: StripData | None) -> StripData | None:
-    if strip is None:
-        return None
+def _merged(strip: StripData) -> StripData:
     moments = []
     for those in words.grouped((moment.at, moment) for moment in strip.moments).values():
         moments.append(replace(those[0], text="; ".join(cut(m.text, _MOMENT) for m in those)))
     return replace(strip, moments=tuple(moments))
 
 
-def _moments(strip: StripData | None) -> list[tuple[str, str, str, str]]:
+def _moments(strip: StripData) -> list[tuple[str, str, str, str]]:
     """Return the points of the strip: kind, wall clock, what, and how long after the one before."""
-    shown = strip.moments if strip is not None else ()
-    times = [int(moment.at) for moment in shown]
+    times = [int(moment.at) for moment in strip.moments]
     result = []
-    for moment, at, before in zip(shown, times, [*times[:1], *times], strict=False):
+    for moment, at, before in zip(strip.moments, times, [*times[:1], *times], strict=False):
         is_close = sum(abs(at // 10**9 - other // 10**9) <= 1 for other in times) > 1  # itself, and another
         clock = words.utc(at, fine=bool(at % 10**9) and is_close, local=moment.local)
         gap = f"+{duration((at - before) / 1e9)}" if at - before >= 1e6 else ""
@@ -183,8 +180,8 @@ def _moments(strip: StripData | None) -> list[tuple[str, str, str, str]]:
     return result
 
 
-def _cost(strip: StripData | None) -> str:
-    if strip is None or strip.stalled_s is None:
+def _cost(strip: StripData) -> str:
+    if strip.stalled_s is None:
         return ""
     hours = strip.rank_hours or 0.0
     amount = f"{hours:,.0f}" if hours >= 10 else f"{hours:.1f}" if hours >= 0.1 else ""

@@ -91,7 +91,8 @@ def _waiting(subject: Subject) -> SidePart | None:
     who = "the others" if verdict.culprit_ranks else "who is not known"
     if ranks:
         who = rank_words(some_ranks(ranks))
-    how = "" if not ranks or subject.inside(ranks) else " elsewhere"
+    is_inside = not ranks or subject.node is None or any(_is_in(subject, rank) for rank in ranks)
+    how = "" if is_inside else " elsewhere"
     state = subject.waiting_words(ranks) if ranks else "waited" if subject.over else "blocked"
     title = sentence_case(f"{who}, {'waiting' if state == 'blocked' else state}{how}")
     rank, stack = ranks[0] if ranks else None, call.frames

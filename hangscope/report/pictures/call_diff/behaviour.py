@@ -8,6 +8,7 @@ one role in different groups fold together. Costs a few array operations per ran
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -159,23 +160,21 @@ class Folding:
     def program(self, record: RankRecord) -> Program:
         """Return the last calls of one rank."""
         purposes = self._purposes(record)
-        none = np.empty(0, np.int64)
-        names = ("order", "gid", "purpose", "seq", "kind", "state", "token")
-        columns: dict[str, list[Any]] = {**{name: [none] for name in names}, "is_p2p": [none.astype(bool)]}
+        parts = []
         for queue in filter(len, record.all_queues):
             (is_p2p, still_open), purpose = self._open(record, queue), purposes[queue.gid]
-            size, kind = min(LAST, len(queue)), queue.kind[-LAST:]
-            columns["order"].append(queue.order[-LAST:])
-            columns["gid"].append(np.full(size, queue.gid, np.int64))
-            columns["purpose"].append(np.full(size, purpose, np.int64))
-            columns["seq"].append(queue.seq[-LAST:])
-            columns["kind"].append(kind)
-            columns["state"].append(self._states(queue, is_p2p, still_open))
-            columns["is_p2p"].append(np.full(size, is_p2p, bool))
-            columns["token"].append(self._tokens(kind, purpose, queue.gid, is_p2p))
-        last = np.argsort(np.concatenate(columns.pop("order")), kind="stable")[-LAST:]
-        merged = {name: np.concatenate(parts)[last] for name, parts in columns.items()}
-        return Program(self.subject.incident.kinds, tokens=tuple(merged.pop("token").tolist()), **merged)
+            kind, same = queue.kind[-LAST:], partial(np.full, min(LAST, len(queue)))
+            own = queue.order[-LAST:], same(queue.gid), same(purpose), queue.seq[-LAST:], kind
+            states, tokens = (
+                self._states(queue, is_p2p, still_open),
+                self._tokens(kind, purpose, queue.gid, is_p2p),
+            )
+            parts.append((*own, states, same(is_p2p), tokens))
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        order, *known, token = columns or [np.empty(0, bool)] * 8
+        last = np.argsort(order, kind="stable")[-LAST:]
+        kinds = self.subject.incident.kinds
+        return Program(kinds, *(column[last] for column in known), tuple(token[last].tolist()))
 
     def _tokens(self, kind: Any, purpose: int, gid: int, is_p2p: bool) -> Any:
         tokens = self._token[self._plain[kind]] * _OFFSETS + purpose * _PURPOSES
