@@ -60,18 +60,11 @@ def mesh_of(subject: Subject) -> Mesh | None:
 
 
 def steps_from_root(subject: Subject, after: Mapping[Drawn, Drawn]) -> dict[int, int]:
-    """Return for each waiting rank how many calls are between it and the root; `after` leads from node to node to the root."""
+    """Return for each waiting rank how many calls are between it and the root; `after` leads from node to node to the root, the nearest first."""
     depth: dict[Drawn, int] = {}
-    for start in after:
-        path = []
-        node: Drawn | None = start
-        while node is not None and node not in depth:
-            path.append(node)
-            node = after.get(node)
-        calls = depth[node] if node is not None else 0
-        for passed in reversed(path):
-            calls += not isinstance(passed, Host)
-            depth[passed] = calls
+    for node, following in after.items():
+        beyond = depth.get(following, 0 if isinstance(following, Host) else 1)  # a root has none
+        depth[node] = beyond + (not isinstance(node, Host))
     hosts = {node.rank: calls for node, calls in depth.items() if isinstance(node, Host)}
     return {rank: calls for rank, calls in hosts.items() if calls and rank not in subject.culprits}
 

@@ -162,19 +162,18 @@ class Folding:
         purposes = self._purposes(record)
         parts = []
         for queue in filter(len, record.all_queues):
-            (is_p2p, still_open), purpose = self._open(record, queue), purposes[queue.gid]
-            kind, same = queue.kind[-LAST:], partial(np.full, min(LAST, len(queue)))
-            own = queue.order[-LAST:], same(queue.gid), same(purpose), queue.seq[-LAST:], kind
-            states, tokens = (
-                self._states(queue, is_p2p, still_open),
-                self._tokens(kind, purpose, queue.gid, is_p2p),
-            )
+            (is_p2p, still_open), what = self._open(record, queue), purposes[queue.gid]
+            called, same = queue.kind[-LAST:], partial(np.full, min(LAST, len(queue)))
+            states = self._states(queue, is_p2p, still_open)
+            tokens = self._tokens(called, what, queue.gid, is_p2p)
+            own = queue.order[-LAST:], same(queue.gid), same(what), queue.seq[-LAST:], called
             parts.append((*own, states, same(is_p2p), tokens))
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
         order, *known, token = columns or [np.empty(0, bool)] * 8
         last = np.argsort(order, kind="stable")[-LAST:]
-        kinds = self.subject.incident.kinds
-        return Program(kinds, *(column[last] for column in known), tuple(token[last].tolist()))
+        gid, purpose, seq, kind, state, p2p = (column[last] for column in known)
+        last_tokens = tuple(token[last].tolist())
+        return Program(self.subject.incident.kinds, gid, purpose, seq, kind, state, p2p, last_tokens)
 
     def _tokens(self, kind: Any, purpose: int, gid: int, is_p2p: bool) -> Any:
         tokens = self._token[self._plain[kind]] * _OFFSETS + purpose * _PURPOSES
