@@ -95,7 +95,7 @@ def analyze(
             )
             for reading in _readings_of(file, wire, interner)
         ]
-    from hangscope.report.sources import SourceFolder
+    from hangscope.report.pictures.stacks import SourceFolder
     from hangscope.report.view import build_document
 
     _require_something(readings, wanted, notes)

@@ -10,13 +10,11 @@ import click
 from hangscope._version import __version__
 from hangscope.commands.analyze import analyze
 from hangscope.commands.capture import capture
-from hangscope.commands.demo import demo
-from hangscope.commands.diff import diff
 from hangscope.commands.exports import brief, mcp, pack, table, trace
-from hangscope.commands.guides import doctor, env, explain, hook
-from hangscope.commands.history import history
+from hangscope.commands.guides import demo, doctor, env, explain, hook
+from hangscope.commands.history import diff, history
 from hangscope.commands.run import run
-from hangscope.commands.terminal import EXIT_ERROR, fail
+from hangscope.commands.terminal import EXIT_ERROR, fail, fail_inside
 from hangscope.errors import HangscopeError
 
 _EXAMPLES = """\b
@@ -45,14 +43,8 @@ class _Group(click.Group):
             os._exit(0)
         except MemoryError:
             fail("out of memory", "analyze fewer files, or use a machine with more memory", EXIT_ERROR)
-        except Exception as error:  # a bug of ours: one line for the user, the details on request
-            if os.environ.get("HANGSCOPE_DEBUG"):
-                raise
-            fail(
-                f"internal error: {type(error).__name__}: {error}",
-                "set HANGSCOPE_DEBUG=1 for the traceback, and please report it",
-                EXIT_ERROR,
-            )
+        except Exception as error:  # a bug of ours
+            fail_inside(error, EXIT_ERROR)
         return None
 
 

@@ -16,45 +16,33 @@ from hangscope.model.codec import ShapeError, from_plain
 from hangscope.model.dataclass import dataclass
 from hangscope.report.json import without_spans
 from hangscope.report.masking.walk import change_texts
-from hangscope.report.schema.document import SCHEMA, Document, VerdictPart
+from hangscope.report.schema.document import SCHEMA, Document
 from hangscope.report.words import clean, listed, some_ranks
 
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One property that is compared; `decides`: whether it is part of the fingerprint."""
-
-    name: str
-    first: str
-    second: str
-    decides: bool
-
-    @property
-    def equal(self) -> bool:
-        """Return whether both say the same."""
-        return self.first == self.second
+_DECIDING = ("status", "cause", "call", "group", "the culprit's line", "the line of those that wait")
+_CHANGING = ("ranks", "hosts", "seq", "line numbers", "waiting ranks", "world size")
+_TITLES = {_DECIDING: "what the fingerprint is made of", _CHANGING: "what changes from run to run"}
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two reports side by side. `same`: they describe the same bug."""
+    """Two reports side by side: their properties by name. `same`: they describe the same bug."""
 
     same: bool
     why: str
-    parts: tuple[Part, ...]
+    parts: tuple[dict[str, str], dict[str, str]]
 
     def text(self, first: str, second: str) -> str:
         """Return the comparison for a terminal; `first` and `second` are what the reports are called."""
         said = "same bug" if self.same else "not the same bug"
         lines = [f"{said}: {self.why}", f"  A: {first}", f"  B: {second}"]
-        titles = {True: "what the fingerprint is made of", False: "what changes from run to run"}
-        for decides, title in titles.items():
-            chosen = [part for part in self.parts if part.decides is decides and (part.first or part.second)]
-            lines += ["", f"{title}:"] if chosen else []
-            for part in chosen:
-                both = (("A", part.first), ("B", part.second))
-                sides = [f"      {side} {value or 'not known'}" for side, value in both]
-                lines += [f"    {part.name}: {part.first}"] if part.equal else [f"  ! {part.name}:", *sides]
+        for names, title in _TITLES.items():
+            rows = [(name, *(part[name] for part in self.parts)) for name in names]
+            rows = [row for row in rows if any(row[1:])]
+            lines += ["", f"{title}:"] if rows else []
+            for name, one, other in rows:
+                sides = [f"      A {one or 'not known'}", f"      B {other or 'not known'}"]
+                lines += [f"    {name}: {one}"] if one == other else [f"  ! {name}:", *sides]
         return "\n".join(lines) + "\n"
 
 
@@ -63,58 +51,41 @@ def compare(first: Document, second: Document) -> Comparison:
 
     Without a verdict on one side nothing is the same bug, unless neither job hangs.
     """
-    one, other = first.verdict, second.verdict
-    parts = (
-        Part("status", first.status, second.status, True),
-        *(Part(*row, True) for row in zip(_DECIDING, _fingerprint(one), _fingerprint(other), strict=True)),
-        *(Part(*row, False) for row in zip(_CHANGING, _run(first), _run(second), strict=True)),
-    )
-    if one is None or other is None:
-        same = one is None and other is None and first.status == second.status == "no_hang"
+    one, other, parts = first.found, second.found, (_properties(first), _properties(second))
+    if not one.cause or not other.cause:
+        same = one.cause == other.cause and first.status == second.status == "no_hang"
         return Comparison(same, "neither job hangs" if same else "one of them has no verdict", parts)
     if one.cause == other.cause == "unknown":
         return Comparison(False, "both causes are unknown, which says nothing of their being one", parts)
     if one.fingerprint and one.fingerprint == other.fingerprint:
         return Comparison(True, f"both have the fingerprint {one.fingerprint}", parts)
-    differing = ", ".join(part.name for part in parts if part.decides and not part.equal)
+    differing = ", ".join(name for name in _DECIDING if parts[0][name] != parts[1][name])
     if not differing and not one.fingerprint:
         why = "no line of the job's code is known, so nothing shows that they are one bug"
         return Comparison(False, why, parts)
     return Comparison(False, f"they differ in {differing or 'their fingerprint'}", parts)
 
 
-_DECIDING = ("cause", "call", "group", "the culprit's line", "the line of those that wait")
-_CHANGING = ("ranks", "hosts", "seq", "line numbers", "waiting ranks", "world size")
-
-
-def _fingerprint(verdict: VerdictPart | None) -> tuple[str, ...]:
-    if verdict is None:
-        return ("",) * len(_DECIDING)
-    at = verdict.location
-    frame = user_frame(verdict.waiting_call.frames) if verdict.waiting_call is not None else None
-    return (
+def _properties(document: Document) -> dict[str, str]:
+    verdict, at = document.found, document.found.location
+    group, waiting = verdict.group, verdict.waiting_call
+    frame = user_frame(waiting.frames) if waiting is not None else None
+    nobody = "nobody" if verdict.cause else ""
+    values = (
+        document.status,
         verdict.cause,
         verdict.op or "",
-        verdict.group.desc or verdict.group.name if verdict.group is not None else "",
+        group.desc or group.name if group is not None else "",
         f"{at.file.rsplit('/', 1)[-1]} in {at.function}" if at is not None else "",
         f"{frame.file.rsplit('/', 1)[-1]} in {frame.name}" if frame is not None else "",
-    )
-
-
-def _run(document: Document) -> tuple[str, ...]:
-    verdict = document.verdict
-    if verdict is None:
-        return ("", "", "", "", "", str(document.world_size))
-    at = verdict.location
-    hosts = sorted({c.host for c in verdict.culprits if c.host})
-    return (
-        some_ranks(verdict.culprit_ranks) if verdict.culprit_ranks else "nobody",
-        listed(hosts, 8),
+        some_ranks(verdict.culprit_ranks) if verdict.culprit_ranks else nobody,
+        listed(sorted({c.host for c in verdict.culprits if c.host}), 8),
         "" if verdict.seq is None else str(verdict.seq),
         f"{at.file}:{at.line}" if at is not None else "",
         some_ranks(verdict.waiting_ranks) if verdict.waiting_ranks else "",
         str(document.world_size),
     )
+    return dict(zip((*_DECIDING, *_CHANGING), values, strict=True))
 
 
 MAX_FILE = 64 << 20
@@ -143,7 +114,11 @@ def _read(path: str, data: bytes) -> Document:
     try:
         value: Any = json.loads(data)
         if isinstance(value, str):
-            value = without_spans(json.loads(_unpacked(value)))
+            machine = zlib.decompressobj(-15)
+            unpacked = machine.decompress(base64.b64decode(value, validate=True), MAX_UNPACKED)
+            if machine.unconsumed_tail:
+                raise ValueError(f"more than {MAX_UNPACKED >> 20} MiB")
+            value = without_spans(json.loads(unpacked))
         document = change_texts(from_plain(Document, value), clean)
     except (ValueError, RecursionError, zlib.error, binascii.Error) as error:
         what = str(error) if isinstance(error, ShapeError) else type(error).__name__
@@ -151,11 +126,3 @@ def _read(path: str, data: bytes) -> Document:
     if document.schema != SCHEMA:
         raise NoInputError(f"{path} has the schema {document.schema[:60]!r}, not {SCHEMA!r}", hint)
     return document
-
-
-def _unpacked(packed: str) -> bytes:
-    machine = zlib.decompressobj(-15)
-    data = machine.decompress(base64.b64decode(packed, validate=True), MAX_UNPACKED)
-    if machine.unconsumed_tail:
-        raise ValueError(f"more than {MAX_UNPACKED >> 20} MiB")
-    return data

@@ -10,7 +10,8 @@ import io
 import json
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hangscope._version import __version__
 from hangscope.errors import HangscopeError, UsageError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from hangscope.report.report import Report
 
-T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., str])
 MOST_ROWS = 500
 _JSON_BYTES = 60_000
 #: Of a report, what a tool returns; the lists last, which are cut first.
@@ -61,7 +62,6 @@ class Allowed:
         return resolved
 
     def _resolved(self, path: str) -> str:
-        """Return one path; a relative one is looked for below each root."""
         for base in ("", *self.roots) if not os.path.isabs(path) else ("",):
             found = os.path.realpath(os.path.join(base, path))
             if self._holds(found) and os.path.exists(found):
@@ -90,9 +90,25 @@ def server(allowed: Allowed) -> MCPServer:
     reading = ToolAnnotations(
         read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
     )
-    for tool in _Tools(allowed).all():
+    tools = _Tools(allowed)
+    for tool in (tools.analyze, tools.brief, tools.table, tools.explain, tools.diff):
         made.add_tool(tool, annotations=reading, structured_output=False)
     return made
+
+
+def _with_tool_errors(tool: F) -> F:
+    """Return a tool whose caller can fix what it raises."""
+
+    @wraps(tool)
+    def work(*args: Any, **named: Any) -> Any:
+        from mcp.server.mcpserver.exceptions import ToolError
+
+        try:
+            return tool(*args, **named)
+        except HangscopeError as error:
+            raise ToolError(error.message + (f" ({error.hint})" if error.hint else "")) from None
+
+    return cast(F, work)
 
 
 class _Tools:
@@ -101,20 +117,18 @@ class _Tools:
     def __init__(self, allowed: Allowed) -> None:
         self._allowed = allowed
 
-    def all(self) -> tuple[Callable[..., str], ...]:
-        return (self.analyze, self.brief, self.table, self.explain, self.diff)
-
+    @_with_tool_errors
     def analyze(self, paths: list[str], world_size: int | None = None) -> str:
         """Diagnose a frozen job from its dumps, logs and stacks: the verdict as JSON (status, cause, ranks, confidence, evidence)."""
-        data = _with_tool_errors(lambda: self._report(paths, world_size).to_dict())
+        data = self._report(paths, world_size).to_dict()
         return _bounded({key: data[key] for key in _KEYS if key in data})
 
+    @_with_tool_errors
     def brief(self, paths: list[str], world_size: int | None = None, max_bytes: int = 16_000) -> str:
         """Return everything needed to check the verdict in one reading, with files and lines. Call this one first."""
-        return _with_tool_errors(
-            lambda: self._report(paths, world_size).to_brief(min(max(max_bytes, 1_000), _JSON_BYTES))
-        )
+        return self._report(paths, world_size).to_brief(min(max(max_bytes, 1_000), _JSON_BYTES))
 
+    @_with_tool_errors
     def table(
         self,
         paths: list[str],
@@ -127,25 +141,21 @@ class _Tools:
     ) -> str:
         """Return collectives as CSV, one row per rank, group and call. ranks: "3,8-15"; seq: "40:60"; group: name or role."""
         from hangscope.export.frame import COLUMNS
-        from hangscope.export.selection import Selection
-        from hangscope.export.table import chunks
+        from hangscope.export.table import Selection, chunks
 
-        def written() -> str:
-            groups = (group,) if group else ()
-            selection = Selection.of(ranks, groups, seq, pending=pending, around_divergence=around_divergence)
-            analysis = self._report(paths).analysis
-            assert analysis is not None
-            out, left = io.StringIO(), min(max(most_rows, 1), MOST_ROWS)
-            out.write(",".join(COLUMNS) + "\n")
-            for chunk in chunks(analysis, selection):
-                chunk.head(left).to_csv(out, index=False, header=False)
-                left -= len(chunk)
-                if left < 0:
-                    out.write("[more rows: narrow the selection]\n")
-                    break
-            return out.getvalue()
-
-        return _with_tool_errors(written)
+        groups = (group,) if group else ()
+        selection = Selection.of(ranks, groups, seq, pending=pending, around_divergence=around_divergence)
+        analysis = self._report(paths).analysis
+        assert analysis is not None
+        out, left = io.StringIO(), min(max(most_rows, 1), MOST_ROWS)
+        out.write(",".join(COLUMNS) + "\n")
+        for chunk in chunks(analysis, selection):
+            chunk.head(left).to_csv(out, index=False, header=False)
+            left -= len(chunk)
+            if left < 0:
+                out.write("[more rows: narrow the selection]\n")
+                break
+        return out.getvalue()
 
     def explain(self, cause: str) -> str:
         """Explain a cause: what a verdict of it establishes, what it does not, and how to fix it."""
@@ -155,16 +165,13 @@ class _Tools:
             return f"There is no cause {cause[:80]!r}. The causes are {', '.join(CATALOG)}."
         return CATALOG[cause].explained()
 
+    @_with_tool_errors
     def diff(self, first: str, second: str) -> str:
         """Compare two incidents (folders, or JSON or HTML reports): whether they are the same bug, and what differs."""
+        from hangscope.diff import compare, load
 
-        def compared() -> str:
-            from hangscope.diff import compare, load
-
-            one, other = self._allowed.check([first, second])
-            return compare(load(one), load(other)).text(first, second)
-
-        return _with_tool_errors(compared)
+        one, other = self._allowed.check([first, second])
+        return compare(load(one), load(other)).text(first, second)
 
     def _report(self, paths: list[str], world_size: int | None = None) -> Report:
         from hangscope.api import analyze
@@ -172,25 +179,14 @@ class _Tools:
         return analyze(self._allowed.check(paths), world_size=world_size, store="")
 
 
-def _with_tool_errors(work: Callable[[], T]) -> T:
-    """Return what a tool found; an error that the caller can fix becomes the tool's error."""
-    from mcp.server.mcpserver.exceptions import ToolError
-
-    try:
-        return work()
-    except HangscopeError as error:
-        raise ToolError(error.message + (f" ({error.hint})" if error.hint else "")) from None
-
-
 def _bounded(data: dict[str, Any]) -> str:
     """Return JSON of at most _JSON_BYTES: where it is longer, the longest lists of the report are left out by name."""
-    left_out: list[str] = []
-    while True:
+    lists = [key for key in reversed(_KEYS) if isinstance(data.get(key), list) and data[key]]
+    for count in range(len(lists) + 1):
+        shown: dict[str, Any] = {key: value for key, value in data.items() if key not in lists[:count]}
         text = json.dumps(
-            {**data, **({"left_out": left_out} if left_out else {})}, indent=1, ensure_ascii=False
+            shown | ({"left_out": lists[:count]} if count else {}), indent=1, ensure_ascii=False
         )
-        lists = [key for key in reversed(_KEYS) if isinstance(data.get(key), list) and data[key]]
-        if len(text.encode()) <= _JSON_BYTES or not lists:
-            return text
-        left_out.append(lists[0])
-        data = {key: value for key, value in data.items() if key != lists[0]}
+        if len(text.encode()) <= _JSON_BYTES:
+            break
+    return text

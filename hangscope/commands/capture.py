@@ -127,7 +127,6 @@ def _user(found: list[Process], job: str | None) -> User | None:
 
 
 def _say(taken: Taken, path: Path, quiet: bool) -> None:
-    """Print the tree, how the stacks were had, and what is missing."""
     if not taken.stacks and not taken.recorders:
         hint = f"pip install 'hangscope[capture]' brings py-spy; what the kernel tells is in {path}"
         raise NoInputError(f"neither stacks nor recorders could be had: {'; '.join(taken.missing)}", hint)

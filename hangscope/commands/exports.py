@@ -92,12 +92,13 @@ def table(
 
     The file's extension chooses the format; Parquet needs pip install 'hangscope[parquet]'.
     """
-    from hangscope.export.selection import Selection
-    from hangscope.export.table import format_of, is_table, write_table
+    from hangscope.export.table import Selection, format_of, is_table, write_table
 
     form = "text" if output is None else format_of(output)
     selection = Selection.of(rank, group, seq, pending=pending, around_divergence=around_divergence)
-    write = partial(write_table, read(paths, quiet, options).analysis, selection, form)
+    analysis = read(paths, quiet, options).analysis
+    assert analysis is not None
+    write = partial(write_table, analysis, selection, form)
     if output is None:
         rows = write(sys.stdout.buffer)
     else:

@@ -1,4 +1,4 @@
-"""`hangscope history`: the incidents of earlier analyses, which are similar, and which hosts fail most often."""
+"""`hangscope history` and `diff`: the incidents of earlier analyses, which are of one bug, and which hosts fail most often."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hangscope.commands.options import shared
-from hangscope.commands.terminal import show
-from hangscope.errors import UsageError
+from hangscope.commands.terminal import ProgressBar, fail_inside, show
+from hangscope.errors import HangscopeError, UsageError
 from hangscope.model.rankset import counted
 from hangscope.report.words import utc
 
@@ -105,12 +105,15 @@ def show_(incident: str, store: str | None, as_json: bool) -> None:
 @_json
 def similar(report: str, store: str | None, limit: int, as_json: bool) -> None:
     """List earlier incidents of the same bug as REPORT: a report (JSON or HTML), a folder, or the ID of an incident."""
+    from hangscope.diff import load
+    from hangscope.history.entry import entry_of
     from hangscope.history.similar import seen_before
     from hangscope.history.similar import similar as alike
 
     with _opened(store) as opened:
         entries = opened.entries()
-        entry = _entry(report) if os.path.exists(report) else opened.entry(report)
+        is_file = os.path.exists(report)
+        entry = entry_of(load(report), [report], 0.0) if is_file else opened.entry(report)
     matches = alike(entry, entries)
     shown = matches[: limit or None]
     data = ({"score": round(match.score, 3), **asdict(match.entry)} for match in shown)
@@ -156,6 +159,31 @@ def note(incident: str, text: str, store: str | None) -> None:
     click.echo(f"Attached the note to {entry.id}: {entry.title}", err=True)
 
 
+@click.command(short_help="Compare two incidents: are they the same bug?")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@shared("quiet")
+@click.pass_context
+def diff(context: click.Context, first: str, second: str, quiet: bool) -> None:
+    """Report whether two incidents have the same bug, and how they differ.
+
+    A and B are reports of hangscope (JSON or HTML), or folders and archives, which are analyzed first. The exit code is
+    0 for the same bug, 1 for a different one, 2 for wrong usage, 3 without usable input, 4 for an internal error.
+    """
+    from hangscope.diff import compare, load
+
+    try:
+        with ProgressBar(quiet=quiet) as bar:
+            one, other = (load(path, progress=bar.advance) for path in (first, second))
+            result = compare(one, other)
+    except HangscopeError:
+        raise
+    except Exception as error:
+        fail_inside(error, 4)
+    click.echo(result.text(first, second), nl=False)
+    context.exit(0 if result.same else 1)
+
+
 def _opened(store: str | None, *, writing: bool = False) -> AbstractContextManager[Store]:
     from hangscope.history.store import open_store
 
@@ -163,13 +191,6 @@ def _opened(store: str | None, *, writing: bool = False) -> AbstractContextManag
     if not place:
         raise UsageError("no store was given", "pass --store PATH or set HANGSCOPE_STORE")
     return open_store(place, writing=writing)
-
-
-def _entry(report: str) -> Entry:
-    from hangscope.diff import load
-    from hangscope.history.entry import entry_of
-
-    return entry_of(load(report), [report], 0.0)
 
 
 def _row(entry: Entry) -> tuple[object, ...]:

@@ -8,7 +8,12 @@ from typing import Any, TypeVar
 import click
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_NUMBER = click.IntRange(1)
+
+
+def _number(name: str, help_text: str) -> Callable[[Any], Any]:
+    return click.option(name, type=click.IntRange(1), metavar="N", help=help_text)
+
+
 _SHARED: dict[str, Callable[[Any], Any]] = {
     "paths": click.argument("paths", metavar="PATH...", nargs=-1, required=True),
     "report": click.option(
@@ -19,28 +24,17 @@ _SHARED: dict[str, Callable[[Any], Any]] = {
         show_default=True,
         help="Path of the HTML report.",
     ),
-    "world_size": click.option(
-        "--world-size",
-        type=_NUMBER,
-        metavar="N",
-        help="Number of ranks of the job. Overrides what the inputs say.",
-    ),
+    "world_size": _number("--world-size", "Number of ranks of the job. Overrides what the inputs say."),
     "attempt": click.option(
         "--attempt",
         metavar="N|all",
         help="Which restart attempt to analyze (default: the last that came to a step).",
     ),
-    "jobs": click.option(
-        "--jobs", type=_NUMBER, metavar="N", help="Number of reader processes (default: one per processor)."
-    ),
-    "max_bytes": click.option(
-        "--max-bytes", type=_NUMBER, metavar="N", help="Largest dump to load (default: 2 GiB)."
-    ),
-    "max_unpacked": click.option(
+    "jobs": _number("--jobs", "Number of reader processes (default: one per processor)."),
+    "max_bytes": _number("--max-bytes", "Largest dump to load (default: 2 GiB)."),
+    "max_unpacked": _number(
         "--max-unpacked",
-        type=_NUMBER,
-        metavar="N",
-        help="How many bytes archives may unpack to (default: 64 GiB in total; each archive 1 GiB or 250 times its size).",
+        "How many bytes archives may unpack to (default: 64 GiB in total; each archive 1 GiB or 250 times its size).",
     ),
     "store": click.option(
         "--store",

@@ -112,8 +112,20 @@ def end_in_order() -> None:
 
 def fail(message: str, hint: str, code: int) -> NoReturn:
     """Say what went wrong and what to do, and exit."""
-    tell(f"hangscope: {message}" + (f"\n  hint: {hint}" if hint else ""))
+    _say(message, hint)
     sys.exit(code)
+
+
+def _say(message: str, hint: str) -> None:
+    tell(f"hangscope: {message}" + (f"\n  hint: {hint}" if hint else ""))
+
+
+def fail_inside(error: Exception, code: int) -> NoReturn:
+    """Say in one line that there is a bug, and exit; on request raise it again. Call it where `error` is handled."""
+    if os.environ.get("HANGSCOPE_DEBUG"):
+        raise error
+    hint = "set HANGSCOPE_DEBUG=1 for the traceback, and please report it"
+    fail(f"internal error: {type(error).__name__}: {error}", hint, code)
 
 
 @contextmanager
@@ -132,7 +144,7 @@ def written(path: Path, render: Callable[[], str], force: bool, quiet: bool) -> 
         with writable(path):
             write_report(path, render(), force=force)
     except UsageError as error:
-        tell(f"hangscope: {error.message}\n  hint: {error.hint}")
+        _say(error.message, error.hint)
         return False
     if not quiet:
         tell(f"Wrote {path}")

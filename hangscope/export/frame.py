@@ -61,6 +61,12 @@ def queues_of(incident: Incident) -> Iterator[Queue]:
         yield from filter(len, record.all_queues)
 
 
+def is_p2p(incident: Incident, queue: Queue) -> bool:
+    """Return whether a queue holds sends and receives, which have seqs of their own."""
+    record = incident.ranks[queue.rank]
+    return record.p2p.get(queue.gid) is queue
+
+
 class TableBuilder:
     """Builds rows of the table from chosen calls; what all rows share is looked up once."""
 

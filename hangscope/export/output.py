@@ -10,7 +10,6 @@ import errno
 import os
 import select
 import stat
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -71,30 +70,23 @@ def check(path: Path, is_ours: Callable[[Path], bool], kind: str, *, force: bool
         return
     if stat.S_ISDIR(mode):
         raise UsageError(f"{path} is a folder", "name a file in it")
-    if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
-        what = "a block device" if stat.S_ISBLK(mode) else "a socket"
-        raise UsageError(f"{path} is {what}, which is not written to", "name a file")
+    for is_such, what in ((stat.S_ISBLK, "a block device"), (stat.S_ISSOCK, "a socket")):
+        if is_such(mode):
+            raise UsageError(f"{path} is {what}, which is not written to", "name a file")
     if stat.S_ISREG(mode) and not force and not is_ours(path):
         raise UsageError(f"{path} exists and is no {kind}", "choose another name with -o, or pass --force")
 
 
 def is_special(path: Path) -> bool:
     """Return whether a name refers to something that is written into and not replaced."""
-    if _descriptor(path) is not None:
-        return True
-    try:
-        return not stat.S_ISREG(os.stat(path).st_mode)
-    except OSError:
-        return False
+    return _descriptor(path) is not None or (os.path.exists(path) and not os.path.isfile(path))
 
 
 def _descriptor(path: Path) -> int | None:
     """Return the number of the open file that a name such as `/dev/stdout` refers to, or None."""
     name = os.path.abspath(path)
-    if name in _STANDARD:
-        return _STANDARD[name]
     match = _DESCRIPTOR.fullmatch(name)
-    return int(match.group(1)) if match else None
+    return int(match[1]) if match else _STANDARD.get(name)
 
 
 def replace_file(path: Path, write: Callable[[BinaryIO], object]) -> int:
@@ -107,7 +99,9 @@ def replace_file(path: Path, write: Callable[[BinaryIO], object]) -> int:
         with os.fdopen(handle, "wb") as out:
             write(out)
             size = out.tell()
-        os.chmod(name, 0o666 & ~_umask())
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)
         if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
             raise FileExistsError(errno.EEXIST, "it became something else while it was written", str(path))
         os.replace(name, path)
@@ -138,14 +132,6 @@ def _open(path: Path) -> int:
             raise
         hint = "start its reader first, or name a file"
         raise UsageError(f"{path} is a pipe that nobody reads", hint) from None
-
-
-def _umask() -> int:
-    if sys.platform == "win32":
-        return 0
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def head_of(path: Path, size: int) -> bytes:

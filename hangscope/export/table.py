@@ -1,25 +1,126 @@
-"""The collective-sequence table as a file: CSV, JSON lines, Parquet or aligned text, written some ranks at a time.
+"""The collective-sequence table as a file: CSV, JSON lines, Parquet or aligned text, of the rows that are wanted.
 
-The columns are those of `hangscope.export.frame`. Times are text in JSON lines, because many readers lose integers above 2^53.
-Memory follows the calls of the job as they are held for the analysis, and not the rows that are written.
+Rows are wanted by rank, group, seq, state, or distance from the divergence, and are written some ranks at a time. The columns are
+those of `hangscope.export.frame`. Times are text in JSON lines, because many readers lose integers above 2^53. Memory follows the
+calls of the job as they are held for the analysis, and not the rows that are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from hangscope.align.p2p import PairInstance
+from hangscope.align.waitgraph import Instance
 from hangscope.analysis import Analysis
 from hangscope.errors import UsageError
-from hangscope.export.frame import COLUMNS, TableBuilder
+from hangscope.export.frame import COLUMNS, TableBuilder, is_p2p, queues_of
 from hangscope.export.output import head_of
-from hangscope.export.selection import Selection
+from hangscope.model.dataclass import dataclass
+from hangscope.model.incident import Incident, Queue, State
+from hangscope.model.rankset import spans
+from hangscope.model.regex import regex
 from hangscope.report.masking.secrets import presentable
+from hangscope.report.words import listed
 
 if TYPE_CHECKING:
     import pandas as pd
+
+#: Collectives before and after the first pending one that `around_divergence` keeps.
+AROUND = 8
+_SEQS = regex(r"(\d{0,18}):(\d{0,18})|(\d{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What to keep of each queue; the default keeps everything. `ranks` are ranges of global ranks, seqs are inclusive.
+
+    `groups` match a group's name, description, role or label. `pending`: only calls that are not known to be complete.
+    `around_divergence`: only calls near the first pending one of each stalled group.
+    """
+
+    ranks: tuple[range, ...] = ()
+    groups: tuple[str, ...] = ()
+    seqs: tuple[int | None, int | None] = (None, None)
+    pending: bool = False
+    around_divergence: bool = False
+
+    @classmethod
+    def of(cls, ranks: str | None, groups: tuple[str, ...], seqs: str | None, **more: bool) -> Selection:
+        """Return the selection that a user wrote down. Raises UsageError."""
+        wanted = parse_ranks(ranks) if ranks else ()
+        return cls(wanted, groups, parse_seqs(seqs) if seqs else (None, None), **more)
+
+    def parts(self, analysis: Analysis) -> Iterator[tuple[Queue, Any]]:
+        """Yield the queues with wanted rows, rank by rank, each with the mask of those rows."""
+        gids = self._gids(analysis.incident)
+        near = stalls(analysis) if self.around_divergence else {}
+        for queue in queues_of(analysis.incident):
+            is_wanted = not self.ranks or any(queue.rank in span for span in self.ranks)
+            if is_wanted and queue.gid in gids:
+                mask = self._mask(queue, analysis.incident, near)
+                if mask.any():
+                    yield queue, mask
+
+    def _mask(self, queue: Queue, incident: Incident, near: dict[tuple[int, bool], int]) -> Any:
+        first, last = self.seqs
+        mask = queue.seq >= (0 if first is None else first)
+        if last is not None:
+            mask &= queue.seq <= last
+        if self.pending:
+            mask &= queue.state != State.DONE
+        if self.around_divergence:
+            stall = near.get((queue.gid, is_p2p(incident, queue)))
+            mask &= (abs(queue.seq - stall) <= AROUND) if stall is not None else False
+        return mask
+
+    def _gids(self, incident: Incident) -> Collection[int]:
+        known = {g.gid: {g.name, g.desc, g.role, g.label} for g in incident.groups}
+        for wanted in self.groups:
+            if not any(wanted in names for names in known.values()):
+                labels = sorted({g.label for g in incident.groups})
+                hint = f"the groups are {listed(labels, 12)}" if labels else ""
+                raise UsageError(f"no group is called {wanted!r}", hint)
+        return {g for g, names in known.items() if not self.groups or not names.isdisjoint(self.groups)}
+
+
+def stalls(analysis: Analysis) -> dict[tuple[int, bool], int]:
+    """Return the first pending seq of each stalled group, by gid and whether it is of sends and receives."""
+    found: dict[tuple[int, bool], list[int]] = defaultdict(list)
+    verdict = analysis.judgement.verdict
+    if verdict is not None and verdict.group is not None and verdict.seq is not None:
+        found[verdict.group.gid, verdict.is_p2p] = [verdict.seq]
+    for rank, calls in analysis.case.graph.open_calls.items():
+        for call in calls[:1]:
+            queue = analysis.incident.ranks[rank].p2p.get(call.gid)
+            if isinstance(call.node, Instance):
+                found[call.gid, False].append(call.node.seq)
+            elif isinstance(call.node, PairInstance) and queue is not None:
+                found[call.gid, True] += queue.seq[queue.order == call.order].tolist()
+    return {key: min(seqs) for key, seqs in found.items() if seqs}
+
+
+def parse_ranks(text: str) -> tuple[range, ...]:
+    """Return the ranks of `3,8-15,0-63:8`, as hangscope writes them. Raises UsageError."""
+    try:
+        return tuple(spans(text))
+    except ValueError as error:
+        raise UsageError(str(error), "--rank 3,8-15,0-63:8") from None
+
+
+def parse_seqs(text: str) -> tuple[int | None, int | None]:
+    """Return the bounds of `40:60`, `40:`, `:60` or `40`, both included. Raises UsageError."""
+    match = _SEQS.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{text[:40]!r} is not a range of sequence numbers", "--seq 40:60, 40:, :60 or 40")
+    first, last, one = match.groups()
+    if one:
+        return int(one), int(one)
+    return int(first) if first else None, int(last) if last else None
+
 
 CHUNK = 65_536  # rows that are built at a time, or those of one queue where it holds more
 FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".txt": "text"}
@@ -35,12 +136,12 @@ def format_of(path: str) -> str:
     return found
 
 
-def chunks(analysis: Analysis | None, selection: Selection) -> Iterator[pd.DataFrame]:
+def chunks(analysis: Analysis, selection: Selection) -> Iterator[pd.DataFrame]:
     """Yield the selected rows in order, at most CHUNK of them and whole ranks at a time, as every output may show them."""
     builder = TableBuilder(analysis)
     parts: list[tuple[Any, Any]] = []
     size, rank = 0, -1
-    for queue, mask in selection.parts(analysis) if analysis is not None else ():
+    for queue, mask in selection.parts(analysis):
         rows = int(mask.sum())
         if parts and queue.rank != rank and size + rows > CHUNK:
             yield _fit_to_leave(builder.rows(parts))
@@ -51,11 +152,11 @@ def chunks(analysis: Analysis | None, selection: Selection) -> Iterator[pd.DataF
         yield _fit_to_leave(builder.rows(parts))
 
 
-def write_table(analysis: Analysis | None, selection: Selection, form: str, out: BinaryIO) -> int:
+def write_table(analysis: Analysis, selection: Selection, form: str, out: BinaryIO) -> int:
     """Write the selected rows to `out` as `form` (csv, jsonl, parquet or text), and return their number."""
     writers = {"csv": _csv, "jsonl": _json_lines, "parquet": _parquet, "text": _text}
     writers[form](partial(chunks, analysis, selection), out)
-    return sum(int(mask.sum()) for _, mask in selection.parts(analysis)) if analysis is not None else 0
+    return sum(int(mask.sum()) for _, mask in selection.parts(analysis))
 
 
 def is_table(path: Path) -> bool:

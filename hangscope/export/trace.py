@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 
 from hangscope._version import __version__
 from hangscope.analysis import Analysis
+from hangscope.export.frame import is_p2p
 from hangscope.export.output import head_of
-from hangscope.export.selection import is_p2p
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import CallKind, Queue, State
@@ -55,9 +55,8 @@ def write_trace(analysis: Analysis, out: BinaryIO, *, all_ranks: bool = False) -
     head = {"format": SCHEMA, "tool": f"hangscope {__version__}", "begins_ns": str(trace.begin)}
     out.write(f'{{"otherData": {json.dumps(head)}, "displayTimeUnit": "ms", "traceEvents": [\n'.encode())
     count = 0
-    for line in trace.events():
-        out.write((",\n" if count else "").encode() + line.encode())
-        count += 1
+    for count, line in enumerate(trace.events(), start=1):
+        out.write(((",\n" if count > 1 else "") + line).encode())
     out.write(b"\n]}\n")
     return count
 
@@ -161,7 +160,6 @@ class _Trace:
             yield text, begin if is_open else None
 
     def _kind(self, index: int) -> tuple[str, str]:
-        """Return the name and the further arguments of a kind of call, as JSON."""
         found = self._parts.get(index)
         if found is None:
             kind: CallKind = self.incident.kinds[index]
@@ -176,15 +174,11 @@ class _Trace:
         return found
 
     def _root_slice(self, track: _Track) -> str:
-        """Return the slice of the root cause, from the last call of the ranks to the end."""
         verdict = self.subject.verdict
-        assert verdict is not None
         begin = max((int(q.created.max()) for q in self._queues(track)), default=self.begin) or self.begin
         args = {"cause": verdict.cause, "confidence": verdict.confidence, "ranks": compress(track.ranks)}
-        name = _shown(verdict.title or verdict.summary)
-        return _event(
-            "X", track.rank, _VERDICT, self._at(begin), name, dur=self._at(self.end) - self._at(begin), cname="bad", args=args
-        )  # fmt: skip
+        name, at, lasts = _shown(verdict.title or verdict.summary), self._at(begin), self._at(self.end)
+        return _event("X", track.rank, _VERDICT, at, name, dur=lasts - at, cname="bad", args=args)
 
     def _instants(self) -> Iterator[str]:
         process = {rank: track.rank for track in self.tracks for rank in track.ranks}
@@ -197,7 +191,6 @@ class _Trace:
 
 
 def _last(queue: Queue) -> int:
-    """Return the last time of a queue, in ns."""
     ended = int(queue.completed.max()) if queue.completed is not None else 0
     return max(ended, int(queue.created.max()))
 
@@ -208,5 +201,4 @@ def _event(phase: str, process: int, thread: int, at: float | None, name: str, *
 
 
 def _shown(value: Any) -> Any:
-    """Return text as every output may show it."""
     return presentable(value) if isinstance(value, str) else value

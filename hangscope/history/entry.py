@@ -13,6 +13,7 @@ from hangscope.analysis import Analysis
 from hangscope.ingest.job_logs.faults import Xid
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.dataclass import dataclass
+from hangscope.model.frames import Frame
 from hangscope.model.rankset import compress
 from hangscope.report.masking.secrets import presentable
 from hangscope.report.schema.document import Document, VerdictPart
@@ -99,27 +100,26 @@ def entry_of(
         rank_hours=(strip.rank_hours or 0.0) if strip is not None else 0.0,
         versions=presentable(", ".join((*libraries[:_MOST_VERSIONS], f"hangscope {document.tool_version}"))),
         report=report,
-        **(_of_verdict(document.verdict) if document.verdict is not None else {}),
+        **_of_verdict(document.found),
     )
 
 
 def _of_verdict(verdict: VerdictPart) -> dict[str, Any]:
-    """Return the fields of an entry that its verdict states."""
-    culprits, call = verdict.culprit_ranks, verdict.culprit_call
+    culprits, call, group, at = verdict.culprit_ranks, verdict.culprit_call, verdict.group, verdict.location
     moments = [int(time) for time in (verdict.since, verdict.until) if time]
     names = ("cause", "category", "confidence", "fingerprint")
     found: dict[str, Any] = {name: getattr(verdict, name) for name in names}
     found |= {"op": verdict.op or "", "seq": verdict.seq or 0, "differs": call.op if call is not None else ""}
     found |= {"happened": min(moments, default=0) / 1e9, "culprits": compress(culprits) if culprits else ""}
     found["hosts"] = ", ".join(sorted({c.host for c in verdict.culprits if c.host})[:64])
-    if (group := verdict.group) is not None:
+    if group is not None:
         found |= {"group_name": group.label, "role": group.role or group.desc}
-    if (at := verdict.location) is not None:
-        found |= {"file": _name(at.file), "line": at.line, "function": at.function}
-    waiting = verdict.waiting_call
-    if (frame := user_frame(waiting.frames) if waiting is not None else None) is not None:
-        place = {"file": _name(frame.file), "line": frame.line, "function": frame.name}
-        found |= {f"waiting_{name}": value for name, value in place.items()}
+    waiting = user_frame(verdict.waiting_call.frames) if verdict.waiting_call is not None else None
+    own = Frame(at.function, at.file, at.line) if at is not None else None
+    for prefix, frame in (("", own), ("waiting_", waiting)):
+        if frame is not None:
+            place = {"file": frame.file.rsplit("/", 1)[-1], "line": frame.line, "function": frame.name}
+            found |= {f"{prefix}{name}": value for name, value in place.items()}
     return found
 
 
@@ -155,14 +155,13 @@ def _identity(document: Document, paths: list[str], began: float) -> str:
 
     A watched run is one incident, from its first report to the one after its end. Without a time, the same files at the same place with the same answer are one incident.
     """
-    verdict = document.verdict
-    since = (verdict.since, verdict.until) if verdict is not None else (None, None)
-    what: list[object] = [document.world_size, *since, document.status]
-    if verdict is not None:
+    verdict = document.found
+    what: list[object] = [document.world_size, verdict.since, verdict.until, document.status]
+    if verdict.cause:
         what += (verdict.fingerprint, verdict.seq, compress(verdict.culprit_ranks))
     if began:
         what = [began]
-    elif any(since):
+    elif verdict.since or verdict.until:
         what += sorted({rank.host for rank in document.ranks if rank.host})
     else:
         files = [item.file for item in document.inputs]
@@ -171,15 +170,10 @@ def _identity(document: Document, paths: list[str], began: float) -> str:
 
 
 def _job(paths: list[str]) -> str:
-    """Return the name of the folder that holds the job's files."""
     for name in reversed(os.path.abspath(paths[0]).split(os.sep)) if paths else ():
         if name.lower() not in _PLAIN:
             return presentable(name)[:200]
     return ""
-
-
-def _name(path: str) -> str:
-    return path.rsplit("/", 1)[-1]
 
 
 NAMES = tuple(field.name for field in fields(Entry))

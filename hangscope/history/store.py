@@ -28,6 +28,14 @@ _EMPTY = "`hangscope analyze PATH --store FILE` begins one"
 WAIT = 10.0  # seconds for another writer, or for a server that does not answer
 _LEAST = 1 << 16  # free bytes that SQLite needs for its log
 _SCHEME = regex(r"([a-z][a-z0-9+]{1,30})://", 0)
+_FULL = "the disk is full: free some space"
+#: What SQLite says, and what it means; of several the last.
+_SIGNS = {
+    "full": _FULL,
+    **dict.fromkeys(("not a database", "malformed"), "give another file; this one is not a store, or it is damaged"),
+    **dict.fromkeys(("unable to open", "readonly", "read-only"), "check the folder and its permissions"),
+    **dict.fromkeys(("locked", "busy"), f"another process has kept it for more than {WAIT:.0f} seconds"),
+}  # fmt: skip
 _TYPES = {"str": "TEXT", "int": "BIGINT", "float": "DOUBLE PRECISION"}
 _KEPT = ("id", "recorded", "note", "analyses", "report")  # of an incident that is analyzed again
 
@@ -68,11 +76,10 @@ class Store:
         for use in uses:
             self._run(_USE, {"incident": entry.id, **asdict(use)})
 
-    def entries(self, limit: int | None = None) -> list[Entry]:
+    def entries(self) -> list[Entry]:
         """Return the incidents, the latest first."""
-        tail = "" if limit is None else f" LIMIT {int(limit)}"
         order = "ORDER BY CASE WHEN happened > 0 THEN happened ELSE recorded END DESC, id"
-        found = self._run(f"SELECT {', '.join(NAMES)} FROM hangscope_incidents {order}{tail}", {})
+        found = self._run(f"SELECT {', '.join(NAMES)} FROM hangscope_incidents {order}", {})
         return [Entry(*row) for row in found]
 
     def entry(self, prefix: str) -> Entry:
@@ -145,25 +152,14 @@ def _sqlite(path: str, shown: str, writing: bool) -> Iterator[Run]:
 
 
 def _refused(path: str, shown: str, error: sqlite3.Error) -> StoreError:
-    """Return in words why SQLite did not do it."""
-    said = str(error)
-    hint = "check the disk"
-    if "locked" in said or "busy" in said:
-        hint = f"another process has kept it for more than {WAIT:.0f} seconds"
-    elif "unable to open" in said or "readonly" in said or "read-only" in said:
-        hint = "check the folder and its permissions"
-    elif "not a database" in said or "malformed" in said:
-        hint = "give another file; this one is not a store, or it is damaged"
-    elif "full" in said or _free(path) < _LEAST:
-        hint = "the disk is full: free some space"
+    said, hint, free = str(error), "check the disk", _LEAST
+    with suppress(OSError):
+        free = shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free
+    if free < _LEAST:
+        hint = _FULL
+    for sign, meaning in _SIGNS.items():
+        hint = meaning if sign in said else hint
     return StoreError(f"the store {shown} cannot be used: {said}", hint)
-
-
-def _free(path: str) -> int:
-    try:
-        return shutil.disk_usage(os.path.dirname(os.path.abspath(path))).free
-    except OSError:
-        return _LEAST
 
 
 @contextmanager

@@ -10,6 +10,7 @@ that nothing else begins with the mark.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -47,22 +48,21 @@ def with_spans(value: Any) -> Any:
 
 def without_spans(value: Any) -> Any:
     """Return plain data with its lists written out again. Raises ValueError for marked text of another form."""
-    return _written_out(value, [MOST_NUMBERS])
+    written = 0
 
+    def numbers(text: str) -> Iterator[int]:
+        nonlocal written
+        for span in spans(text):
+            written += len(span)
+            if written > MOST_NUMBERS:
+                raise ValueError(f"more than {MOST_NUMBERS:,} ranks in lists")
+            yield from span
 
-def _written_out(value: Any, left: list[int]) -> Any:
-    if isinstance(value, str):
-        return _numbers(value[len(MARK) :], left) if value.startswith(MARK) else value
-    if isinstance(value, dict):
-        return {key: _written_out(item, left) for key, item in value.items()}
-    return [_written_out(item, left) for item in value] if isinstance(value, list) else value
+    def written_out(value: Any) -> Any:
+        if isinstance(value, str) and value.startswith(MARK):
+            return list(numbers(value[len(MARK) :]))
+        if isinstance(value, dict):
+            return {key: written_out(item) for key, item in value.items()}
+        return [written_out(item) for item in value] if isinstance(value, list) else value
 
-
-def _numbers(text: str, left: list[int]) -> list[int]:
-    found: list[int] = []
-    for numbers in spans(text):
-        left[0] -= len(numbers)
-        if left[0] < 0:
-            raise ValueError(f"more than {MOST_NUMBERS:,} ranks in lists")
-        found += numbers
-    return found
+    return written_out(value)

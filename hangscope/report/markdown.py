@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from hangscope.knowledge.callsite import user_frame
@@ -62,26 +63,30 @@ _MARKDOWN = regex(r"([\\`*_{}\[\]<>#|~!@])")
 _JIRA = regex(r"([\\*_{}\[\]<>#|~!@^+?-])")
 
 
+def _markdown(text: str) -> str:
+    return _MARKDOWN.sub(r"\\\1", text)
+
+
 def _markdown_code(text: str) -> str:
     """Return a code span; a backtick or a pipe inside cannot end it."""
     return "`" + text.replace("`", "'").replace("|", "¦") + "`"
 
 
+def _jira(text: str) -> str:
+    return _JIRA.sub(r"\\\1", text)
+
+
 def _jira_code(text: str) -> str:
-    return "{{" + _JIRA.sub(r"\\\1", text.replace("}", ")").replace("{", "(")) + "}}"
-
-
-def _slack_code(text: str) -> str:
-    return "`" + _slack_plain(text.replace("`", "'")) + "`"
-
-
-def _slack_plain(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "{{" + _jira(text.replace("}", ")").replace("{", "(")) + "}}"
 
 
 def _slack(text: str) -> str:
     # Slack has no escape for its marks: parted from the word, they do not pair up.
-    return re.sub(r"[*_~`@]+", lambda mark: f" {mark[0]} ", _slack_plain(text))
+    return re.sub(r"[*_~`@]+", lambda mark: f" {mark[0]} ", escape(text, quote=False))
+
+
+def _slack_code(text: str) -> str:
+    return "`" + escape(text.replace("`", "'"), quote=False) + "`"
 
 
 def _by_word(
@@ -105,25 +110,14 @@ def _by_word(
     return lambda text: _WORD.sub(word, text)
 
 
-def _markdown(text: str) -> str:
-    return _MARKDOWN.sub(r"\\\1", text)
-
-
-_FORGE = (
-    "## %s",
-    "**%s**",
-    "| %s | %s |",
-    "- %s",
-    "%d. %s",
-    "<sub>hangscope %s</sub>",
-    ("| | |", "| --- | --- |"),
-)
+_FORGE_HEAD = "| | |", "| --- | --- |"
+_FORGE = "## %s", "**%s**", "| %s | %s |", "- %s", "%d. %s", "<sub>hangscope %s</sub>", _FORGE_HEAD
 _OF_JIRA = "h2. %s", "*%s*", "| *%s* | %s |", "* %s", "# %s", "~hangscope %s~"
 _OF_SLACK = "*%s*", "*%s*", "• *%s:* %s", "• %s", "%d. %s", "_hangscope %s_"
 DIALECTS = {
     "markdown": Dialect(_by_word(_markdown, _markdown_code), _markdown_code, *_FORGE),
     "gitlab": Dialect(_by_word(_markdown, _markdown_code, _GITLAB), _markdown_code, *_FORGE),
-    "jira": Dialect(_by_word(lambda text: _JIRA.sub(r"\\\1", text), _jira_code), _jira_code, *_OF_JIRA),
+    "jira": Dialect(_by_word(_jira, _jira_code), _jira_code, *_OF_JIRA),
     "slack": Dialect(_by_word(_slack, _slack_code), _slack_code, *_OF_SLACK),
 }
 
@@ -178,10 +172,9 @@ def _template(dialect: str) -> Template:
 
 
 def _in_it(document: Document) -> str:
-    """Return who is in the collective of a verdict, if some of those who wait are not."""
-    verdict = document.verdict
-    behind = set(verdict.waiting_ranks) - set(verdict.in_call) if verdict is not None else set()
-    if verdict is None or not behind or not verdict.op or not verdict.in_call:
+    verdict = document.found
+    behind = set(verdict.waiting_ranks).difference(verdict.in_call)
+    if not behind or not verdict.op or not verdict.in_call:
         return ""
     over = document.status == "no_hang"
     more = "waited elsewhere" if over else blocked_elsewhere(verdict.wait_ends, behind)
@@ -189,7 +182,6 @@ def _in_it(document: Document) -> str:
 
 
 def _since(document: Document) -> str:
-    """Return since when the job stands still, or at least for how long it did."""
     since, page = reasons.standstill(document), document.page
     strip = page.strip if page is not None else None
     if strip is not None and strip.stalled_s is not None and ", for " not in since:

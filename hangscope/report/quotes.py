@@ -9,15 +9,9 @@ from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.job_logs.progress import Progress, WorkersEnded
 from hangscope.ingest.nccl.comm import UnmadeCommunicator
 from hangscope.ingest.nccl.warn import NcclWarn
+from hangscope.ingest.torch_logs import store
 from hangscope.ingest.torch_logs.c10d import DumpObserved, DumpSignal, HeartbeatTimeout, WatchdogTimeout
 from hangscope.ingest.torch_logs.reports import Terminate
-from hangscope.ingest.torch_logs.store import (
-    PortInUse,
-    RendezvousTimeout,
-    StoreBarrier,
-    StoreTimeout,
-    StoreUnreachable,
-)
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout, MonitoredBarrier
 from hangscope.knowledge.callsite import is_user
@@ -38,10 +32,13 @@ _ZONE, _NEAR = 1800, 120  # seconds: what time zones differ by, and what a watch
 #: Who noticed the stall; who begins to write its dump; who ends the job from outside; which group or rendezvous some ranks
 #: did not join; what NCCL warns of.
 KINDS: dict[str, tuple[type[Event], ...]] = {
-    "watchdog": (WatchdogTimeout, HeartbeatTimeout, GlooTimeout, MonitoredBarrier, StoreTimeout),
+    "watchdog": (WatchdogTimeout, HeartbeatTimeout, GlooTimeout, MonitoredBarrier, store.StoreTimeout),
     "dump": (DumpSignal, DumpObserved),
     "termination": (ExternalEnd,),
-    "join": (StoreTimeout, StoreBarrier, StoreUnreachable, RendezvousTimeout, PortInUse, UnmadeCommunicator),
+    "join": (
+        *(store.StoreTimeout, store.StoreBarrier, store.StoreUnreachable, store.RendezvousTimeout),
+        *(store.PortInUse, UnmadeCommunicator),
+    ),
     "transport": (NcclWarn,),
 }
 
@@ -93,9 +90,10 @@ def new_year(subject: Subject, stalled: float) -> float | None:
 def ends(subject: Subject, rank: int | None = None) -> list[Quote]:
     """Return what lines report of the ends of processes, of one rank or of all, without those that only follow another's end."""
     statements = subject.analysis.case.statements
-    found: list[Event] = []
-    for kind in (RankException, *_ENDS):
-        found += statements.all(kind) if rank is None else statements.of(rank, kind)
+    kinds = (RankException, *_ENDS)
+    found = (
+        e for kind in kinds for e in (statements.all(kind) if rank is None else statements.of(rank, kind))
+    )
     return [_quote(e) for e in found if not (isinstance(e, RankException) and e.symptom)]
 
 
@@ -139,15 +137,15 @@ def has_ended(subject: Subject) -> bool:
 def traceback_of(subject: Subject, rank: int) -> tuple[PageFrame, ...]:
     """Return the frames of a rank's own traceback, innermost first, with the source line where the log quotes it."""
     statements = subject.analysis.case.statements
-    raised = [e for e in statements.of(rank, RankException) if not e.symptom]
-    found = [(e.frames, e.code or "") for e in raised] + [
-        (e.frames, "") for e in statements.of(rank, Terminate)
-    ]
-    frames, code = next(((frames, code) for frames, code in found if frames), ((), ""))
-    users = [is_user(frame) for frame in frames]
-    codes = [code if user and not any(users[:place]) else "" for place, user in enumerate(users)]
-    rows = zip(frames, users, codes, strict=True)
-    return tuple(PageFrame(f.name, f.file, f.line, user, code=own) for f, user, own in rows)
+    raised = [e for e in statements.of(rank, RankException) if not e.symptom and e.frames]
+    ended = [(e.frames, "") for e in statements.of(rank, Terminate) if e.frames]
+    frames, code = next(iter([(e.frames, e.code or "") for e in raised] + ended), ((), ""))
+    shown = []
+    for frame in frames:  # the code is that of the innermost frame of the user
+        is_users = is_user(frame)
+        shown.append(PageFrame(frame.name, frame.file, frame.line, is_users, code=code if is_users else ""))
+        code = "" if is_users else code
+    return tuple(shown)
 
 
 def places(subject: Subject) -> list[tuple[int | None, str, Stack]]:

@@ -6,32 +6,36 @@ The verdict says which evidence decides. If it does not, a fact that names a cul
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG
-from hangscope.model.conclusion import Evidence, Hypothesis, Location
+from hangscope.model.conclusion import Evidence, Location
 from hangscope.model.incident import on_group
 from hangscope.model.rankset import agree, counted, ranks_phrase, spans
 from hangscope.model.regex import regex
-from hangscope.report.schema.document import CulpritPart, Document, OutlierLine, VerdictPart
+from hangscope.report.schema.document import Document, OutlierLine, VerdictPart
 from hangscope.report.words import call_words, duration, listed, utc
 from hangscope.verdict.claims import accounts_for
 
 SHOWN = 2
-LOCATED = 8  # named ranks that are listed with their hosts
-_HOSTS = 4
-NAMED = 16  # ranks of another explanation that are listed
+_LOCATED, _HOSTS = 8, 4  # named ranks that are listed with their hosts; hosts
+_NAMED = 16  # ranks of another explanation that are listed
 _SPAN = r"\d{1,9}(?:-\d{1,9}(?::\d{1,9})?)?"
 _RANKS = regex(rf"(?i)\brank(?:\s+(\d{{1,9}})|s\s+({_SPAN}(?:(?:, ?| and ){_SPAN})*))")
 
 
 def deciding_facts(verdict: VerdictPart) -> tuple[Evidence, ...]:
     """Return the one or two facts that distinguish this cause from its rivals; at least one names a culprit."""
-    decisive = tuple(verdict.evidence[i] for i in verdict.deciding if 0 <= i < len(verdict.evidence))
-    facts = decisive[:SHOWN] or _derived(verdict)
-    if verdict.culprit_ranks and not any(names(fact, verdict.culprit_ranks) for fact in facts):
-        named = Evidence("method", verdict.title, verdict.culprit_ranks[0])
-        facts = (named, *facts[: SHOWN - 1])
+    ranks, speaking = verdict.culprit_ranks, [fact for fact in verdict.evidence if fact.stance == "for"]
+    decisive = [verdict.evidence[i] for i in verdict.deciding if 0 <= i < len(verdict.evidence)]
+    if not decisive and speaking:
+        first = next((fact for fact in speaking if names(fact, ranks)), speaking[0])
+        rest = [fact for fact in speaking if fact is not first]
+        decisive = [first, *sorted(rest, key=lambda fact: fact.kind == first.kind)]
+    facts = tuple(decisive[:SHOWN])
+    if ranks and not any(names(fact, ranks) for fact in facts):
+        return (Evidence("method", verdict.title, ranks[0]), *facts[: SHOWN - 1])
     return facts
 
 
@@ -47,44 +51,32 @@ def mentions(text: str, ranks: Sequence[int]) -> bool:
     return any(rank in span for span in named for rank in ranks)
 
 
-def _derived(verdict: VerdictPart) -> tuple[Evidence, ...]:
-    speaking = [fact for fact in verdict.evidence if fact.stance == "for"]
-    if not speaking:
-        return ()
-    first = next((f for f in speaking if names(f, verdict.culprit_ranks)), speaking[0])
-    rest = [f for f in speaking if f is not first]
-    return first, *sorted(rest, key=lambda fact: fact.kind == first.kind)[:1]
-
-
 def who(verdict: VerdictPart) -> str:
     """Return the named ranks, each with its host, GPU and PID as far as they are known."""
     if not verdict.culprit_ranks:
         return "no rank is named"
-    if not verdict.culprits or len(verdict.culprit_ranks) > LOCATED:
+    if not verdict.culprits or len(verdict.culprit_ranks) > _LOCATED:
         return ranks_phrase(verdict.culprit_ranks)
-    return ", ".join(map(_located, verdict.culprits))
-
-
-def _located(entry: CulpritPart) -> str:
-    ids = (("GPU", entry.device), ("PID", entry.pid))
-    known = ([f"on {entry.host}"] if entry.host else []) + [f"{n} {v}" for n, v in ids if v is not None]
-    return f"rank {entry.rank}" + (f" ({', '.join(known)})" if known else "")
+    found = []
+    for one in verdict.culprits:
+        ids = (("on", one.host or None), ("GPU", one.device), ("PID", one.pid))
+        known = ", ".join(f"{word} {value}" for word, value in ids if value is not None)
+        found.append(f"rank {one.rank}" + (f" ({known})" if known else ""))
+    return ", ".join(found)
 
 
 def hosts(document: Document) -> str:
     """Return the hosts of a job of which no culprit's host is known: `gpu01, gpu02 and 3 more`; empty where none is, too."""
-    verdict = document.verdict
-    if verdict is not None and any(culprit.host for culprit in verdict.culprits):
+    if any(culprit.host for culprit in document.found.culprits):
         return ""
     return listed(sorted({rank.host for rank in document.ranks if rank.host}), _HOSTS)
 
 
 def accounts(document: Document) -> str:
     """Return for how many blocked ranks the root cause accounts: `15 of 16 blocked ranks`; empty if for none, or if none is blocked any more."""
-    explains = document.verdict.explains if document.verdict is not None else None
-    if explains is None or not explains.ranks or document.status == "no_hang":
-        return ""
-    return accounts_for(explains.ranks, explains.of)
+    explains = document.found.explains
+    shown = explains.ranks and document.status != "no_hang"
+    return accounts_for(explains.ranks, explains.of) if shown else ""
 
 
 def own_place(verdict: VerdictPart) -> Location | None:
@@ -135,31 +127,25 @@ def still_missing(verdict: VerdictPart, steps: Sequence[str]) -> tuple[Evidence,
 
 def outlier_lines(document: Document) -> list[OutlierLine]:
     """Return the lines that set ranks apart and that no piece of evidence quotes already."""
-    known = " ".join(e.text for e in document.verdict.evidence) if document.verdict is not None else ""
+    known = " ".join(e.text for e in document.found.evidence)
     return [line for line in document.outlier_lines if line.text not in known]
 
 
 def rivals(document: Document) -> list[tuple[str, str]]:
     """Return the other causes that remain possible, each with why, as it follows the name of the cause."""
-    if others := document.hypotheses[1:]:
-        return [(rival.cause, _rival_words(rival)) for rival in others]
-    alternatives = document.verdict.alternatives if document.verdict is not None else ()
-    return [(item.cause, f": {item.why}") for item in alternatives]
+    found = []
+    for rival in document.hypotheses[1:]:
+        who = f" of {ranks_phrase(rival.ranks)}" if 0 < len(rival.ranks) <= _NAMED else ""
+        parts = [*rival.fits[:1], *(f"against it: {line}" for line in rival.contradicts[:1])]
+        parts += [f"to confirm: {rival.would_decide}"] if rival.would_decide else []
+        found.append((rival.cause, f"{who}: {'; '.join(parts)}"))
+    return found or [(item.cause, f": {item.why}") for item in document.found.alternatives]
 
 
 def confidence(document: Document) -> str:
     """Return how sure the verdict is, and why."""
-    word = document.verdict.confidence if document.verdict is not None else ""
-    reasons = "; ".join(document.confidence_why)
+    word, reasons = document.found.confidence, "; ".join(document.confidence_why)
     return f"{word} ({reasons})" if reasons else word
-
-
-def _rival_words(rival: Hypothesis) -> str:
-    """Return why another explanation is possible, the evidence against it, and what would confirm it."""
-    who = f" of {ranks_phrase(rival.ranks)}" if 0 < len(rival.ranks) <= NAMED else ""
-    parts = [*rival.fits[:1], *(f"against it: {line}" for line in rival.contradicts[:1])]
-    parts += [f"to confirm: {rival.would_decide}"] if rival.would_decide else []
-    return f"{who}: {'; '.join(parts)}"
 
 
 def read_words(document: Document) -> str:
@@ -176,12 +162,9 @@ def size_words(document: Document) -> str:
 
 def next_steps(document: Document) -> list[str]:
     """Return what to do next, each step once; for an inconclusive report, what to collect comes first."""
-    advice = document.verdict.advice if document.verdict is not None else ()
-    wanted = (
-        (*advice, *document.missing) if document.status != "inconclusive" else (*document.missing, *advice)
-    )
+    wanted = [document.found.advice, document.missing]
     steps: list[str] = []
-    for step in wanted:
+    for step in chain(*(wanted[::-1] if document.status == "inconclusive" else wanted)):
         if not says(steps, step):
             steps.append(step)
     return steps
@@ -197,8 +180,8 @@ def standstill(document: Document) -> str:
 
     Dumps count in UTC; the clock of a log may be in any time zone.
     """
-    verdict = document.verdict
-    if verdict is None or verdict.since is None or document.status == "no_hang":
+    verdict = document.found
+    if verdict.since is None or document.status == "no_hang":
         return ""
     seconds = (int(verdict.until) - int(verdict.since)) / 1e9 if verdict.until is not None else 0.0
     when = utc(int(verdict.since), local=not document.sources.get("dump"))
@@ -207,10 +190,9 @@ def standstill(document: Document) -> str:
 
 def commands(document: Document) -> tuple[str, ...]:
     """Return what to run of a job that may still be running: a stack of each named process, on its host."""
-    verdict, page = document.verdict, document.page
-    if verdict is None or verdict.cause not in CATALOG or not CATALOG[verdict.cause].stack_tells:
-        return ()
-    if page is not None and page.strip is not None and page.strip.life == "ended":
+    verdict, page = document.found, document.page
+    has_ended = page is not None and page.strip is not None and page.strip.life == "ended"
+    if verdict.cause not in CATALOG or not CATALOG[verdict.cause].stack_tells or has_ended:
         return ()
     known = [entry for entry in verdict.culprits if entry.pid is not None][:SHOWN]
     return tuple(f"{f'ssh {e.host} ' if e.host else ''}py-spy dump --pid {e.pid}" for e in known)

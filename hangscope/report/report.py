@@ -28,8 +28,9 @@ class Report:
         full_table: bool = False,
         redacted: Collection[str] = (),
     ) -> None:
-        self.document, self._analysis, self._full_table = document, analysis, full_table
-        self._redacted = redacted
+        self.document, self._full_table, self._redacted = document, full_table, redacted
+        #: What the report was made from; None for a report from another process or a file.
+        self.analysis = analysis
 
     @property
     def status(self) -> str:
@@ -42,11 +43,6 @@ class Report:
         return self.document.verdict
 
     @property
-    def analysis(self) -> Analysis | None:
-        """Return what the report was made from; None for a report from another process or a file."""
-        return self._analysis
-
-    @property
     def warnings(self) -> list[Note]:
         """Return what could not be read or does not fit, each with the file and the reason."""
         return [Note(w.code, w.message, w.file, w.line, w.hint) for w in self.document.warnings]
@@ -56,7 +52,7 @@ class Report:
         """Return the collective-sequence table: one row per (rank, group, call); see `hangscope.export.frame`."""
         from hangscope.export.frame import build_table
 
-        table = build_table(self._analysis, full=self._full_table)
+        table = build_table(self.analysis, full=self._full_table)
         if self._redacted:
             from hangscope.report.masking.redaction import Redaction
 
@@ -94,7 +90,7 @@ class Report:
         """Return what is needed to check the verdict, in at most so many bytes of UTF-8: see `hangscope brief`."""
         from hangscope.export.brief import render_brief
 
-        return render_brief(self.document, None if self._redacted else self._analysis, max_bytes)
+        return render_brief(self.document, None if self._redacted else self.analysis, max_bytes)
 
     def to_html(self) -> str:
         """Return the report as one self-contained HTML page."""

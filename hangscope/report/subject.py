@@ -7,18 +7,20 @@ receive.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from dataclasses import replace
 from functools import cached_property
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.matching import match_key
 from hangscope.align.p2p import PairInstance
-from hangscope.align.waitgraph import Instance, Node, OpenCall, Unnamed, WaitGraph
+from hangscope.align.waitgraph import Instance, Node, OpenCall, WaitGraph
 from hangscope.analysis import Analysis
+from hangscope.explain.text.group_size import stated_size
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Verdict
-from hangscope.model.incident import CallKind, Incident, Stack, State, on_group
-from hangscope.report.words import HEARD, ROLE_WORDS, sizes_words
+from hangscope.model.incident import Absence, CallKind, Group, Incident, RankRecord, Stack, State, on_group
+from hangscope.report.words import HEARD, NOT_NAMED, ROLE_WORDS, sizes_words
 
 
 class Subject:
@@ -27,10 +29,11 @@ class Subject:
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
         self.incident: Incident = analysis.incident
-        self.verdict: Verdict | None = analysis.judgement.verdict
+        #: without a verdict, one whose cause is empty
+        self.verdict = analysis.judgement.verdict or Verdict("", "", (), "", "")
         self.graph: WaitGraph = analysis.case.graph.of_known_calls()
-        self.culprits = frozenset(self.verdict.culprit_ranks) if self.verdict is not None else frozenset()
-        self.waiting = frozenset(self.verdict.waiting_ranks) if self.verdict is not None else frozenset()
+        self.culprits = frozenset(self.verdict.culprit_ranks)
+        self.waiting = frozenset(self.verdict.waiting_ranks)
 
     @property
     def over(self) -> bool:
@@ -45,36 +48,28 @@ class Subject:
     @cached_property
     def gid(self) -> int | None:
         """Return the gid of the verdict's group, None where it has none."""
-        if self.verdict is None or self.verdict.group is None:
-            return None
-        return self.verdict.group.gid if 0 <= self.verdict.group.gid < len(self.incident.groups) else None
+        group = self.verdict.group
+        return group.gid if group is not None and 0 <= group.gid < len(self.incident.groups) else None
 
-    @cached_property
+    @property
     def view(self) -> GroupFrontier | None:
         """Return the frontiers of the verdict's group."""
         return None if self.gid is None else self.views.get(self.gid)
-
-    @property
-    def telling_view(self) -> GroupFrontier | None:
-        """Return the frontiers of the group that shows the fault, which need not be the one in which ranks are stuck."""
-        return self.analysis.case.finding.telling.view or self.view
 
     def issued_another(self, node: Node, rank: int) -> bool:
         """Return whether a culprit issued something else than the other ranks under the number of a collective."""
         if not isinstance(node, Instance) or rank not in self.culprits:
             return False
-        view = self.views[node.gid]
-        if view.kind_of(rank, node.seq) is None:
-            return False
-        kinds = {r: k for r, _ in self.graph.calls_of(node) if (k := view.kind_of(r, node.seq)) is not None}
-        own, others = kinds.get(rank), [kind for r, kind in kinds.items() if r not in self.culprits]
-        return own is not None and bool(others) and all(match_key(kind) != match_key(own) for kind in others)
+        called = {r: self.kind_of(node, r) for r, _ in self.graph.calls_of(node)}
+        keys = {r: match_key(kind) for r, kind in called.items() if kind is not None}
+        others = {key for r, key in keys.items() if r not in self.culprits}
+        return rank in keys and bool(others) and keys[rank] not in others
 
     @cached_property
     def node(self) -> Node | None:
         """Return the call that the verdict names, where it is in the graph."""
         verdict = self.verdict
-        if verdict is None or self.gid is None or verdict.seq is None:
+        if self.gid is None or verdict.seq is None:
             return None
         if not verdict.is_p2p:
             named = Instance(self.gid, verdict.seq)
@@ -129,12 +124,12 @@ class Subject:
     @property
     def waits_ended(self) -> bool:
         """Return whether no rank waits any more: the job is over, or all waits ended by a timeout or an error."""
-        states = self.verdict.wait_ends.state(self.waiting) if self.verdict is not None else ""
+        states = self.verdict.wait_ends.state(self.waiting)
         return self.over or (bool(states) and "blocked" not in states)
 
     def waiting_words(self, ranks: Collection[int]) -> str:
         """Return the state of ranks that are in a collective: `blocked`, or how their waits ended."""
-        if self.over or self.verdict is None:
+        if self.over or not self.verdict.cause:
             return "waited"
         return self.verdict.wait_ends.state(ranks) or ROLE_WORDS["waiting"]
 
@@ -174,44 +169,31 @@ class Subject:
         """Return ` on group 0 (default_pg)`; empty where the group is not known."""
         return f" {on_group(self.label(gid))}" if 0 <= gid < len(self.incident.groups) else ""
 
-    def kind_of(self, node: Node, rank: int | None = None) -> CallKind | None:
-        """Return what a rank, or else any member, called in an instance."""
+    def kind_of(self, node: Node, rank: int) -> CallKind | None:
+        """Return what a rank called in an instance."""
         if isinstance(node, PairInstance):
             pair = self.graph.pairs[node]
             half = pair.recv if pair.recv is not None and pair.recv.rank == rank else pair.send or pair.recv
             return self.incident.kinds[half.kind] if half is not None else None
-        if not isinstance(node, Instance):
-            return None
-        view, seq = self.views[node.gid], node.seq
-        for member in view.members if rank is None else (rank,):
-            if member in view.members and (kind := view.kind_of(member, seq)) is not None:
-                return kind
-        return None
+        return self.views[node.gid].kind_of(rank, node.seq) if isinstance(node, Instance) else None
 
     def call_name(self, node: Node, rank: int | None = None, peers: bool = True) -> str:
         """Return an instance as `rank` called it, or with every op that its members made of it; without `peers`, a pair as any alike."""
         if isinstance(node, PairInstance):
             pair = self.graph.pairs[node]
-            halves = {
-                verb: half for verb, half in (("send", pair.send), ("recv", pair.recv)) if half is not None
-            }
-            own = {verb: half for verb, half in halves.items() if half.rank == rank} or halves
-            seqs = dict.fromkeys(str(half.seq) for half in own.values())
+            halves = [(verb, half) for verb, half in (("send", pair.send), ("recv", pair.recv)) if half]
+            own = [(verb, half) for verb, half in halves if half.rank == rank] or halves
+            seqs = dict.fromkeys(str(half.seq) for _, half in own)
             ends = f" {node.source} -> {node.destination}" if peers else ""
-            return f"{'/'.join(own)}{ends} seq {'/'.join(seqs)}"
+            return f"{'/'.join(verb for verb, _ in own)}{ends} seq {'/'.join(seqs)}"
         if not isinstance(node, Instance):
-            return "members that no line names" if isinstance(node, Unnamed) else "a call that no line names"
+            return NOT_NAMED
         view, seq = self.views[node.gid], node.seq
         members = view.members if rank is None or view.kind_index(rank, seq) is None else [rank]
         called = {r: index for r in members if (index := view.kind_index(r, seq)) is not None}
         kinds = {index for r, index in called.items() if r not in self.culprits} or set(called.values())
         ops = sorted({view.kinds.without_sizes(index).op for index in kinds})
         return f"{' / '.join(ops) or 'collective'} seq {seq}"
-
-    def inside(self, ranks: Sequence[int]) -> bool:
-        """Return whether any of these ranks is in the call that the verdict names, as far as the graph knows."""
-        node = self.node
-        return node is None or any(rank in ranks for rank, _ in self.graph.calls_of(node))
 
 
 def site_of(kind: CallKind) -> str:
@@ -222,3 +204,27 @@ def site_of(kind: CallKind) -> str:
 def sizes_of(kind: CallKind) -> str:
     """Return a call's sizes and type for a person."""
     return sizes_words(kind.input_sizes or kind.output_sizes, kind.input_dtypes or kind.output_dtypes)
+
+
+_MOST = 1 << 15  # ranks of which nothing was seen that are listed: a number in a short text costs no more
+
+
+def of_stated_size(analysis: Analysis) -> Analysis:
+    """Return an analysis with a record of every rank that the job has by what an input states."""
+    incident = analysis.incident
+    size = stated_size(incident, analysis.case.statements)
+    if size is None or size > _MOST or incident.size_stated:
+        return analysis
+    ranks = {rank: RankRecord(rank, absence=Absence.NO_DUMP) for rank in range(size)}
+    ranks.update(incident.ranks)
+    return replace(analysis, incident=replace(incident, world_size=size, ranks=ranks, size_stated=True))
+
+
+def with_members(group: Group, incident: Incident) -> Group:
+    """Return a group as far as its members are known: of the default group they are all ranks of a job of known size."""
+    if not (group.desc == "default_pg" or (group.name in ("", "0") and not group.desc)):
+        return group
+    if not incident.size_stated:
+        return replace(group, members_known=False)
+    is_short = 0 < len(group.ranks) < incident.world_size
+    return replace(group, ranks=tuple(range(incident.world_size))) if is_short else group

@@ -26,8 +26,7 @@ def render_text(
     document: Document, *, color: bool = False, width: int | None = None, verbose: bool = False
 ) -> str:
     """Return the report for a terminal; `width` defaults to the terminal's. `verbose` shows all evidence and warnings."""
-    columns = width or shutil.get_terminal_size((100, 24)).columns
-    columns = max(MIN_WIDTH, min(MAX_WIDTH, columns))
+    columns = max(MIN_WIDTH, min(MAX_WIDTH, width or shutil.get_terminal_size((100, 24)).columns))
 
     def paint(text: str, style: str) -> str:
         return f"\x1b[{_COLOURS[style]}m{text}\x1b[0m" if color else text
@@ -36,7 +35,7 @@ def render_text(
     parts = [(f"{paint(head, style)}: {message}", "  ")]
     if document.partial.is_partial:  # before any claim
         parts.insert(0, (f"{paint('partial data', 'warning')}: {document.partial.text}", "  "))
-    if document.verdict is not None and (more := below_title(message, document.verdict.explanation)):
+    if more := below_title(message, document.found.explanation):
         parts.append((f"  {more}", "  "))
     for label, text in labelled(document, verbose=verbose):
         if label == PLACE:
@@ -48,7 +47,6 @@ def render_text(
 
 
 def _head(document: Document) -> tuple[str, str, str]:
-    """Return the first words, their style, and the message."""
     status, verdict = document.status, document.verdict
     # The head says these words already.
     headline = document.headline.removeprefix("Inconclusive: ").removeprefix("No hang: ")
@@ -91,7 +89,6 @@ def labelled(document: Document, *, verbose: bool) -> Iterator[Label]:
 
 
 def _places(verdict: VerdictPart, over: bool) -> Iterator[Label]:
-    """Yield where the culprit is, and the others; `over`: they do not wait any more."""
     at, call = reasons.own_place(verdict), verdict.culprit_call
     if at is not None:
         who = f"rank {at.rank}" if at.rank is not None else "one side"
@@ -123,7 +120,6 @@ def _notes(document: Document, verdict: VerdictPart, verbose: bool) -> Iterator[
 
 
 def _rest(document: Document, verdict: VerdictPart, verbose: bool) -> Iterator[Label]:
-    """Yield how sure the verdict is, what else is possible, and what to collect."""
     yield "confidence", reasons.confidence(document)
     for cause, why in reasons.rivals(document)[: None if verbose else _RIVALS]:
         yield "or", f"{cause}{why}"

@@ -19,16 +19,15 @@ from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import CallRef, Source, Verdict
 from hangscope.model.incident import Absence, Incident, RankRecord, on_group
 from hangscope.model.rankset import compress, ranks_phrase
-from hangscope.report.job_size import of_stated_size, with_members
 from hangscope.report.masking.redaction import CONTRACT, Redaction
 from hangscope.report.masking.secrets import presentable
 from hangscope.report.masking.walk import change_texts, texts_in
 from hangscope.report.pictures.gather import page_data
 from hangscope.report.pictures.stack_tree import merged
+from hangscope.report.pictures.stacks import SourceFolder
 from hangscope.report.schema import document as parts
 from hangscope.report.schema.page import PageData
-from hangscope.report.sources import SourceFolder
-from hangscope.report.subject import Subject
+from hangscope.report.subject import Subject, of_stated_size, with_members
 from hangscope.report.words import folded, grouped
 from hangscope.verdict.claims import seen_of
 from hangscope.verdict.phrasing import SUMMARY, as_sentence, clauses, fitting, sentence_case
@@ -104,9 +103,8 @@ def _fit_to_leave(
     document = change_texts(document, cache(presentable))  # most texts of a report are in it many times
     if not redacted:
         return document
-    culprits = document.verdict.culprits if document.verdict is not None else ()
-    rows = (*(rank.host for rank in document.ranks), *(culprit.host for culprit in culprits))
-    known = {host for host in (*rows, *hosts) if host}
+    named = [*(rank.host for rank in document.ranks), *(one.host for one in document.found.culprits)]
+    known = {host for host in (*named, *hosts) if host}
     redaction = Redaction(texts_in(document), redacted, known)
     return change_texts(document, redaction.text, CONTRACT)
 
@@ -124,13 +122,13 @@ def _headline(analysis: Analysis) -> str:
         return "No hang: the job ended without an error after these dumps were written."
     if (step := moved_on(case)) is not None:
         return f"No hang: the job made further steps after these dumps were written ('{clauses(step.text, 110)}')."
-    if not dumped or not all(dumped):
-        ends = case.statements.all(JobCompleted, WorkersEnded, ExitOk)
-        said = f" ('{clauses(ends[-1].text, 110)}')" if ends and ends[-1].text != "0" else ""
-        if not ends and judgement.reasons:
-            return as_sentence(fitting([f"No hang: {judgement.reasons[0]}"], SUMMARY - 1))
-        return f"No hang: the job ended without an error{said}."
-    return "No hang: nothing is pending, and all ranks have completed the same collectives."
+    if dumped and all(dumped):
+        return "No hang: nothing is pending, and all ranks have completed the same collectives."
+    ends = case.statements.all(JobCompleted, WorkersEnded, ExitOk)
+    if not ends and judgement.reasons:
+        return as_sentence(fitting([f"No hang: {judgement.reasons[0]}"], SUMMARY - 1))
+    said = f" ('{clauses(ends[-1].text, 110)}')" if ends and ends[-1].text != "0" else ""
+    return f"No hang: the job ended without an error{said}."
 
 
 def _partial(incident: Incident, statements: Statements) -> parts.Partial:
@@ -157,9 +155,8 @@ def _partial(incident: Incident, statements: Statements) -> parts.Partial:
 
 
 def _sources(incident: Incident) -> dict[str, int]:
-    spoken = {
-        event.file for event in incident.events if not event.by_launcher
-    }  # a paste of stacks has lines, too
+    # A paste of stacks has lines, too.
+    spoken = {event.file for event in incident.events if not event.by_launcher}
     used = (i for i in incident.inputs if i.status == "used")
     logs = [i for i in used if i.kind in _LOGS or (i.kind == "stacks" and i.file in spoken)]
     return {
@@ -174,45 +171,38 @@ def _counts(incident: Incident, view: GroupFrontier, rank: int) -> tuple[int | N
 
     A group without collectives counts its sends and receives.
     """
-    record = incident.ranks.get(rank)
+    record, member, completed = incident.ranks.get(rank), view.members[rank], view.completed(rank)
     sends = record.p2p.get(view.group.gid) if record is not None else None
-    if sends is not None and view.members[rank].enqueued is None:
+    if sends is not None and member.enqueued is None:
         return sends.frontier.enqueued, sends.frontier.completed, False
-    member, completed = view.members[rank], view.completed(rank)
     by_lines = member.queue.told and member.queue.frontier.completed is None and not completed
     at_least = any(seq > (completed or 0) for seq in member.unknown)
     return member.enqueued, None if by_lines else completed, at_least
 
 
 def _groups(analysis: Analysis) -> tuple[parts.GroupPart, ...]:
-    rows = []
+    rows, is_large = [], analysis.incident.world_size > parts.FOLD_ABOVE
     for view in analysis.views:
         group = with_members(view.group, analysis.incident)
         classes = folded((_counts(analysis.incident, view, rank), rank) for rank in view.members)
         frontier = tuple(parts.FrontierRow(compress(ranks), *counts) for counts, ranks in classes)
-        ranks = (
-            tuple(group.ranks) if analysis.incident.world_size <= parts.FOLD_ABOVE else compress(group.ranks)
-        )
+        ranks = compress(group.ranks) if is_large else tuple(group.ranks)
         rows.append(parts.GroupPart(group.name, group.desc, group.role, ranks, group.members_known, frontier))
     return tuple(rows)
 
 
 def _ranks(subject: Subject) -> tuple[parts.RankPart, ...]:
-    rows = []
-    for rank, record in sorted(subject.incident.ranks.items()):
+    rows, records = [], subject.incident.ranks
+    for rank, record in sorted(records.items()):
         absence, last = record.absence and record.absence.value, _last_call(subject.incident, record)
-        rows.append((rank, (subject.role(rank), subject.standing(rank), absence, last)))
+        rows.append(((subject.role(rank), subject.standing(rank), absence, last), rank))
     if len(rows) > parts.FOLD_ABOVE:
-        classes = folded((alike, rank) for rank, alike in rows)
-        return tuple(parts.RankPart(None, compress(r), len(r), None, *alike) for alike, r in classes)
-    hosts = {rank: record.host for rank, record in subject.incident.ranks.items()}
-    return tuple(
-        parts.RankPart(rank, None, None, hosts[rank], *alike, subject.files_of(rank)) for rank, alike in rows
-    )
+        return tuple(parts.RankPart(None, compress(r), len(r), None, *alike) for alike, r in folded(rows))
+    named = ((rank, None, None, records[rank].host, *alike, subject.files_of(rank)) for alike, rank in rows)
+    return tuple(parts.RankPart(*row) for row in named)
 
 
 def _last_call(incident: Incident, record: RankRecord) -> str | None:
-    """Return the last call that a rank enqueued on any group, for a person."""
     queue = max(filter(len, record.all_queues), key=lambda queue: int(queue.order[-1]), default=None)
     if queue is None:
         return None
@@ -225,14 +215,14 @@ def _last_call(incident: Incident, record: RankRecord) -> str | None:
 def _inputs(incident: Incident) -> tuple[parts.InputPart, ...]:
     owners = grouped((file, rank) for rank, record in incident.ranks.items() for file in record.files)
     alone = {file: ranks[0] if len(ranks) == 1 else None for file, ranks in owners.items()}
-    inputs = [replace(i, rank=alone[i.file]) if i.file in alone else i for i in incident.inputs]
+    inputs = [(i, alone.get(i.file, i.rank)) for i in incident.inputs]
     if len(inputs) <= parts.FOLD_ABOVE:
-        return tuple(parts.InputPart(i.file, None, i.kind, i.rank, None, i.status, i.reason) for i in inputs)
-    classes = grouped(((item.kind, item.status, item.reason), item) for item in inputs)
+        return tuple(parts.InputPart(i.file, None, i.kind, r, None, i.status, i.reason) for i, r in inputs)
     rows = []
+    classes = grouped(((i.kind, i.status, i.reason), (i.file, rank)) for i, rank in inputs)
     for (kind, status, reason), items in sorted(classes.items()):
-        file = f"{len(items)} files, {items[0].file} and others" if len(items) > 1 else items[0].file
-        ranks = compress(i.rank for i in items if i.rank is not None)
+        file = f"{len(items)} files, {items[0][0]} and others" if len(items) > 1 else items[0][0]
+        ranks = compress(rank for _, rank in items if rank is not None)
         rows.append(parts.InputPart(file, len(items), kind, None, ranks, status, reason))
     return tuple(rows)
 
@@ -242,9 +232,8 @@ def _coverage(analysis: Analysis) -> parts.CoveragePart:
     windows = []
     for view in analysis.views:
         kept = (((m.first_row, m.last_row), rank) for rank, m in view.members.items() if m.first_row)
-        windows += [
-            parts.WindowPart(compress(ranks), view.group.label, *window) for window, ranks in folded(kept)
-        ]
+        for window, ranks in folded(kept):
+            windows.append(parts.WindowPart(compress(ranks), view.group.label, *window))
     return parts.CoveragePart(
         files=len(analysis.incident.inputs),
         used=statuses["used"],
@@ -263,9 +252,7 @@ def verdict_part(verdict: Verdict, incident: Incident) -> parts.VerdictPart:
     """Return the `verdict` of a document."""
     records, group = incident.ranks, verdict.group and with_members(verdict.group, incident)
     named = [records[rank] for rank in verdict.culprit_ranks[:_CULPRITS] if rank in records]
-    found: dict[str, Any] = {
-        f.name: getattr(verdict, f.name) for f in fields(parts.VerdictPart) if hasattr(verdict, f.name)
-    }
+    found: dict[str, Any] = {f.name: getattr(verdict, f.name, None) for f in fields(parts.VerdictPart)}
     found |= {name: tuple(value) for name, value in found.items() if isinstance(value, list)}
     found |= {
         "culprits": tuple(parts.CulpritPart(r.rank, r.host, r.local_rank, r.device, r.pid) for r in named),

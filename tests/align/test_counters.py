@@ -40,7 +40,7 @@ def _job(last: int | None = None, early: int | None = None, steps: int = 20) -> 
 
 def _found(recorders: list[Recorder], folder: Path) -> tuple[list[Contradiction], Any]:
     report = analyze(write_all(recorders, folder))
-    return contradictions(report._analysis.incident), report
+    return contradictions(report.analysis.incident), report
 
 
 @pytest.mark.parametrize("last", [None, 3])

@@ -32,7 +32,7 @@ def _grid() -> list[Recorder]:
 
 
 def _folded(recorders: list[Recorder], folder: Path) -> list[Deviation]:
-    analysis: Any = analyze(write_all(recorders, folder))._analysis
+    analysis: Any = analyze(write_all(recorders, folder)).analysis
     return fold(analysis.incident, Programs(analysis.incident))
 
 
@@ -118,7 +118,7 @@ def test_behind_a_pipeline_that_was_not_collected_the_next_stages_are_suspects(t
 
 def test_the_roots_of_sibling_groups_are_no_difference(tmp_path: Path) -> None:
     """NCCL's logs hold the root as a global rank, another one in each tensor-parallel group."""
-    analysis: Any = analyze(write_all(_grid(), tmp_path))._analysis
+    analysis: Any = analyze(write_all(_grid(), tmp_path)).analysis
     incident = analysis.incident
     kinds = [replace(incident.kinds[0], op="broadcast", root=root) for root in (0, 4)]
     tokens = Tokens(replace(incident, kinds=Kinds(kinds, np.array([0, 1]))))

@@ -19,7 +19,7 @@ from tests.dump_writer import Recorder, job, world, write_all
 def views(recorders: list[Recorder], version: str = "2.10") -> list[GroupFrontier]:
     """Return the frontiers of the groups of a job, by the number of the group."""
     with TemporaryDirectory() as folder:
-        analysis: Any = analyze(write_all(recorders, Path(folder), version))._analysis
+        analysis: Any = analyze(write_all(recorders, Path(folder), version)).analysis
     return frontiers(analysis.incident)
 
 
@@ -124,7 +124,7 @@ def test_counters_that_contradict_each_other_count_sends_too(tmp_path: Path) -> 
         dump = recorder.dump()
         dump["pg_status"]["0"].update(last_enqueued_collective=3, last_completed_collective=20)
         (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(dump, protocol=2))
-    view = analyze(tmp_path)._analysis.views[0]
+    view = analyze(tmp_path).analysis.views[0]
     assert view.members[1].pending == (3,) and view.members[1].completed == 2
 
 
@@ -140,4 +140,4 @@ def test_counters_of_a_group_of_batches_may_be_those_of_its_collectives(tmp_path
         dump = recorder.dump()
         dump["pg_status"]["1"].update(last_enqueued_collective=30, last_completed_collective=30)
         (tmp_path / f"nccl_trace_rank_{recorder.rank}").write_bytes(pickle.dumps(dump, protocol=2))
-    assert analyze(tmp_path)._analysis.case.graph.waiting == [0, 1]
+    assert analyze(tmp_path).analysis.case.graph.waiting == [0, 1]

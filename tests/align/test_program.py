@@ -21,7 +21,7 @@ TWO_PAIRS = {"0": ("default_pg", range(4)), "1": ("tp", (0, 1)), "2": ("tp", (2,
 
 def programs(recorders: list[Recorder]) -> Programs:
     with TemporaryDirectory() as folder:
-        analysis: Any = analyze(write_all(recorders, Path(folder)))._analysis
+        analysis: Any = analyze(write_all(recorders, Path(folder))).analysis
     return Programs(analysis.incident)
 
 

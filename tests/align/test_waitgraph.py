@@ -14,7 +14,7 @@ from tests.dump_writer import Recorder, write_all
 
 
 def graph_of(recorders: list[Recorder], folder: Path) -> WaitGraph:
-    analysis: Any = analyze(write_all(recorders, folder))._analysis
+    analysis: Any = analyze(write_all(recorders, folder)).analysis
     graph: WaitGraph = analysis.case.graph
     return graph
 

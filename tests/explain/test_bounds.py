@@ -16,14 +16,14 @@ TP = "PG ID 2 PG GUID 9(tensor_parallel) "
 
 
 def frontier(report: object, name: str) -> dict[int, tuple[int | None, int | None, tuple[int, ...]]]:
-    view = next(v for v in report._analysis.views if v.group.name == name)  # type: ignore[attr-defined]
+    view = next(v for v in report.analysis.views if v.group.name == name)  # type: ignore[attr-defined]
     return {m.rank: (m.enqueued, m.completed, m.pending) for m in view.members.values()}
 
 
 def test_a_timeout_and_a_status_line_are_a_frontier(tmp_path: Path) -> None:
     report = told(tmp_path, [timeout(0), status(0, 6, 8, 5), timeout(1), status(1, 6, 8, 5), observed(2)])
     assert frontier(report, "0")[0] == (8, 5, (6, 7, 8))
-    record = report._analysis.incident.ranks[0]
+    record = report.analysis.incident.ranks[0]
     assert record.absence is Absence.TOLD and record.dump_file is None
 
 
@@ -35,7 +35,7 @@ def test_a_count_of_sends_beside_one_of_collectives_states_nothing(tmp_path: Pat
 def test_printed_numbers_on_a_grid_tell_the_member_that_is_missing(tmp_path: Path) -> None:
     lines = [timeout(r, group=TP, local=r - 4) for r in (4, 5, 7)]
     report = told(tmp_path, [*lines, *(observed(r) for r in (0, 1, 2, 3, 6))])
-    (group,) = [g for g in report._analysis.incident.groups if g.name == "9"]
+    (group,) = [g for g in report.analysis.incident.groups if g.name == "9"]
     assert group.ranks == (4, 5, 6, 7) and group.partial and not group.members_known
     assert judged(report).culprit_ranks == (6,)
 
@@ -49,7 +49,7 @@ def test_a_rank_whose_pair_no_dump_lists_is_in_the_pair_that_the_mesh_has_for_it
         recorder = Recorder(rank, groups).call("all_reduce", sizes=[[2]], times=5)
         recorder.call("all_reduce", sizes=[[2]], state="scheduled").write(tmp_path)
     report = analyze(tmp_path)
-    (group,) = [g for g in report._analysis.incident.groups if g.name == "8"]
+    (group,) = [g for g in report.analysis.incident.groups if g.name == "8"]
     assert group.ranks == (2, 3) and judged(report).culprit_ranks == (2,)
 
 
@@ -109,7 +109,7 @@ def test_a_rank_whose_peers_no_line_tells_waits_and_is_shown(tmp_path: Path) -> 
     lines = [timeout(r, group=DEFAULT, seq=15, n=2) for r in range(3)]
     report = told(tmp_path, [*lines, timeout(3, group=TP, local=3, seq=9, op="COALESCED", n=0)])
     assert judged(report).culprit_ranks in ((), (3,))
-    assert 3 in report._analysis.case.graph.waiting
+    assert 3 in report.analysis.case.graph.waiting
     assert report.to_html().startswith("<!") and report.to_text()
 
 
@@ -155,7 +155,7 @@ def test_a_line_behind_a_dump_has_no_place_in_the_order_of_calls(tmp_path: Path)
             recorder.call("all_reduce", line=41).call("all_gather", "1", outputs=[[8]] * 4, line=43)
         recorder.call("all_reduce", line=41, state="scheduled" if rank else "completed").write(tmp_path)
     report = told(tmp_path, [timeout(rank, group=DEFAULT, seq=9, n=8) for rank in range(4)])
-    programs = Programs(report._analysis.incident)
+    programs = Programs(report.analysis.incident)
     assert programs.of(0).seq.tolist()[-2:] == [6, 7] and not programs.of(0).is_p2p.any()
 
 

@@ -41,7 +41,7 @@ def _pipelines(folder: Path) -> Report:
 
 
 def _first(report: Report, rank: int) -> str:
-    graph = report._analysis.case.graph
+    graph = report.analysis.case.graph
     node = graph.open_calls[rank][0].node
     return f"{node.source} -> {node.destination}" if node in graph.pairs else str(node)
 
@@ -61,7 +61,7 @@ def test_a_stated_send_pairs_with_the_receive_of_another_rank_that_only_a_line_s
 
 
 def test_what_a_rank_counts_after_its_stated_receive_is_not_missing(tmp_path: Path) -> None:
-    graph = _pipelines(tmp_path)._analysis.case.graph
+    graph = _pipelines(tmp_path).analysis.case.graph
     (later,) = (pair for key, pair in graph.pairs.items() if (key.source, key.destination) == (3, 5))
     assert later.send is not None and later.send.seq == 6
 

@@ -152,7 +152,7 @@ def test_files_each_of_one_rank_by_its_lines_are_compared_whatever_their_names(t
             for n, size in enumerate(sizes)
         ]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-    found = analyze(tmp_path)._analysis.case.statements.outlier_lines
+    found = analyze(tmp_path).analysis.case.statements.outlier_lines
     assert [(line.ranks, line.how, line.telling) for line in found] == [((1,), "value", True)]
 
 
@@ -172,7 +172,7 @@ def test_a_sentence_behind_a_tag_that_several_ranks_have_is_a_programs(tmp_path:
     lines.append("[rank 2] epoch 0 finished after 311 batches, reducing train metrics")
     lines += ["[rank3]:frame #0: c10::Error::Error(c10::SourceLocation) + 0x80 (0x7f3c in libc10.so)"]
     lines += [f"[rank{rank}]: {TIMED_OUT}" for rank in (0, 1, 3)]
-    found = told(tmp_path, lines)._analysis.case.statements.outlier_lines
+    found = told(tmp_path, lines).analysis.case.statements.outlier_lines
     assert [(line.ranks, "finished after" in line.text) for line in found if line.how == "only"] == [
         ((2,), True)
     ]

@@ -14,8 +14,7 @@ from hangscope.api import Report
 from hangscope.errors import UsageError
 from hangscope.export import table as tables
 from hangscope.export.frame import COLUMNS, TableBuilder
-from hangscope.export.selection import Selection, parse_ranks, parse_seqs
-from hangscope.export.table import format_of, is_table, write_table
+from hangscope.export.table import Selection, format_of, is_table, parse_ranks, parse_seqs, write_table
 from tests.conftest import Run, analyze
 from tests.dump_writer import Recorder, job, write_all
 
@@ -76,7 +75,7 @@ def test_rows_are_selected(report: Report) -> None:
 
 def test_text_is_aligned_and_free_of_control_characters(report: Report) -> None:
     out = io.BytesIO()
-    write_table(report.analysis, Selection(pending=True), "text", out)
+    write_table(report.analysis, Selection(pending=True), "text", out)  # type: ignore[arg-type]
     lines = out.getvalue().decode().splitlines()
     assert lines[0].split() == list(COLUMNS)
     assert {line.index("all_reduce") for line in lines[1:]} == {lines[0].index("op ")}
@@ -142,5 +141,5 @@ def test_memory_follows_a_chunk_and_not_the_rows(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(TableBuilder, "rows", rows_of)
     monkeypatch.setattr(tables, "CHUNK", 250)
-    assert write_table(report.analysis, Selection(), "csv", io.BytesIO()) == 1200
+    assert write_table(report.analysis, Selection(), "csv", io.BytesIO()) == 1200  # type: ignore[arg-type]
     assert built == [200] * 6

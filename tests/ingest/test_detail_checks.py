@@ -33,7 +33,7 @@ def test_lines_that_differ_in_a_check_are_a_guess_while_a_member_left_no_dump(tm
 
 
 def last_ops(folder: Path) -> set[str]:
-    incident = analyze(folder)._analysis.incident
+    incident = analyze(folder).analysis.incident
     return {incident.kinds[int(record.queues[0].kind[-1])].op for record in incident.ranks.values()}
 
 

@@ -16,10 +16,9 @@ from typing import Any
 
 import pytest
 
-from hangscope.report.html.drawings import fitted, text_width
+from hangscope.report.html.drawings import WaitFor, fitted, text_width, way_to_root
 from hangscope.report.html.map_svg import RankMap, indexed_png
 from hangscope.report.html.page import render_html
-from hangscope.report.html.waits_svg import WaitFor, way_to_root
 from hangscope.report.json import report_data, without_spans
 from hangscope.report.schema.document import Document, InputPart, Partial
 from hangscope.report.schema.pictures import RankMapData, WaitEdge, WaitNode, WaitPicture
@@ -260,7 +259,7 @@ def test_wait_for_graph_runs_left_to_right_and_survives_cycles() -> None:
     drawn = WaitFor(WaitPicture(nodes, edges, ()))
     places = {node.label: node.x for node in drawn.nodes}
     assert places["0"] < places["1"] < places["2"] < places["3"]
-    assert len(drawn.edges) == 5 and sum(edge.cycle for edge in drawn.edges) == 2
+    assert len(drawn.edges) == 5 and sum(edge["cycle"] for edge in drawn.edges) == 2
 
 
 def test_the_wait_for_graph_opens_on_the_way_from_the_most_blocked_ranks_to_the_root() -> None:

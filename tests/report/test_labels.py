@@ -13,7 +13,7 @@ from hangscope.model.frames import Frame
 from hangscope.report.html import tables
 from hangscope.report.html.first_screen import FirstScreen, _fork
 from hangscope.report.html.page import Page, render_html
-from hangscope.report.html.rows import diff_list, stack_rows
+from hangscope.report.html.tables import diff_list, stack_rows
 from hangscope.report.pictures.rank_map import rank_map, steps_from_root
 from hangscope.report.pictures.stacks import _both_marked, sides
 from hangscope.report.schema.page import PageFrame, SidePart
@@ -107,7 +107,7 @@ def test_ranks_wait_directly_in_each_collective_that_waits_for_the_root() -> Non
     assert subject.verdict is not None
     subject.verdict = replace(subject.verdict, in_call=(0,))
     one, other, third = (Instance(gid, 40) for gid in (0, 1, 2))
-    after = {Host(0): one, Host(1): other, one: Host(3), other: Host(3), Host(8): third, third: Host(0)}
+    after = {one: Host(3), other: Host(3), Host(0): one, Host(1): other, third: Host(0), Host(8): third}
     assert steps_from_root(subject, after) == {0: 1, 1: 1, 8: 2}
 
 

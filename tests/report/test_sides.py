@@ -12,7 +12,7 @@ from hangscope.report.html.tables import causes
 from hangscope.report.pictures.stacks import _marked
 from hangscope.report.reasons import of_library_call
 from hangscope.report.schema.page import PageFrame, SidePart, Table
-from hangscope.report.story.calls import mismatch
+from hangscope.report.story import mismatch
 from hangscope.report.subject import Subject
 from tests.dump_writer import Recorder, world
 from tests.report.samples import document, mesh_job

@@ -10,9 +10,9 @@ import pytest
 
 from hangscope.model.conclusion import Collect, Evidence, Hypothesis
 from hangscope.report.markdown import DIALECTS, cut_to, render_markdown
+from hangscope.report.pictures.stacks import SourceFolder, snippets
 from hangscope.report.reasons import deciding_facts, mentions
 from hangscope.report.schema.document import SeenBefore
-from hangscope.report.sources import SourceFolder, snippets
 from hangscope.report.text import render_text
 from hangscope.report.words import below_title, duration, utc
 from tests.conftest import FIXTURES, analyze
@@ -143,15 +143,14 @@ def test_source_is_read_only_where_it_was_named_and_only_below_it(tmp_path: Path
     (folder / "train.py").write_text("".join(f"line_{n} = {n}\n" for n in range(1, 60)))
     page = analyze(incident / "dumps", source=folder).document.page
     assert page is not None and len(page.snippets) == 2
-    lines = page.snippets[0].lines
-    assert [line.number for line in lines if line.hit] == [20] and len(lines) == 7
-    assert next(line.text for line in lines if line.hit) == "line_20 = 20"
+    snippet = page.snippets[0]
+    assert snippet.line == 20 and len(snippet.lines) == 7 and dict(snippet.lines)[20] == "line_20 = 20"
     bare = analyze(incident / "dumps").document.page
     assert bare is not None and bare.snippets == ()
     (tmp_path / "secret.py").write_text("x = 1\n")
     (folder / "link.py").symlink_to(tmp_path / "secret.py")
-    assert SourceFolder(folder).lines("/workspace/link.py") is None
-    assert SourceFolder(folder).lines("../secret.py") is None
+    assert SourceFolder(folder).lines("/workspace/link.py") == []
+    assert SourceFolder(folder).lines("../secret.py") == []
     assert snippets((), SourceFolder(folder)) == ()
 
 

@@ -81,5 +81,5 @@ def test_every_rank_whose_own_call_lacks_the_culprit_waits_directly(tmp_path: Pa
     recorders[2].send(3, state="scheduled")
     report = judged(tmp_path, recorders)
     assert report.verdict is not None and report.verdict.culprit_ranks == (0,)
-    subject = Subject(report._analysis)
+    subject = Subject(report.analysis)
     assert steps_from_root(subject, steps_to_root(*wait_graph(subject))) == {1: 1, 2: 1, 3: 2}

@@ -43,7 +43,7 @@ def test_the_stop_begins_with_the_first_call_that_stays_open(tmp_path: Path) -> 
 
 def test_rivals_say_what_they_leave_unexplained_and_what_would_decide(tmp_path: Path) -> None:
     report = analyze(_stuck(tmp_path))
-    best, *rivals = report._analysis.judgement.hypotheses
+    best, *rivals = report.analysis.judgement.hypotheses
     assert (best.cause, best.ranks, best.would_decide) == ("stuck_rank", (2,), "")
     assert best.fits and not best.contradicts
     assert all(rival.would_decide for rival in rivals)
@@ -60,7 +60,7 @@ def test_an_explanation_that_frees_not_everybody_is_contradicted(tmp_path: Path)
     (tmp_path / "rank0.log").write_text(timeout(0, group="PG ID 1 PG GUID 1(left) ", seq=10) + "\n")
     verdict = judged(analyze(tmp_path))
     assert set(verdict.culprit_ranks) == {1, 2}
-    best = analyze(tmp_path)._analysis.judgement.hypotheses[0]
+    best = analyze(tmp_path).analysis.judgement.hypotheses[0]
     assert best.ranks == (1, 2) and not best.contradicts
 
 

@@ -7,36 +7,14 @@ from dataclasses import replace
 
 from hangscope.model.incident import on_group
 from hangscope.model.rankset import agree, counted, ranks_phrase
+from hangscope.report import reasons, words
 from hangscope.report.html.drawings import draw_timeline
 from hangscope.report.pictures.stacks import place
-from hangscope.report.reasons import (
-    commands,
-    culprit_call,
-    deciding_facts,
-    hosts,
-    is_another_call,
-    next_steps,
-    own_place,
-    read_words,
-    size_words,
-)
+from hangscope.report.reasons import is_another_call
 from hangscope.report.schema.document import Document, VerdictPart
 from hangscope.report.schema.page import Lines, PageData, PageFrame, SidePart
 from hangscope.report.schema.pictures import StripData
-from hangscope.report.words import (
-    LINE_CHARS,
-    NOT_NAMED,
-    STATUS_WORDS,
-    below_title,
-    cut,
-    cut_path,
-    duration,
-    first_of,
-    grouped,
-    sizes_words,
-    some_ranks,
-    utc,
-)
+from hangscope.report.words import cut, duration, some_ranks
 from hangscope.verdict.confidence import USUAL
 
 _CULPRITS, _FRAMES, _STEPS, _CALLS = 2, 3, 3, 3
@@ -48,33 +26,32 @@ class FirstScreen:
     """The first screen in words, from a document and its pictures."""
 
     def __init__(self, document: Document, data: PageData) -> None:
-        verdict, undecided = document.verdict, document.status == "inconclusive"
-        steps = [cut(step, LINE_CHARS) for step in next_steps(document)]
-        lead = "Inconclusive: " if verdict is not None and undecided else ""
+        verdict, undecided = document.found, document.status == "inconclusive"
+        steps = [cut(step, words.LINE_CHARS) for step in reasons.next_steps(document)]
+        lead = "Inconclusive: " if document.verdict is not None and undecided else ""
         self.headline = self.title = cut(lead + document.title, _HEADLINE)
         self.is_long = len(self.headline) > _LONG
-        self.explanation = ""
-        if verdict is not None:
-            self.title = f"{STATUS_WORDS[document.status]}: {document.title}"
-            self.explanation = below_title(document.title, verdict.explanation)
-        self.size = size_words(document)
+        if document.verdict is not None:
+            self.title = f"{words.STATUS_WORDS[document.status]}: {document.title}"
+        self.explanation = words.below_title(document.title, verdict.explanation)
+        self.size = reasons.size_words(document)
         self.partial = cut(document.partial.text, _FACT) if document.partial.is_partial else ""
         self.who = _who(document)
-        self.hosts = hosts(document)
+        self.hosts = reasons.hosts(document)
         self.waiting = _waiting(document)
         self.places = _places(data.sides, verdict)
-        self.op = (verdict.op or "") if verdict is not None else ""
+        self.op = verdict.op or ""
         calls = [side.call for side in data.sides if side.call]
         self.what = _what(verdict) or ([] if self.op else _pending(data) or calls)
-        self.inside = (verdict.api or "") if verdict is not None and not is_another_call(verdict) else ""
+        self.inside = "" if is_another_call(verdict) else verdict.api
         self.no_what = "No collective is known to stay pending." if document.status == "no_hang" else ""
         self.why = _why(document, data)
-        self.read = read_words(document)
+        self.read = reasons.read_words(document)
         self.reasons = _reasons(document)
         self.next_title = "Collect next time" if undecided else "Do next"
         self.steps, self.more_steps = steps[:_STEPS], steps[_STEPS:]
-        self.commands = commands(document)
-        strip = _merged(data.strip)
+        self.commands = reasons.commands(document)
+        strip = _merged(data.strip or StripData((), None, None, True, "unknown"))
         self.moments = _moments(strip)
         self.timeline = draw_timeline(strip)
         self.cost = _cost(strip)
@@ -82,8 +59,8 @@ class FirstScreen:
 
 def _who(document: Document) -> list[tuple[str, str]]:
     """Return the named ranks, each with its host and device, and how many more there are."""
-    verdict = document.verdict
-    if verdict is None or not verdict.culprit_ranks:
+    verdict = document.found
+    if not verdict.culprit_ranks:
         unnamed = ("No rank is named", "– the evidence points to no single rank")
         return [("No rank is at fault", "") if document.status == "no_hang" else unnamed]
     lines = []
@@ -98,21 +75,19 @@ def _who(document: Document) -> list[tuple[str, str]]:
 
 def _waiting(document: Document) -> str:
     """Return how many ranks are blocked, or waited, and which; empty where none is."""
-    verdict = document.verdict
-    if verdict is None or not (ranks := verdict.waiting_ranks):
-        return ""
-    is_over = document.status == "no_hang"
+    ranks = document.found.waiting_ranks
+    is_over = bool(ranks) and document.status == "no_hang"
     lines = []
-    for state, some in [("waited", list(ranks))] if is_over else verdict.wait_ends.parts(ranks):
+    for state, some in [("waited", list(ranks))] if is_over else document.found.wait_ends.parts(ranks):
         verb = f"{agree(some, 'is', 'are')} {state}" if state == "blocked" else state
         several = f"{len(some):,} ranks {verb}: {some_ranks(some, 70)}"
         lines.append(several if len(some) > 1 else f"rank {some[0]} {verb}")
     return "; ".join(lines)
 
 
-def _places(sides: Sequence[SidePart], verdict: VerdictPart | None) -> list[tuple[SidePart, int]]:
+def _places(sides: Sequence[SidePart], verdict: VerdictPart) -> list[tuple[SidePart, int]]:
     """Return the sides with the frames that the first screen shows, user code that the other side does not have, and how many there are."""
-    at = own_place(verdict) if verdict is not None else None
+    at = reasons.own_place(verdict)
     here = [PageFrame(at.function, at.file, at.line, True)] if at is not None else []
     found = []
     for side in sides:
@@ -137,14 +112,12 @@ def _fork(frames: Sequence[PageFrame]) -> PageFrame | None:
     return next((frame for frame in outer[common:] if frame.differs), None)
 
 
-def _what(verdict: VerdictPart | None) -> list[str]:
+def _what(verdict: VerdictPart) -> list[str]:
     """Return what the waiting ranks are stuck in (without its op), then what the culprit issued instead."""
-    if verdict is None:
-        return []
     stuck, group = verdict.waiting_call, verdict.group
     parts = [f"seq {verdict.seq}"] if verdict.seq is not None else []
     if stuck is not None:
-        parts.append(sizes_words(stuck.sizes, stuck.dtypes))
+        parts.append(words.sizes_words(stuck.sizes, stuck.dtypes))
     if group is not None:
         members = counted(len(group.ranks), "rank") if group.members_known else "members not known"
         parts.append(f"{on_group(group.label).removeprefix('on ')}, {members}")
@@ -152,29 +125,25 @@ def _what(verdict: VerdictPart | None) -> list[str]:
     if not is_another_call(verdict):
         return lines
     several = len(verdict.culprit_ranks) > 1
-    whose = "the culprits" if several else "the culprit"
-    return [
-        *(lines or [""]),
-        f"{whose} {culprit_call(verdict, several)}{f', inside {verdict.api}' if verdict.api else ''}",
-    ]
+    issued = f"the culprit{'s' if several else ''} {reasons.culprit_call(verdict, several)}"
+    return [*(lines or [""]), issued + (f", inside {verdict.api}" if verdict.api else "")]
 
 
 def _pending(data: PageData) -> list[str]:
-    """Return the collectives that ranks are in, those of most ranks first, and how many more there are."""
     nodes = data.waitfor.nodes if data.waitfor is not None else ()
-    calls = (n for n in nodes if n.kind == "call" and n.count and n.label != NOT_NAMED)
+    calls = (n for n in nodes if n.kind == "call" and n.count and n.label != words.NOT_NAMED)
     lines = [
         f"{n.label} · {f'{n.group}, ' if n.group else ''}{counted(n.count, 'rank')} in it"
         for n in sorted(calls, key=lambda n: -n.count)
     ]
     is_one = len(lines) == _CALLS + 1
-    return first_of(lines, _CALLS, f"{{:,}} more {'is' if is_one else 'are'} pending")
+    return words.first_of(lines, _CALLS, f"{{:,}} more {'is' if is_one else 'are'} pending")
 
 
 def _why(document: Document, data: PageData) -> list[tuple[str, str, bool]]:
     """Return the deciding facts cut to fit: text, source, and whether it is a quoted line."""
-    facts = deciding_facts(document.verdict) if document.verdict is not None else ()
-    shown = [(cut(f.text, _FACT), cut_path(f.at, 60), f.kind in ("log", "exit")) for f in facts]
+    facts = reasons.deciding_facts(document.found)
+    shown = [(cut(f.text, _FACT), words.cut_path(f.at, 60), f.kind in ("log", "exit")) for f in facts]
     story = data.story
     if shown or document.status != "inconclusive" or story is None or story.kind != "known":
         return shown
@@ -185,42 +154,34 @@ def _why(document: Document, data: PageData) -> list[tuple[str, str, bool]]:
 
 def _reasons(document: Document) -> list[str]:
     """Return why the confidence is what it is; where another explanation remains possible, which, and what would confirm it."""
-    reasons = list(document.confidence_why)
-    for rival in document.hypotheses[1:2] if reasons[:1] == [USUAL] else ():
+    lines = list(document.confidence_why)
+    for rival in document.hypotheses[1:2] if lines[:1] == [USUAL] else ():
         other = "another cause" if rival.cause == "unknown" else rival.cause
-        reasons[0] = f"{other} remains possible; to confirm: {rival.would_decide}"
-    return [cut(line, _REASON) for line in reasons[:2]]
+        lines[0] = f"{other} remains possible; to confirm: {rival.would_decide}"
+    return [cut(line, _REASON) for line in lines[:2]]
 
 
-def _merged(strip: StripData | None) -> StripData | None:
-    """Return the strip with what happened at one time as one point."""
-    if strip is None:
-        return None
-    by_time = grouped((moment.at, moment) for moment in strip.moments)
-    moments = (
-        replace(those[0], text="; ".join(cut(m.text, _MOMENT) for m in those)) for those in by_time.values()
-    )
+def _merged(strip: StripData) -> StripData:
+    moments = []
+    for those in words.grouped((moment.at, moment) for moment in strip.moments).values():
+        moments.append(replace(those[0], text="; ".join(cut(m.text, _MOMENT) for m in those)))
     return replace(strip, moments=tuple(moments))
 
 
-def _moments(strip: StripData | None) -> list[tuple[str, str, str, str]]:
+def _moments(strip: StripData) -> list[tuple[str, str, str, str]]:
     """Return the points of the strip: kind, wall clock, what, and how long after the one before."""
-    shown = strip.moments if strip is not None else ()
-    times = [int(moment.at) for moment in shown]
+    times = [int(moment.at) for moment in strip.moments]
     result = []
-    for moment, at, before in zip(shown, times, [*times[:1], *times], strict=False):
+    for moment, at, before in zip(strip.moments, times, [*times[:1], *times], strict=False):
         is_close = sum(abs(at // 10**9 - other // 10**9) <= 1 for other in times) > 1  # itself, and another
-        clock = utc(at, fine=bool(at % 10**9) and is_close, local=moment.local)
-        gap = (at - before) / 1e9
-        result.append(
-            (moment.kind, clock, cut(moment.text, 2 * _MOMENT), f"+{duration(gap)}" if gap >= 1e-3 else "")
-        )
+        clock = words.utc(at, fine=bool(at % 10**9) and is_close, local=moment.local)
+        gap = f"+{duration((at - before) / 1e9)}" if at - before >= 1e6 else ""
+        result.append((moment.kind, clock, cut(moment.text, 2 * _MOMENT), gap))
     return result
 
 
-def _cost(strip: StripData | None) -> str:
-    """Return how long the job was stalled and what that cost; empty where it is not known."""
-    if strip is None or strip.stalled_s is None:
+def _cost(strip: StripData) -> str:
+    if strip.stalled_s is None:
         return ""
     hours = strip.rank_hours or 0.0
     amount = f"{hours:,.0f}" if hours >= 10 else f"{hours:.1f}" if hours >= 0.1 else ""

@@ -77,7 +77,6 @@ class RankMap:
         self.width, self.height = self._draw_cells(roles, places) if is_small else self._draw_image(roles)
 
     def _draw_cells(self, roles: Sequence[str], places: Sequence[str]) -> tuple[int, int]:
-        """Draw a block of cells for each host, and return the width and height of the map."""
         per_host, hosts = self.data.per_host, self.data.hosts
         block_width = max(min(per_host, len(roles)) * self.cell_width, 2 * _CELL_W) + _BLOCK_GAP
         title_height = _LABEL_H if any(hosts) else 0
@@ -97,7 +96,6 @@ class RankMap:
         return 8 + min(blocks, per_line) * block_width - _BLOCK_GAP, 8 + lines * block_height - _BLOCK_GAP
 
     def _draw_image(self, roles: Sequence[str]) -> tuple[int, int]:
-        """Draw a tile for each rank, and return the width and height of the map."""
         per_host, culprits = self.data.per_host, self.data.culprits
         hosts = _parts(len(roles), per_host)
         bands = max(1, round(hosts / (ASPECT * hosts * (per_host + 1)) ** 0.5))
@@ -154,7 +152,6 @@ def _parts(number: int, size: int) -> int:
 
 
 def _tile(rank: int, per_host: int, per_band: int) -> tuple[int, int]:
-    """Return the tile (column, row) of a rank."""
     host, local = divmod(rank, per_host)
     band, column = divmod(host, per_band)
     return column, band * (per_host + 1) + local

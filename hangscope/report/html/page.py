@@ -19,12 +19,11 @@ from markupsafe import Markup
 
 from hangscope.model.codec import to_plain
 from hangscope.model.rankset import compress
-from hangscope.report.html import rows, tables
-from hangscope.report.html.drawings import OrderDrawing
+from hangscope.report.html import tables
+from hangscope.report.html.drawings import OrderDrawing, WaitFor, way_to_root
 from hangscope.report.html.first_screen import FirstScreen
 from hangscope.report.html.map_svg import RANK_LIMIT, RankMap
 from hangscope.report.html.templates import own_environment
-from hangscope.report.html.waits_svg import WaitFor, way_to_root
 from hangscope.report.json import report_data, with_spans
 from hangscope.report.reasons import accounts, next_steps, outlier_lines, says
 from hangscope.report.schema.document import Document
@@ -41,11 +40,11 @@ class Page:
     """A document with its first screen, its drawings and its tables."""
 
     def __init__(self, document: Document) -> None:
-        verdict, data = document.verdict, document.page or PageData()
+        verdict, data = document.found, document.page or PageData()
         self.document, self.data = document, data
         self.status_word = STATUS_WORDS.get(document.status, document.status)
         self.first = FirstScreen(document, data)
-        self.calls = rows.diff_list(data.calls) if data.calls is not None else None
+        self.calls = tables.diff_list(data.calls) if data.calls is not None else None
         self.rankmap = None
         if data.rankmap is not None and data.rankmap.world_size <= RANK_LIMIT:
             self.rankmap = RankMap(data.rankmap, data.topology.labels if data.topology is not None else ())
@@ -55,10 +54,10 @@ class Page:
         self.way_to_root = WaitFor(way) if way is not None else None
         parts = data.story.parts if data.story is not None else ()
         self.order = next((OrderDrawing(part) for part in parts if isinstance(part, Orders)), None)
-        self.stacks = rows.stack_rows(document)
+        self.stacks = tables.stack_rows(document)
         # What is missing and is among the steps is not listed again.
         steps = next_steps(document)
-        facts = [f for f in (verdict.evidence if verdict is not None else ()) if not says(steps, f.text)]
+        facts = [f for f in verdict.evidence if not says(steps, f.text)]
         by_stance = [(stance, title, [f for f in facts if f.stance == stance]) for stance, title in _STANCES]
         self.evidence = [row for row in by_stance if row[2]]
         self.outliers = outlier_lines(document)
@@ -67,12 +66,11 @@ class Page:
         self.lists = [table for table in lists if table.rows]
         self.ranks = tables.ranks(document)
         self.filters = _filters(document, data.detail.hosts)
-        self.suspects = frozenset(verdict.suspect_ranks if verdict is not None else ())
-        self.culprits = frozenset(verdict.culprit_ranks if verdict is not None else ())
+        self.suspects = frozenset(verdict.suspect_ranks)
+        self.culprits = frozenset(verdict.culprit_ranks)
 
 
 def _filters(document: Document, hosts: Sequence[str]) -> list[tuple[str, str]]:
-    """Return what the page can be filtered by, each with its name in the address: what has at least two values."""
     found = {
         "in": ("group", {group.name + group.desc for group in document.groups}),
         "state": ("state", {rank.state for rank in document.ranks}),
@@ -114,7 +112,6 @@ def render_html(document: Document, *, markdown: str = "") -> str:
 
 
 def _without_indents(environment: Environment, name: str) -> str:
-    """Return a constant style or script without indents and comment lines."""
     lines = (line.strip() for line in environment.get_template(name).render().splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("//"))
 
@@ -127,7 +124,6 @@ def _packed(data: Any) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Return the Content-Security-Policy that allows this style, this script and images in the page."""
     digests = (hashlib.sha256(text.encode("utf-8")).digest() for text in (style, script))
     of_style, of_script = (f"'sha256-{base64.b64encode(digest).decode('ascii')}'" for digest in digests)
     allowed = f"img-src data:; style-src {of_style}; script-src {of_script}"
@@ -137,7 +133,15 @@ def _policy(style: str, script: str) -> str:
 @lru_cache(maxsize=1)
 def _environment() -> Environment:
     environment = own_environment()
-    shared = (tables.glossary, tables.causes, accounts, compress, rows.bar, rows.states_of, rows.stalled)
+    shared = (
+        tables.glossary,
+        tables.causes,
+        accounts,
+        compress,
+        tables.bar,
+        tables.states_of,
+        tables.stalled,
+    )
     environment.globals.update({function.__name__: function for function in shared})
     environment.globals.update(states=STATE_WORDS, words=tables.words())
     environment.globals["ranks"] = lambda found: rank_words(some_ranks(found))

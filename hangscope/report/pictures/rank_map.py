@@ -53,37 +53,29 @@ def mesh_of(subject: Subject) -> Mesh | None:
         even = len({len(ranks) for ranks in groups}) == 1 and sum(map(len, groups)) == len(place)
         if even and place.keys() == set(range(size)):
             places[role] = place
-            dimensions.append(Dimension(role, len(groups[0]), _stride(groups, place)))
+            stride, members = groups[0][1] - groups[0][0], len(groups[0])
+            follows = stride > 0 and all(rank // stride % members == at for rank, at in place.items())
+            dimensions.append(Dimension(role, members, stride if follows else None))
     return Mesh(tuple(dimensions), places) if len(dimensions) > 1 else None
 
 
-def _stride(groups: list[tuple[int, ...]], place: Mapping[int, int]) -> int | None:
-    """Return how far apart neighbours of a dimension are, None if a rank's coordinate does not follow from its number."""
-    stride, size = groups[0][1] - groups[0][0], len(groups[0])
-    follows = stride > 0 and all(rank // stride % size == at for rank, at in place.items())
-    return stride if follows else None
-
-
 def steps_from_root(subject: Subject, after: Mapping[Drawn, Drawn]) -> dict[int, int]:
-    """Return for each waiting rank how many calls are between it and the root; `after` leads from node to node to the root."""
+    """Return for each waiting rank how many calls are between it and the root; `after` leads from node to node to the root, the nearest first."""
     depth: dict[Drawn, int] = {}
-    for start in after:
-        path = []
-        node: Drawn | None = start
-        while node is not None and node not in depth:
-            path.append(node)
-            node = after.get(node)
-        calls = depth[node] if node is not None else 0
-        for passed in reversed(path):
-            calls += not isinstance(passed, Host)
-            depth[passed] = calls
+    for node, following in after.items():
+        beyond = depth.get(following, 0 if isinstance(following, Host) else 1)  # a root has none
+        depth[node] = beyond + (not isinstance(node, Host))
     hosts = {node.rank: calls for node, calls in depth.items() if isinstance(node, Host)}
     return {rank: calls for rank, calls in hosts.items() if calls and rank not in subject.culprits}
 
 
 def folds(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> tuple[MapFold, ...]:
     """Return the map folded by host, where more than one is known, and by each dimension of the mesh."""
-    since = _since(subject)
+    waiting = (rank for rank in subject.graph.waiting if rank not in subject.culprits)
+    calls = ((rank, subject.first_open(rank)) for rank in waiting)
+    stalled = {rank: call.created for rank, call in calls if call is not None and call.created > 0}
+    first = min(stalled.values(), default=0)
+    since = {rank: (created - first) / 1e6 for rank, created in stalled.items()}
     records = sorted(subject.incident.ranks.items())
     by_host = grouped((record.host or "host not known", rank) for rank, record in records)
     found = {"host": by_host} if len(by_host) > 1 else {}
@@ -91,15 +83,6 @@ def folds(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> tupl
         ordered = sorted(places, key=lambda r: (places[r], r))
         found[name] = grouped((f"{name}{places[rank]}", rank) for rank in ordered)
     return tuple(MapFold(name, _rows(subject, ranks, steps, since)) for name, ranks in found.items())
-
-
-def _since(subject: Subject) -> dict[int, float]:
-    """Return when each rank stalled, in ms after the first."""
-    waiting = (rank for rank in subject.graph.waiting if rank not in subject.culprits)
-    calls = ((rank, subject.first_open(rank)) for rank in waiting)
-    made = {rank: call.created for rank, call in calls if call is not None and call.created > 0}
-    first = min(made.values(), default=0)
-    return {rank: (created - first) / 1e6 for rank, created in made.items()}
 
 
 def _rows(
@@ -119,18 +102,13 @@ def _rows(
     for (_, roles, near), names in alike.items():
         ranks = sorted(rank for name in names for rank in places[name])
         times = [since[rank] for rank in ranks if rank in since]
-        rows.append(
-            FoldRow(
-                name=names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} alike",
-                ranks=compress(ranks) if len(ranks) <= 64 else some_ranks(ranks),
-                count=len(ranks),
-                states=tuple(number * len(names) for number in roles),
-                near=near * len(names),
-                behind=sum(steps.get(rank, 0) > 1 for rank in ranks),
-                first_ms=min(times, default=None),
-                last_ms=max(times, default=None),
-            )
-        )
+        several = len(names)
+        name = names[0] if several == 1 else f"{names[0]} and {several - 1:,} alike"
+        listed = compress(ranks) if len(ranks) <= 64 else some_ranks(ranks)
+        states = tuple(number * several for number in roles)
+        behind = sum(steps.get(rank, 0) > 1 for rank in ranks)
+        ends = min(times, default=None), max(times, default=None)
+        rows.append(FoldRow(name, listed, len(ranks), states, near * several, behind, *ends))
     return tuple(rows)
 
 
@@ -144,9 +122,8 @@ def rank_map(subject: Subject, folded: tuple[MapFold, ...]) -> RankMapData | Non
     waiting, unseen = (by_role.get(role, ()) for role in ("waiting", "unseen"))
     labels = {**ROLE_WORDS, "idle": subject.idle_words, "waiting": subject.waiting_words(waiting)}
     if heard := subject.heard.intersection(unseen):
-        labels["unseen"] = (
-            HEARD if len(heard) == len(unseen) else f"{ROLE_WORDS['unseen']}; of some a log or stack"
-        )
+        of_some = f"{ROLE_WORDS['unseen']}; of some a log or stack"
+        labels["unseen"] = HEARD if len(heard) == len(unseen) else of_some
     by_host = grouped((record.host, rank) for rank, record in records if record.host)
     per_host = max(map(len, by_host.values()), default=0)
     is_even = {len(ranks) for ranks in by_host.values()} == {per_host}
@@ -172,11 +149,7 @@ def topology(subject: Subject, mesh: Mesh | None, steps: Mapping[int, int]) -> T
         return None
     size = subject.incident.world_size
     labels = tuple(mesh.label(rank) for rank in range(size)) if size <= _LABELLED else ()
-    return TopologyData(mesh.dimensions, labels, _spread(subject, mesh, steps))
-
-
-def _spread(subject: Subject, mesh: Mesh, steps: Mapping[int, int]) -> tuple[str, ...]:
-    """Return which coordinates the named ranks, and those that wait for them directly, have in common."""
+    # What the named ranks, and those that wait for them directly, have in common.
     named = sorted(subject.culprits)
     lines = [f"rank {rank} is {mesh.label(rank)}" for rank in named if len(named) == 1]
     if len(named) > 1 and (common := mesh.shared(named)):
@@ -188,4 +161,4 @@ def _spread(subject: Subject, mesh: Mesh, steps: Mapping[int, int]) -> tuple[str
         where = f", all of {common}" if common and len(near) > 1 else ""
         waits = "waits" if len(near) == 1 else "wait"
         lines.append(f"{counted(len(near), 'rank')} {waits} directly{where}; {behind:,} indirectly")
-    return tuple(lines)
+    return TopologyData(mesh.dimensions, labels, tuple(lines))

@@ -23,7 +23,6 @@ _EARLIEST = 30 * _YEAR  # 2000: what lies before is no wall clock
 
 def strip(subject: Subject) -> StripData | None:
     """Return the strip, or None where no time is known."""
-    verdict = subject.verdict
     calls = (subject.first_open(r) for r in subject.graph.waiting if r not in subject.culprits)
     stalls = sorted(call.created for call in calls if call is not None and call.created > _EARLIEST)
     moments = [*_stall(subject, stalls), *_logged(subject, stalls), *_end(subject)]
@@ -35,7 +34,7 @@ def strip(subject: Subject) -> StripData | None:
     later = [int(m.at) for m in moments if m.kind not in ("progress", "stall")]
     lasted = max(later) - begins[0] if begins and later else 0
     stalled = lasted / _SECOND if _SECOND <= lasted < _YEAR and not subject.over else None
-    has_ended = quotes.has_ended(subject) or (verdict is not None and verdict.until)
+    has_ended = quotes.has_ended(subject) or subject.verdict.until
     hosts = {record.host for record in subject.incident.ranks.values()}
     return StripData(
         moments=tuple(moments),
@@ -48,7 +47,7 @@ def strip(subject: Subject) -> StripData | None:
 
 def _stall(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
     """Yield the last progress and the stall; of a job that goes on, since when ranks waited."""
-    since = subject.verdict.since if subject.verdict is not None else None
+    since = subject.verdict.since
     local = not any(record.dump_file for record in subject.incident.ranks.values())
     if since is not None and _EARLIEST < since < min(stalls, default=since + 1):
         yield Moment("progress", str(since), "last progress", local=local)
@@ -83,14 +82,13 @@ def _logged(subject: Subject, stalls: list[int]) -> Iterator[Moment]:
 
 
 def _end(subject: Subject) -> Iterator[Moment]:
-    """Yield when stacks were captured, and the end of the job."""
-    verdict, captured = subject.verdict, subject.incident.captured
+    until, captured = subject.verdict.until, subject.incident.captured
     if captured > _EARLIEST / _SECOND:
         yield Moment("dump", _ns(captured), "stacks and dumps captured")
-    if verdict is not None and verdict.until is not None and verdict.until > _EARLIEST:
+    if until is not None and until > _EARLIEST:
         ends = (*quotes.ends(subject), *quotes.of_kind(subject, "watchdog"))
-        local = all(e.local for e in ends if e.time and abs(int(_ns(e.time)) - verdict.until) < 2 * 10**6)
-        yield Moment("until", str(verdict.until), "end of the job", local=local)
+        local = all(e.local for e in ends if e.time and abs(int(_ns(e.time)) - until) < 2 * 10**6)
+        yield Moment("until", str(until), "end of the job", local=local)
 
 
 def _ns(seconds: float) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Container, Hashable, Iterable
 from typing import TypeVar
 
 from hangscope.align.p2p import PairInstance
-from hangscope.align.waitgraph import Host, Node, Unnamed, Untold
+from hangscope.align.waitgraph import Host, Node
 from hangscope.model.dataclass import dataclass
 from hangscope.report.subject import Subject
 from hangscope.report.words import grouped
@@ -30,7 +30,7 @@ def wait_graph(subject: Subject) -> tuple[Edges, frozenset[Drawn]]:
     """Return who waits for what, and the roots; empty where nobody is seen to wait."""
     edges = _edges(subject) or _logged_edges(subject)
     verdict = subject.verdict
-    if edges and verdict is not None and verdict.explained >= len(verdict.waiting_ranks):
+    if edges and verdict.explained >= len(verdict.waiting_ranks):
         for rank in verdict.waiting_ranks:  # of some only text tells that they wait, and not where
             edges.setdefault(Host(rank), {})
     roots = _roots(subject, edges) if edges else frozenset()
@@ -64,13 +64,9 @@ def _edges(subject: Subject) -> Edges:
     graph = subject.graph
     calls: dict[Node, None] = {}
     edges: Edges = {}
-    # Where text names no call of any rank, the verdict itself is drawn.
-    any_known = any(not isinstance(f[0].node, Untold) for f in graph.open_calls.values() if f)
-    for rank in graph.waiting:
-        first = subject.first_open(rank)
-        if first is not None and (any_known or not isinstance(first.node, Untold)):
-            edges[Host(rank)] = {first.node: isinstance(first.node, Untold)}
-            calls[first.node] = None
+    for rank, opened in sorted(graph.open_calls.items()):
+        edges[Host(rank)] = {opened[0].node: False}
+        calls[opened[0].node] = None
     calls |= dict.fromkeys(n for root in graph.roots for n in root.nodes if not isinstance(n, Host))
     for node in calls:
         edges[node] = _awaited(subject, node, calls)
@@ -115,11 +111,7 @@ def _awaited(subject: Subject, node: Node, kept: Container[Node]) -> dict[Drawn,
         first = graph.open_calls[rank][0]
         # A batch ends as a whole.
         for one in (c.node for c in graph.open_calls[rank] if c.batch == call.batch):
-            others = (
-                t
-                for t in graph.edges[one].items()
-                if isinstance(t[0], Host | Untold | Unnamed) or t[0] in kept
-            )
+            others = (t for t in graph.edges[one].items() if isinstance(t[0], Host) or t[0] in kept)
             found |= {target: found.get(target, True) and assumed for target, assumed in others}
         if first.batch != call.batch:
             found[first.node] = found.get(first.node, True) and first.gid != call.gid
@@ -128,9 +120,8 @@ def _awaited(subject: Subject, node: Node, kept: Container[Node]) -> dict[Drawn,
 
 
 def _logged_edges(subject: Subject) -> Edges:
-    """Return the verdict as a graph if only logs show who waits."""
     verdict = subject.verdict
-    if verdict is None or not verdict.waiting_ranks or not (verdict.op or verdict.culprit_ranks):
+    if not verdict.waiting_ranks or not (verdict.op or verdict.culprit_ranks):
         return {}
     call, named = VerdictCall(), [Host(rank) for rank in verdict.culprit_ranks]
     edges: Edges = {Host(rank): {call: not verdict.op} for rank in verdict.waiting_ranks}
@@ -163,18 +154,17 @@ def _seen(subject: Subject, nodes: Iterable[Drawn]) -> frozenset[Drawn]:
 def _lead_to_the_root(subject: Subject, edges: Edges, roots: frozenset[Drawn]) -> None:
     """Let every chain end at the root where the verdict says that it explains all; such steps are assumed."""
     verdict = subject.verdict
-    if verdict is None or not roots or verdict.explained < len(verdict.waiting_ranks):
+    if not verdict.cause or not roots or verdict.explained < len(verdict.waiting_ranks):
         return
-    reached = _reaching(edges, roots)
-    lost = [node for node in edges if node not in reached]
-    ends = [node for node in lost if not any(target in lost for target in edges[node])] or lost[:1]
     target = min(roots, key=str)
-    for node in ends:
+
+    def lost() -> list[Drawn]:
+        reached = steps_to_root(edges, roots).keys() | roots
+        return [node for node in edges if node not in reached]
+
+    before = lost()
+    for node in [n for n in before if not any(there in before for there in edges[n])] or before[:1]:
         edges[node][target] = True
-    reached = _reaching(edges, roots) if ends else reached
-    for node in [n for n in edges if ends and n not in reached and not isinstance(n, Host)]:
-        edges[node][target] = True  # circles among those that wait
-
-
-def _reaching(edges: Edges, roots: frozenset[Drawn]) -> set[Drawn]:
-    return set(steps_to_root(edges, roots)) | set(roots)
+    for node in lost():
+        if not isinstance(node, Host):
+            edges[node][target] = True  # circles among those that wait

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hangscope.align.p2p import PairInstance
 from hangscope.align.roots import components
-from hangscope.align.waitgraph import Called, Host, Instance, Unnamed, Untold
+from hangscope.align.waitgraph import Called, Host, Instance
 from hangscope.model.conclusion import CallRef
 from hangscope.model.incident import on_group
 from hangscope.model.rankset import agree, compress, counted, in_words, ranks_phrase
@@ -88,21 +88,16 @@ def _node(
         return _hosts(subject, name, members, root, bold)
     if isinstance(first, VerdictCall):
         verdict = subject.verdict
-        assert verdict is not None
         label = call_words(CallRef(verdict.op, verdict.seq)) if verdict.op else NOT_NAMED
         group = on_group(verdict.group.label).removeprefix("on ") if verdict.group is not None else ""
         inside = sorted(verdict.waiting_ranks)
         return WaitNode(
             name, "call", label, group, compress(inside), len(inside), root, bold, assumed=not verdict.op
         )
-    assumed = isinstance(first, Untold | Unnamed)
-    if assumed:
-        group, left_out = "", subject.culprits
-    else:
-        group = _groups(subject, [n for n in members if isinstance(n, Called)])
-        # A named rank that made another call there is a node of its own, and no part of this one; in a circle it is both.
-        left_out = subject.culprits if not bold else frozenset()
-    calls = [n for n in members if not isinstance(n, VerdictCall)]
+    calls = [n for n in members if isinstance(n, Called)]
+    group = _groups(subject, calls)
+    # A named rank that made another call there is a node of its own, and no part of this one; in a circle it is both.
+    left_out = subject.culprits if not bold else frozenset()
     inside = sorted({rank for node in calls for rank in subject.graph.ranks_in(node)} - left_out)
     ranks = compress(inside) if inside else ""
     alone = first if len(members) == 1 and isinstance(first, Instance) else None
@@ -110,7 +105,7 @@ def _node(
     label = subject.call_name(first, inside[0] if len(inside) == 1 else None)
     if len(members) > 1 and isinstance(first, PairInstance):
         label += f" and {len(members) - 1} alike"
-    return WaitNode(name, "call", label, group, ranks, len(inside), root, bold, call=call, assumed=assumed)
+    return WaitNode(name, "call", label, group, ranks, len(inside), root, bold, call=call)
 
 
 def _hosts(subject: Subject, name: str, members: list[Drawn], root: bool, bold: bool) -> WaitNode:
@@ -123,7 +118,6 @@ def _hosts(subject: Subject, name: str, members: list[Drawn], root: bool, bold: 
 
 
 def _groups(subject: Subject, calls: list[Called]) -> str:
-    """Return on which groups calls of one standing are, for a node's second line."""
     gids = sorted({n.gid for n in calls})
     groups = [subject.incident.groups[gid] for gid in gids]
     lowest = groups[0]
@@ -185,7 +179,7 @@ def sentences(
     one = len(lines) == _LINES + 1
     lines = first_of(lines, _LINES, "1 more collective." if one else "{:,} more collectives.")
     verdict = subject.verdict
-    if verdict is not None and verdict.culprit_ranks and verdict.explained:
+    if verdict.culprit_ranks and verdict.explained:
         explained = accounts_for(verdict.explained, len(verdict.waiting_ranks))
         lines.append(
             f"Root cause: {ranks_phrase(verdict.culprit_ranks)}, which {agree(verdict.culprit_ranks, 'accounts', 'account')} for {explained}."

@@ -8,17 +8,8 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from hangscope.model.conclusion import (
-    OMITTED,
-    Alternative,
-    CallRef,
-    Collect,
-    Evidence,
-    Hypothesis,
-    Location,
-    RuledOut,
-    Source,
-)
+from hangscope.model import conclusion
+from hangscope.model.conclusion import OMITTED
 from hangscope.model.dataclass import dataclass
 from hangscope.model.frames import Frame
 from hangscope.model.incident import group_label
@@ -90,13 +81,13 @@ class VerdictPart:
     in_call: tuple[int, ...]
     explains: Explains
     fingerprint: str
-    culprit_call: CallRef | None
-    waiting_call: CallRef | None
-    location: Location | None
+    culprit_call: conclusion.CallRef | None
+    waiting_call: conclusion.CallRef | None
+    location: conclusion.Location | None
     summary: str
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[conclusion.Evidence, ...]
     advice: tuple[str, ...]
-    alternatives: tuple[Alternative, ...]
+    alternatives: tuple[conclusion.Alternative, ...]
     deciding: tuple[int, ...] = ()
     api: str | None = None
     since: str | None = None
@@ -106,8 +97,13 @@ class VerdictPart:
     rank_confidence: str = "low"
     cause_confidence: str = "low"
     suspect_ranks: tuple[int, ...] = ()
-    collect: tuple[Collect, ...] = ()
+    collect: tuple[conclusion.Collect, ...] = ()
     wait_ends: WaitEnds = WaitEnds()
+
+
+NO_VERDICT = VerdictPart(
+    "", "", (), (), "", None, None, None, False, (), (), Explains(0, 0), "", None, None, None, "", (), (), ()
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,14 +223,12 @@ class SeenBefore:
     @property
     def text(self) -> str:
         """Return it as a sentence; empty where there are none."""
-        if not self.times:
-            return ""
         job = f" ({self.last_job})" if self.last_job else ""
-        often = f"Seen {self.times:,} times before, first on {self.first}, last on {self.last}{job}"
-        if self.times == 1:
-            often = f"Seen once before, on {self.last}{job}"
+        several = f"{self.times:,} times before, first on {self.first}, last"
+        times = several if self.times > 1 else "once before,"
         note = f". Note: {self.note}" if self.note else ""
-        return often + note + ("" if self.note.endswith(".") else ".")
+        end = "" if self.note.endswith(".") else "."
+        return f"Seen {times} on {self.last}{job}{note}{end}" if self.times else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +239,7 @@ class OutlierLine:
     how: str
     note: str
     text: str
-    source: Source
+    source: conclusion.Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +257,8 @@ class Document:
     missing: tuple[str, ...] = ()
     sources: dict[str, int] = field(default_factory=dict)
     candidates: tuple[CandidatePart, ...] = ()
-    hypotheses: tuple[Hypothesis, ...] = ()
-    ruled_out: tuple[RuledOut, ...] = ()
+    hypotheses: tuple[conclusion.Hypothesis, ...] = ()
+    ruled_out: tuple[conclusion.RuledOut, ...] = ()
     groups: tuple[GroupPart, ...] = ()
     ranks: tuple[RankPart, ...] = ()
     inputs: tuple[InputPart, ...] = ()
@@ -295,6 +289,11 @@ class Document:
         )
 
     @property
+    def found(self) -> VerdictPart:
+        """Return the verdict, or one that names nothing."""
+        return self.verdict or NO_VERDICT
+
+    @property
     def title(self) -> str:
         """Return what a ticket is called: the verdict's title, else the headline."""
-        return (self.verdict.title if self.verdict is not None else "") or self.headline
+        return self.found.title or self.headline

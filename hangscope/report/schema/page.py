@@ -35,22 +35,14 @@ class SidePart:
 
 
 @dataclass(frozen=True, slots=True)
-class SnippetLine:
-    """One line of source; `hit` is the line that the label refers to."""
-
-    number: int
-    text: str
-    hit: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Snippet:
-    """Some lines of source around one that matters, with a label under it."""
+    """Some lines of source, by their numbers, around `line`, which has a label under it."""
 
     role: str
     file: str
+    line: int
     label: str
-    lines: tuple[SnippetLine, ...]
+    lines: tuple[tuple[int, str], ...]
     origin: str
 
 

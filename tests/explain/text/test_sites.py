@@ -125,7 +125,7 @@ def test_calls_on_groups_of_their_own_are_not_held_against_anybody(tmp_path: Pat
         frame = f"{'reduce' if own else 'sync'} from {SCRIPT}:{35 if own else 80}"
         lines[f"rank_{rank}.log"] = _failed(rank, group, op, frame)
     lines["rank_2.log"] = ["[rank2]: step 7"]
-    case = told(tmp_path, lines)._analysis.case
+    case = told(tmp_path, lines).analysis.case
     assert set(case.statements.whereabouts) == {0, 1, 3, 4, 5}
     assert sites(case.incident, case.statements) is None
 
@@ -260,5 +260,5 @@ def test_steps_of_one_function_of_torch_follow_each_other_and_are_no_mismatch(
     files["job.log"] = [f"[rank{rank}]: {TIMED_OUT}" for rank in range(3)]
     report = told(tmp_path, files)
     assert (short(report)[0] == "rank_conditional_collective") is apart
-    case = report._analysis.case
+    case = report.analysis.case
     assert (sites(case.incident, case.statements) is not None) is apart

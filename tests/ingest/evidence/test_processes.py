@@ -89,7 +89,7 @@ def test_what_a_process_says_of_itself_is_the_rank_of_its_log(
             f"{line}\nTraceback (most recent call last):\n"
             '  File "/workspace/train/train.py", line 9, in main\n    step()\nValueError: bad sample\n'
         )
-    incident = analyze(tmp_path)._analysis.incident
+    incident = analyze(tmp_path).analysis.incident
     assert tuple(r for r, record in incident.ranks.items() if record.events) == ranks
 
 

@@ -35,7 +35,7 @@ def test_only_statements_at_which_stacks_are_count() -> None:
 def test_a_stack_is_shown_with_the_statement_at_its_line(tmp_path: Path) -> None:
     lines = ["It hangs in the validation.", "", "[rank0]: val it 0", "", "=== rank 0 ===", *STACKS, "", *CODE]
     report = told(tmp_path, lines)
-    found = stacks(report._analysis.case)
+    found = stacks(report.analysis.case)
     assert found is not None
     assert "rank 0 is in broadcast at train.py:143 `out = model(x)`" in found.shows
     assert "rank 1 is at train.py:152 `acc = (s[0] / s[1]).item()`" in found.shows

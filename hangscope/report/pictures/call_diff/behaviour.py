@@ -8,6 +8,7 @@ one role in different groups fold together. Costs a few array operations per ran
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,10 @@ class Program:
         state = State(int(self.state[row])).name.lower()
         kind = self.kinds[int(self.kind[row])]
         return Call(kind, int(self.gid[row]), int(self.purpose[row]), int(self.seq[row]), state)
+
+    def place(self, row: int) -> tuple[int, int, bool]:
+        """Return what a call has in common with a different one at its place: the purpose, the seq, and the kind of seq."""
+        return int(self.purpose[row]), int(self.seq[row]), bool(self.is_p2p[row])
 
     def last(self, most: int) -> list[Call]:
         """Return the last calls, at most so many."""
@@ -149,30 +154,26 @@ class Folding:
         return result
 
     def _open(self, record: RankRecord, queue: Queue) -> tuple[bool, frozenset[int]]:
-        """Return whether a queue is of sends and receives, and which of its calls are open."""
         is_p2p = record.p2p.get(queue.gid) is queue
         return is_p2p, self.subject.open_seqs.get((record.rank, queue.gid, is_p2p), frozenset())
 
     def program(self, record: RankRecord) -> Program:
         """Return the last calls of one rank."""
         purposes = self._purposes(record)
-        none = np.empty(0, np.int64)
-        names = ("order", "gid", "purpose", "seq", "kind", "state", "token")
-        columns: dict[str, list[Any]] = {**{name: [none] for name in names}, "is_p2p": [none.astype(bool)]}
+        parts = []
         for queue in filter(len, record.all_queues):
-            (is_p2p, still_open), purpose = self._open(record, queue), purposes[queue.gid]
-            size, kind = min(LAST, len(queue)), queue.kind[-LAST:]
-            columns["order"].append(queue.order[-LAST:])
-            columns["gid"].append(np.full(size, queue.gid, np.int64))
-            columns["purpose"].append(np.full(size, purpose, np.int64))
-            columns["seq"].append(queue.seq[-LAST:])
-            columns["kind"].append(kind)
-            columns["state"].append(self._states(queue, is_p2p, still_open))
-            columns["is_p2p"].append(np.full(size, is_p2p, bool))
-            columns["token"].append(self._tokens(kind, purpose, queue.gid, is_p2p))
-        last = np.argsort(np.concatenate(columns.pop("order")), kind="stable")[-LAST:]
-        merged = {name: np.concatenate(parts)[last] for name, parts in columns.items()}
-        return Program(self.subject.incident.kinds, tokens=tuple(merged.pop("token").tolist()), **merged)
+            (is_p2p, still_open), what = self._open(record, queue), purposes[queue.gid]
+            called, same = queue.kind[-LAST:], partial(np.full, min(LAST, len(queue)))
+            states = self._states(queue, is_p2p, still_open)
+            tokens = self._tokens(called, what, queue.gid, is_p2p)
+            own = queue.order[-LAST:], same(queue.gid), same(what), queue.seq[-LAST:], called
+            parts.append((*own, states, same(is_p2p), tokens))
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        order, *known, token = columns or [np.empty(0, bool)] * 8
+        last = np.argsort(order, kind="stable")[-LAST:]
+        gid, purpose, seq, kind, state, p2p = (column[last] for column in known)
+        last_tokens = tuple(token[last].tolist())
+        return Program(self.subject.incident.kinds, gid, purpose, seq, kind, state, p2p, last_tokens)
 
     def _tokens(self, kind: Any, purpose: int, gid: int, is_p2p: bool) -> Any:
         tokens = self._token[self._plain[kind]] * _OFFSETS + purpose * _PURPOSES
@@ -195,7 +196,6 @@ class Folding:
         return state
 
     def _purposes(self, record: RankRecord) -> dict[int, int]:
-        """Return a number for what each of a rank's groups is for."""
         result: dict[int, int] = {}
         counts: dict[tuple[str, int], int] = {}
         for gid in sorted(set(record.queues) | set(record.p2p)):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from hangscope.align.p2p import PairInstance
 from hangscope.model.incident import on_group
 from hangscope.model.rankset import compress
-from hangscope.report.pictures.call_diff.alignment import align
 from hangscope.report.pictures.call_diff.behaviour import Behaviour, Call, Program
-from hangscope.report.pictures.call_diff.columns import choose
+from hangscope.report.pictures.call_diff.columns import align, choose
 from hangscope.report.pictures.call_diff.logged_calls import logged_diff, logged_row, logged_state
 from hangscope.report.schema.pictures import CallDiff, DiffCell, DiffClass, DiffGroup, DiffRow
 from hangscope.report.subject import Subject
@@ -94,53 +94,40 @@ class _Diff:
     def __init__(self, subject: Subject, chosen: list[Behaviour]) -> None:
         self.subject, self.first, self.base = subject, chosen[0], chosen[0].program
         self.issued = frozenset(self.base.tokens)
-        self.by_order = subject.verdict is not None and subject.verdict.cause == "collective_order_mismatch"
+        self.by_order = subject.verdict.cause == "collective_order_mismatch"
         self.columns = [_Column(self.base, behaviour) for behaviour in chosen[1:]]
 
-    def rows(self) -> list[Cells]:
-        """Return the cells of all rows, the first for the base."""
+    def rows(self) -> Iterator[Cells]:
+        """Yield the cells of all rows, the first for the base."""
+        for place, column in enumerate(self.columns):
+            for own in range(column.alignment.own_start):  # before the window that all kept
+                if not (call := column.program.call(own)).is_done:
+                    cell = self._cell(column.behaviour, call, "state")
+                    yield self._alone(place, cell, DiffCell("unseen", note="not kept"))
         starts = (c.alignment.start for c in self.columns if c.alignment.last >= 0)
-        rows = self._before()
         for row in range(max(starts, default=0), len(self.base) + 1):
-            rows += self._insertions(row)
+            for place, column in enumerate(self.columns):
+                for own in column.alignment.inserted.get(row, ()):
+                    yield self._alone(place, self._inserted(column, row, own), DiffCell("same"))
             if row < len(self.base):
                 cells = [self._against(column, row) for column in self.columns]
-                swapped = any(cell.mark == "swapped" for cell in cells)
-                rows.append(
-                    (self._cell(self.first, self.base.call(row), "swapped" if swapped else "same"), *cells)
-                )
-        return rows
+                mark = "swapped" if any(cell.mark == "swapped" for cell in cells) else "same"
+                yield (self._cell(self.first, self.base.call(row), mark), *cells)
 
-    def _before(self) -> list[Cells]:
-        """Return the open calls of classes from before the window that all kept: of the others they are not known."""
-        absent = DiffCell("unseen", note="not kept")
-        return [
-            self._alone(place, self._cell(column.behaviour, call, "state"), absent)
-            for place, column in enumerate(self.columns)
-            for own in range(column.alignment.own_start)
-            if not (call := column.program.call(own)).is_done
-        ]
-
-    def _insertions(self, row: int) -> list[Cells]:
-        """Return the rows of collectives that come before a row of the base and that the base does not have."""
-        result = []
-        for place, column in enumerate(self.columns):
-            is_after = row > column.alignment.last
-            for own in column.alignment.inserted.get(row, ()):
-                token = column.program.tokens[own]
-                call = column.program.call(own)
-                swapped = self._issued(self.base, call) and (
-                    token in column.lost
-                    or (is_after and token in self.issued and bool(column.lost & column.issued))
-                )
-                mark, note = ("swapped", "in another order") if swapped else ("extra", "only here")
-                result.append(
-                    self._alone(place, self._cell(column.behaviour, call, mark, note), DiffCell("same"))
-                )
-        return result
+    def _inserted(self, column: _Column, row: int, own: int) -> DiffCell:
+        """Return a collective that comes before a row of the base and that the base does not have there."""
+        token, call, is_after = (
+            column.program.tokens[own],
+            column.program.call(own),
+            row > column.alignment.last,
+        )
+        if self._issued(self.base, call) and (
+            token in column.lost or (is_after and token in self.issued and bool(column.lost & column.issued))
+        ):
+            return self._cell(column.behaviour, call, "swapped", "in another order")
+        return self._cell(column.behaviour, call, "extra", "only here")
 
     def _alone(self, place: int, cell: DiffCell, others: DiffCell) -> Cells:
-        """Return a row with one cell in a column behind the base, and others alike."""
         cells = [others] * (len(self.columns) + 1)
         cells[place + 1] = cell
         return tuple(cells)
@@ -159,8 +146,10 @@ class _Diff:
             return DiffCell("unseen")
         if row in alignment.matched:
             own = program.call(alignment.matched[row])
-            if self._is_misfit(call) and (why := _difference(call, own)) == "other sizes":
-                return self._cell(column.behaviour, own, "differs", why)
+            # By the verdict its sizes do not fit; those of an all_to_all may differ elsewhere.
+            is_misfit = (self.subject.verdict.cause, self.subject.gid) == ("shape_mismatch", call.gid)
+            if is_misfit and call.seq == self.subject.verdict.seq and _difference(call, own) == "other sizes":
+                return self._cell(column.behaviour, own, "differs", "other sizes")
             shifted = f"seq {call.seq} of the others" if own.seq != call.seq and not own.is_done else ""
             return self._cell(column.behaviour, own, "same" if own.state == call.state else "state", shifted)
         if row in alignment.paired:
@@ -181,7 +170,6 @@ class _Diff:
         return DiffCell(mark, note=note)
 
     def _has_part(self, behaviour: Behaviour, call: Call) -> bool:
-        """Return whether a class has a group with the purpose of a call's group."""
         if call.purpose in behaviour.purposes:
             return True
         groups = self.subject.incident.groups
@@ -190,13 +178,6 @@ class _Diff:
             return rank in group.ranks
         alike = (g for g in groups if (g.desc, len(g.ranks)) == (group.desc, len(group.ranks)))
         return not group.members_known or any(rank in other.ranks for other in alike)
-
-    def _is_misfit(self, call: Call) -> bool:
-        """Return whether the verdict says that the sizes of this call do not fit: those of an all_to_all may differ elsewhere."""
-        verdict = self.subject.verdict
-        if verdict is None or verdict.cause != "shape_mismatch":
-            return False
-        return (call.gid, call.seq) == (self.subject.gid, verdict.seq)
 
     def _cell(self, behaviour: Behaviour, call: Call, mark: str, note: str = "") -> DiffCell:
         """Return a call of a class; what its ranks do not share, such as a peer, is that of the first one, which is named."""
@@ -226,7 +207,7 @@ class _Diff:
         return "; ".join(f"{compress(ranks)}: {sizes}" for sizes, ranks in parts[:SIZES_LISTED])
 
 
-def _numbered(rows: list[Cells]) -> list[DiffRow]:
+def _numbered(rows: Iterable[Cells]) -> list[DiffRow]:
     """Return the rows with the number of the difference that each belongs to: adjacent rows that differ are one."""
     number, inside = 0, False
     numbered = []
@@ -239,7 +220,6 @@ def _numbered(rows: list[Cells]) -> list[DiffRow]:
 
 
 def _difference(call: Call, own: Call) -> str:
-    """Return in which arguments two calls differ."""
     one, other = call.kind, own.kind
     if one.op != other.op:
         return "another collective"
@@ -254,7 +234,6 @@ def _difference(call: Call, own: Call) -> str:
 
 
 def _class(subject: Subject, behaviour: Behaviour) -> DiffClass:
-    """Return a class with where its ranks are now."""
     rank, call = behaviour.ranks[0], subject.first_open(behaviour.ranks[0])
     if call is not None:
         groups = {c.gid for r in behaviour.ranks if (c := subject.first_open(r)) is not None}

@@ -18,7 +18,7 @@ _NOTE = "from the logs"
 def logged_row(subject: Subject, chosen: Sequence[Behaviour]) -> list[DiffRow]:
     """Return the row of the verdict's two collectives, if they differ and no column shows a pending one of either side."""
     verdict = subject.verdict
-    if verdict is None or not _is_logged(subject) or any(subject.first_open(b.ranks[0]) for b in chosen):
+    if not _words(verdict.waiting_call) or any(subject.first_open(b.ranks[0]) for b in chosen):
         return []
     culprits, waiting = frozenset(verdict.culprit_ranks), frozenset(verdict.waiting_ranks)
     cells = []
@@ -37,7 +37,7 @@ def logged_row(subject: Subject, chosen: Sequence[Behaviour]) -> list[DiffRow]:
 def logged_diff(subject: Subject) -> CallDiff | None:
     """Return the diff that logs alone give: one row with the collectives of both sides; None where they are not known."""
     verdict = subject.verdict
-    if verdict is None or not _is_logged(subject) or not verdict.waiting_ranks:
+    if not _words(verdict.waiting_call) or not verdict.waiting_ranks:
         return None
     waiting = _class("waiting", verdict.in_call or verdict.waiting_ranks, verdict.waiting_call)
     classes, cells, differs = [waiting], [_cell(subject, verdict.waiting_call, "same")], None
@@ -52,17 +52,15 @@ def logged_diff(subject: Subject) -> CallDiff | None:
 
 def logged_state(subject: Subject, behaviour: Behaviour) -> str:
     """Return where logs show a class without a pending collective in its dumps; empty where they do not."""
-    verdict = subject.verdict
-    if verdict is None:
-        return ""
-    if behaviour.role == "waiting":
-        words = _words(verdict.waiting_call) if set(behaviour.ranks) <= set(verdict.in_call) else ""
-        return f"in {words}, {_NOTE}" if words else f"{'waited' if subject.over else 'waiting'}, {_NOTE}"
+    verdict, words = subject.verdict, ""
+    if behaviour.role == "waiting" and verdict.cause:
+        words = "waited" if subject.over else "waiting"
+        if set(behaviour.ranks) <= set(verdict.in_call) and _words(verdict.waiting_call):
+            words = f"in {_words(verdict.waiting_call)}"
     call = verdict.culprit_call
-    if behaviour.role == "culprit" and (words := _words(call)) and call is not None and not call.completed:
-        is_of_the_verdict = call.seq == verdict.seq or call.group is not None
-        return f"in {words}, {_NOTE}" if is_of_the_verdict else ""
-    return ""
+    if behaviour.role == "culprit" and call is not None and call.op and not call.completed:
+        words = f"in {call_words(call)}" if call.seq == verdict.seq or call.group is not None else ""
+    return f"{words}, {_NOTE}" if words else ""
 
 
 def _class(role: str, ranks: tuple[int, ...], call: CallRef | None) -> DiffClass:
@@ -70,12 +68,6 @@ def _class(role: str, ranks: tuple[int, ...], call: CallRef | None) -> DiffClass
     return DiffClass(
         compress(ranks), len(ranks), role, f"in {words}" if words else "not in this collective", ranks[0]
     )
-
-
-def _is_logged(subject: Subject) -> bool:
-    verdict = subject.verdict
-    assert verdict is not None
-    return verdict.waiting_call is not None and bool(verdict.waiting_call.op)
 
 
 def _words(call: CallRef | None) -> str:

@@ -1,1 +1,0 @@
-"""One story per cause: the picture that shows it."""
