@@ -122,9 +122,7 @@ def _reader(kind: Any, limited: bool) -> Reader:
 
 
 def _own_reader(kind: Any) -> Reader:
-    """Return the reader of a class with its own serialized form, which checks it itself."""
-
-    def read(value: Any) -> Any:
+    def read(value: Any) -> Any:  # a class with its own serialized form checks it itself
         try:
             return kind.from_wire(value)
         except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.align.waitgraph import Host
+from hangscope.model.conclusion import WaitEnds
 from hangscope.model.rankset import compress
-from hangscope.model.wait_ends import WaitEnds
 from hangscope.report import quotes
 from hangscope.report.pictures.call_diff.behaviour import Behaviour, Folding
 from hangscope.report.pictures.rank_map import Mesh

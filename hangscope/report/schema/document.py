@@ -18,11 +18,11 @@ from hangscope.model.conclusion import (
     Location,
     RuledOut,
     Source,
+    WaitEnds,
 )
 from hangscope.model.dataclass import dataclass
 from hangscope.model.frames import Frame
 from hangscope.model.incident import group_label
-from hangscope.model.wait_ends import WaitEnds
 from hangscope.report.schema.page import PageData
 
 SCHEMA = "hangscope.report/1"
