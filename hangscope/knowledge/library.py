@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
+from pathlib import Path
 
+from hangscope.errors import Note, UsageError
 from hangscope.knowledge.callsite import user_frames
-from hangscope.knowledge.loading import own_rules
+from hangscope.knowledge.loading import own_rules, read_rules
 from hangscope.knowledge.rule import HANDLER, STAGES, Rule
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Frame, Stack
@@ -129,3 +132,25 @@ def before_signal(stack: Stack, knowledge: Knowledge) -> Stack:
 def own_knowledge() -> Knowledge:
     """Return the knowledge that comes with hangscope."""
     return Knowledge(own_rules())
+
+
+VARIABLE = "HANGSCOPE_RULES"
+Rules = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def knowledge_with(rules: Rules | None, notes: list[Note]) -> Knowledge:
+    """Return hangscope's knowledge with a site's own rules in front of it.
+
+    `rules` is one file or several; those that HANGSCOPE_RULES names (separated like PATH) come after. An unusable rule becomes a warning; a requested file that does not exist raises UsageError.
+    """
+    wanted = [rules] if isinstance(rules, (str, os.PathLike)) else list(rules or ())
+    if not all(isinstance(path, (str, os.PathLike)) for path in wanted):
+        hint = "hangscope.analyze(paths, rules='rules.toml')"
+        raise UsageError("rules must be a path or a list of paths", hint)
+    for path in wanted:
+        if not Path(path).is_file():
+            text = f"there is no file of rules at {os.fspath(path)}"
+            raise UsageError(text, "see docs/knowledge.md for the format")
+    named = [path for path in os.environ.get(VARIABLE, "").split(os.pathsep) if path]
+    own = [rule for path in (*wanted, *named) for rule in read_rules(Path(path), notes)]
+    return Knowledge((*own, *own_rules())) if own else own_knowledge()

@@ -41,9 +41,8 @@ def parse_rules(text: str, origin: str, notes: list[Note], *, site: bool = True)
     try:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        notes.append(
-            _note(origin, f"is no TOML ({error})", "fix that line; none of the file's rules was used")
-        )
+        hint = "fix that line; none of the file's rules was used"
+        notes.append(_note(origin, f"is no TOML ({error})", hint))
         return ()
     if unknown := sorted(set(data) - _HEADER):
         what = f"has the unknown key {unknown[0]!r}"
