@@ -11,10 +11,10 @@ import errno
 import io
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 LEAST_HOLE = 1 << 20  # bytes; a dump may hold shorter runs of zeros
-_CHUNK = 1 << 18
+_CHUNK, _PEEKED = 1 << 18, 1 << 13
 _BLOCK = 512  # bytes of one block in `st_blocks`, whatever the file system's own size
 
 
@@ -34,8 +34,11 @@ def encoding_of(head: bytes) -> str | None:
     return None
 
 
-class Remade(io.RawIOBase):
-    """A stream of the bytes that `parts` makes of another one, which can be read again from its start and sought nowhere else."""
+class Remade(io.BufferedIOBase):
+    """A stream of the bytes that `parts` makes of another one, which can be read again from its start and sought nowhere else.
+
+    It gives what came before an error, and the error with each later read.
+    """
 
     def __init__(self, raw: BinaryIO, parts: Callable[[BinaryIO], Iterator[bytes]]) -> None:
         self._raw, self._make = raw, parts
@@ -68,8 +71,12 @@ class Remade(io.RawIOBase):
         self._raw.close()
         super().close()
 
-    def readinto(self, buffer: Any) -> int:
-        """Read the next bytes; return their number. What is wrong with them is raised again each time."""
+    def peek(self, size: int = 0, /) -> bytes:
+        """Return some of the bytes that come next without taking them, for what reads lines."""
+        return bytes(self._next()[:_PEEKED])
+
+    def _next(self) -> memoryview:
+        """Return bytes that come next, none at the end."""
         while not self._ready:
             if self._error is not None:
                 raise self._error
@@ -79,13 +86,28 @@ class Remade(io.RawIOBase):
                 self._error = error
                 raise
             if part is None:
-                return 0
+                break
             self._ready = memoryview(part)
-        count = min(len(buffer), len(self._ready))
-        buffer[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        self._position += count
-        return count
+        return self._ready
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return the next bytes: fewer than `size` only where the end or an error comes; all of them only without an error."""
+        wanted = 1 << 62 if size is None or size < 0 else size
+        parts: list[memoryview] = []
+        while wanted:
+            try:
+                part = self._next()[:wanted]
+            except Exception:
+                if parts and wanted < 1 << 60:
+                    break  # it comes again
+                raise
+            if not part:
+                break
+            self._ready = self._ready[len(part) :]
+            self._position += len(part)
+            wanted -= len(part)
+            parts.append(part)
+        return b"".join(parts)
 
 
 def unpadded(raw: BinaryIO) -> Iterator[bytes]:
