@@ -124,8 +124,9 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
     ranks = [process for process in processes if process.pid not in found.workers]
     for process in processes:
         if process.pid in found.workers and len(ranks) == 1:
-            named = ((f"worker {process.pid}: {name}", stack) for name, stack, _ in process.threads)
-            ranks[0].threads += [(*thread, False) for thread in named]
+            ranks[0].threads += [
+                (f"worker {process.pid}: {n}", stack, False) for n, stack, _ in process.threads
+            ]
     return ranks or processes
 
 
