@@ -12,11 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.ingest.excerpts import pace
-from hangscope.ingest.excerpts.code import guarded_call, numbered
-from hangscope.ingest.excerpts.commands import Output, Unlike, commands
-from hangscope.ingest.excerpts.configured import unlike_settings
+from hangscope.ingest.excerpts.code import Guarded, guarded_call, numbered
+from hangscope.ingest.excerpts.commands import Output, Unlike, commands, local_ranks_gone, unlike_settings
 from hangscope.ingest.excerpts.line_groups import LineGroup, line_groups, tells_of_trouble
-from hangscope.ingest.excerpts.process_list import local_ranks_gone
 from hangscope.ingest.excerpts.prose import devices, has_fences, prose, written_by_people
 from hangscope.ingest.excerpts.sections import Side, sides
 from hangscope.ingest.excerpts.settings import helpful_setting
@@ -58,8 +56,8 @@ class Excerpt(Event, by_launcher=True, calm=True):
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`.
-    `lasted`: the seconds of the longest work that a line reports (`lasted_line`). `guarded`: a collective in the program's code that only rank 0
-    calls, by `guard`, in the line `guarded_at`, or that it alone does not reach because of the statement `left_by`; `code`: the lines of the program, by number, at which stacks are. `helped`: the setting of NCCL with which it runs. `before`: the last line (number, text) of the program's own before the first that reports an error. `commands` are those
+    `lasted`: the seconds of the longest work that a line reports (`lasted_line`). `guarded`: a collective in the program's code that rank 0
+    alone calls or does not reach; `code`: the lines of the program, by number, at which stacks are. `helped`: the setting of NCCL with which it runs. `before`: the last line (number, text) of the program's own before the first that reports an error. `commands` are those
     that prompts show, `outputs` what they printed, `unlike` the lines in which that differs between two hosts, and `settings` what two
     writers print with two values although they agree otherwise.
     """
@@ -93,10 +91,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     steady_to: int = 0
     lasted: float = 0.0
     lasted_line: str = ""
-    guarded: str = ""
-    guard: str = ""
-    guarded_at: int = 0
-    left_by: str = ""
+    guarded: Guarded | None = None
     code: tuple[tuple[int, str], ...] = ()
     helped: str = ""
     before: tuple[int, str] | None = None
@@ -138,7 +133,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     said, named = prose(people), named_processes(lines)
     counts, even = pace.counted(printed), pace.steady(printed)
     quiet, pause, before = pace.silence(printed)
-    alone, (run, unlike, outputs) = guarded_call(lines), commands(texts)
+    run, unlike, outputs = commands(texts)
     lasted, lasted_line = pace.longest(printed)
     stated, one_node = _launched(texts)
     sizes = tuple(sorted({n for n in stated if 1 < n <= MAX_RANKS})) or _counted_by_people(said, named)
@@ -177,10 +172,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         steady_to=even[1],
         lasted=lasted,
         lasted_line=quote(lasted_line, _SHOWN),
-        guarded=alone.call if alone is not None else "",
-        guard=quote(alone.guard, _SHOWN) if alone is not None else "",
-        guarded_at=alone.line if alone is not None else 0,
-        left_by=alone.leaves if alone is not None else "",
+        guarded=guarded_call(lines),
         code=numbered(lines),
         helped=helpful_setting(texts, said),
         commands=run,
