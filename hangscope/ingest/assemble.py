@@ -14,7 +14,7 @@ from hangscope.ingest.evidence.attempts import attempt_to_read, drop_copies
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.snapshots import last_pages
 from hangscope.ingest.evidence.text_evidence import TextEvidence
-from hangscope.ingest.evidence.world_size import largest_world, left_out, size_in_content
+from hangscope.ingest.evidence.worlds import largest_world, left_out, size_in_content
 from hangscope.ingest.files.naming import attempt_of, rank_of_dump
 from hangscope.ingest.groups import GroupIndex, detail_helpers, roles, with_pending_checks
 from hangscope.ingest.queues import QueueBuilder
@@ -79,7 +79,8 @@ def _groups(
 ) -> tuple[GroupIndex, int]:
     """Return the groups and the size of the job; what speaks for more ranks than any job has is taken out."""
     index = GroupIndex(chosen)
-    size = _world_size(index, chosen, text.world_size, wanted)
+    members = (max(g.ranks) for g in index.groups if g.ranks)
+    size = max(wanted or 0, min(text.world_size, MAX_RANKS), 1 + max((*chosen, *members), default=-1))
     limit = largest_world(evident := len(chosen.keys() | text.ranks()), wanted)
     if size > limit:
         notes.append(left_out(size, evident, limit))
@@ -108,7 +109,6 @@ def _dumps(readings: Sequence[Reading], notes: list[Note]) -> list[Claim]:
 
 
 def _libraries(readings: Sequence[Reading]) -> tuple[str, ...]:
-    """Return the versions of NCCL that dumps and NCCL's own lines state."""
     stated = {recording.library for reading in readings for recording in reading.recordings}
     stated |= {recording.version for reading in readings for recording in reading.log.nccl}
     return tuple(f"NCCL {version}" for version in sorted(stated) if version and version[0].isdigit())
@@ -189,11 +189,6 @@ def _no_such_attempt(wanted: int | str | None, known: set[int]) -> list[Note]:
     others = f"there are {', '.join(map(str, sorted(known)))}" if known else "no input states any"
     text = f"no input is of restart attempt {wanted}: {others}"
     return [Note("no_such_attempt", text, hint="leave --attempt out for the last one")]
-
-
-def _world_size(index: GroupIndex, chosen: dict[int, Claim], from_text: int, wanted: int | None) -> int:
-    members = [max(g.ranks) + 1 for g in index.groups if g.ranks]
-    return max([wanted or 0, min(from_text, MAX_RANKS), max(chosen, default=-1) + 1, *members])
 
 
 def _inputs(

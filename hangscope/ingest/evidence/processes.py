@@ -115,9 +115,9 @@ class Processes:
         stated |= {
             log.local_rank for log in self._logs.values() if any(e.local_rank is None for e in log.events)
         }
-        of_one = bool(known) or files > 1 or len(stated - {None}) > 1
-        of_one = of_one or self._is_one_console() or self._is_one_node()
         texts = [log.excerpt for log in self._logs.values() if isinstance(log.excerpt, Excerpt)]
+        one_node = len(texts) == len(self._logs) == 1 and texts[0].one_node  # by the command in the only log
+        of_one = bool(known) or files > 1 or len(stated - {None}) > 1 or one_node or self._is_one_console()
         apart = len({host for _, host, _ in known}) > 1 or any(text.several_nodes for text in texts)
         return of_one and not apart and all(ranks == {local} for (_, _, local), ranks in known.items())
 
@@ -127,11 +127,6 @@ class Processes:
         events = [event for log in self._logs.values() for event in log.events]
         spawned = [event for event in events if isinstance(event, Exit) and event.via == "spawn"]
         return len(self._logs) == len(spawned) == 1 < len(heard) and heard == {*range(len(heard))}
-
-    def _is_one_node(self) -> bool:
-        """Return whether the only log shows how torchrun was started, and that for one node."""
-        texts = [log.excerpt for log in self._logs.values()]
-        return len(texts) == 1 and isinstance(texts[0], Excerpt) and texts[0].one_node
 
     def local(self, host: str | None, local: int, file: str) -> int | None:
         """Return the global rank of a local one that `file` is about, or None.
@@ -174,10 +169,6 @@ class Processes:
     def in_file(self, file: str, local: int) -> int | None:
         """Return the rank that lines of a file state of a local one, or None."""
         return self._of("local in", file, local)
-
-    def states_local_ranks(self, file: str) -> bool:
-        """Return whether lines of a file state ranks of local ones."""
-        return file in self._bases
 
     def of_file(self, reading: Reading) -> int | None:
         """Return the rank of whose process a log is, by its path."""
