@@ -42,8 +42,7 @@ from hangscope.ingest.nccl.ras_json import read_inspector_lines, read_json
 from hangscope.ingest.nccl.ras_text import read_text
 from hangscope.ingest.recorder.members import Interner
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.stacks.dumps import ProcessStacks, processes_in, read_processes
-from hangscope.ingest.stacks.in_logs import LateStackParser
+from hangscope.ingest.stacks.dumps import LateStackParser, ProcessStacks, processes_in, read_processes
 from hangscope.ingest.stacks.threads import Variables
 from hangscope.ingest.torch_logs import analyzer, c10d, reports, wrapper
 from hangscope.ingest.torch_logs.detail import DetailParser
