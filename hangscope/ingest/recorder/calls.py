@@ -96,7 +96,7 @@ class Batches:
     """
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        self._by_key: dict[Key, Batch] = {}
+        self.by_key: dict[Key, Batch] = {}  # those with an end entry
         self._key_of_end: dict[int, Key] = {}  # by identity of the row
         before: dict[str, tuple[bool, int]] = {}
         for row in rows:
@@ -105,12 +105,12 @@ class Batches:
                 was_p2p, seq = before.get(call.local_id, (False, -1))
                 is_p2p = call.is_p2p or (was_p2p and seq == row.p2p_seq) or (not row.seq and row.p2p_seq > 0)
                 key = call.local_id, is_p2p, row.number(is_p2p)
-                self._by_key.setdefault(key, Batch()).end = row
+                self.by_key.setdefault(key, Batch()).end = row
                 self._key_of_end[id(row)] = key
             else:
                 before[call.local_id] = (call.is_p2p, row.number(call.is_p2p))
         for row in rows:
-            batch = self.get(self.key(row))
+            batch = self.by_key.get(self.key(row))
             if batch is not None and not row.call.ends_batch:
                 batch.members.append(row)
         self.lost = self._lost(rows)
@@ -120,10 +120,6 @@ class Batches:
         call = row.call
         key = self._key_of_end.get(id(row))
         return key if key is not None else (call.local_id, call.is_p2p, row.number(call.is_p2p))
-
-    def get(self, key: Key) -> Batch | None:
-        """Return the batch with an end entry that is known by this key, or None."""
-        return self._by_key.get(key)
 
     def _lost(self, rows: Sequence[Row]) -> set[Key]:
         """Return the batches of sends and receives without an end in a dump of pending calls only.
@@ -138,7 +134,7 @@ class Batches:
                 return set()
             if row.call.is_p2p and not row.call.ends_batch:
                 members[self.key(row)] += 1
-        lost = {key for key, count in members.items() if count > 1 and key not in self._by_key}
+        lost = {key for key, count in members.items() if count > 1 and key not in self.by_key}
         oldest: dict[str, Key] = {}
         for key in sorted(members, reverse=True):
             oldest[key[0]] = key
@@ -210,7 +206,6 @@ class KindRows:
         )
 
     def _stack(self, frames: Any) -> int:
-        """Return the index of a stack in the recording."""
         if not isinstance(frames, list):
             frames = []
         ids = tuple(map(id, frames))  # frame dicts are shared objects in a pickle, and alive while it is read

@@ -157,7 +157,6 @@ class Entries:
             yield call
 
     def _call(self, entry: dict[str, Any], parts: tuple[Any, ...], sizes: tuple[Any, ...]) -> Call:
-        """Return the call of an equal entry before, or a new one."""
         frames, *others = parts if isinstance(parts[0], list) else ((), *parts)
         key = tuple(map(id, frames)), as_key(others)
         with_sizes = key, as_key(sizes)
@@ -202,7 +201,7 @@ class Entries:
         kept = self.kept = list[int]()
         for position, row in enumerate(rows):
             call, key = row.call, batches.key(row)
-            batch, state, (local_id, is_p2p, seq) = batches.get(key), call.state, key
+            batch, state, (local_id, is_p2p, seq) = batches.by_key.get(key), call.state, key
             if batch is not None and not is_p2p:
                 if key in added:
                     continue
