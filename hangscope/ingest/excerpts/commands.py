@@ -1,4 +1,4 @@
-"""What a text shows of a job's hosts side by side: commands with their output, settings, and the processes of a launcher.
+"""What a text shows of commands and settings: those of several hosts side by side, a launcher's processes, and what makes a job run.
 
 gpu-b06 $ ulimit -l
 unlimited
@@ -20,6 +20,10 @@ server_args=ServerArgs(tp_size=16, node_rank=1, cuda_graph_max_bs=512)
 ml  50048      1  0.0  S   python -m torch.distributed.launch --nproc_per_node 4 train.py       (ps -ef, ps aux, top -c)
 ml  50051  50048 99.1  Rl  python -u train.py --local_rank=1
 ml  50731  50051  0.6  Sl  python -u train.py --local_rank=1                                    a worker of its loader
+
+With NCCL_P2P_DISABLE=1 it works.                a sentence
+$ NCCL_IB_DISABLE=1 torchrun train.py            another run, and what it printed
+all ranks done, success
 """
 
 from __future__ import annotations
@@ -29,9 +33,10 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from hangscope.ingest.lines.prefixes import quote
-from hangscope.ingest.lines.vocabulary import words
+from hangscope.ingest.lines.vocabulary import statements_of, words
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
+from hangscope.model.tables import entries
 
 _PROMPT = regex(
     r"^(?:\[?[\w.-]{1,40}@)?(?P<host>[A-Za-z][\w.-]{0,60})?[\]:~/\w -]{0,40}[$#] (?P<command>[a-zA-Z./]\S{0,60}(?: .{0,200})?)$"
@@ -171,3 +176,34 @@ def local_ranks_gone(texts: Sequence[str]) -> tuple[int, ...]:
     ((launcher, count),) = launchers.items()
     listed = {int(match[2]) for text in texts if (match := _PROCESS.match(text)) and match[1] == launcher}
     return tuple(sorted(set(range(count)) - listed)) if listed and count <= _MOST_LISTED else ()
+
+
+_BELOW = 8  # lines below a command
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One entry of the table: settings whose names begin so, the path that they take out of use or choose, and what to look at then."""
+
+    name: str
+    path: str
+    look: str
+
+
+def setting(name: str) -> Setting:
+    """Return what is known of a setting of NCCL; the last entry is of all."""
+    known = (Setting(**entry) for entry in entries("lines/settings.toml", "setting"))
+    return next(one for one in known if name.startswith(one.name))
+
+
+def helpful_setting(texts: Sequence[str], said: str) -> str:
+    """Return the name of the setting; empty where nobody says so and no run with one ends well. `said`: what people write in it."""
+    for text in (sentence for part in (said, *texts) for sentence in statements_of(part)):
+        if match := words("works_with_it").search(text) or words("it_makes_work").search(text):
+            return match[1]
+    for place, text in enumerate(texts):
+        if (run := words("runs_with_it").match(text)) and any(
+            words("passed").search(t) for t in texts[place + 1 : place + 1 + _BELOW]
+        ):
+            return run[1]
+    return ""

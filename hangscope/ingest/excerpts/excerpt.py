@@ -13,11 +13,17 @@ from collections.abc import Sequence
 
 from hangscope.ingest.excerpts import pace
 from hangscope.ingest.excerpts.code import Guarded, guarded_call, numbered
-from hangscope.ingest.excerpts.commands import Output, Unlike, commands, local_ranks_gone, unlike_settings
+from hangscope.ingest.excerpts.commands import (
+    Output,
+    Unlike,
+    commands,
+    helpful_setting,
+    local_ranks_gone,
+    unlike_settings,
+)
 from hangscope.ingest.excerpts.line_groups import LineGroup, line_groups, tells_of_trouble
 from hangscope.ingest.excerpts.prose import devices, has_fences, prose, written_by_people
 from hangscope.ingest.excerpts.sections import Side, sides
-from hangscope.ingest.excerpts.settings import helpful_setting
 from hangscope.ingest.job_logs.last_lines import template_of
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line, quote, strip_prefix

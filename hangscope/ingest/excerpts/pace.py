@@ -271,7 +271,6 @@ def _even(those: Sequence[tuple[int, str, re.Match[str]]]) -> tuple[str, int] | 
 
 
 def _seconds(rate: re.Match[str]) -> float:
-    """Return how long a step takes."""
     number, unit = float(rate[1] or rate[4] or rate[5]), (rate[2] or rate[3] or "").lower()
     if rate[5]:
         return 1 / number if number else 0.0
