@@ -64,7 +64,8 @@ class QueueBuilder:
         gids = [self._index.gid[local[place]] if place in local else None for place in places]
         split = self._split(recording, gids)
         created = np.frombuffer(recording.columns["created"], np.int64)
-        completed, issued = (_optional(recording, name) for name in (COMPLETED, ISSUED))
+        optional = (recording.columns.get(name) for name in (COMPLETED, ISSUED))
+        completed, issued = (None if c is None else np.frombuffer(c, np.int64) for c in optional)
         own = self.kinds.with_sizes(recording, self._mapping(recording)) if recording.own_sizes else None
         for gid, part in sorted(
             ((gids[p.place] or 0, p) for p in split.parts), key=lambda x: (x[0], x[1].p2p)
@@ -144,12 +145,6 @@ class QueueBuilder:
                     max(0, enqueued), None if started < 0 else started, max(0, completed)
                 )
         return result
-
-
-def _optional(recording: Recording, name: str) -> Any:
-    """Return a column that not every recording has, or None."""
-    column = recording.columns.get(name)
-    return np.frombuffer(column, np.int64) if column is not None else None
 
 
 def _runs(column: Any) -> list[Any]:

@@ -66,7 +66,7 @@ class Knowledge:
             for name in {p.function for p in rule.frames} if rule.api or rule.implies else ():
                 is_glob = not {"*", "?", "["}.isdisjoint(name)
                 (self._globs if is_glob else self._named[name]).append(rule)
-        self._read: dict[Stack, Reading] = {}
+        self.read = lru_cache(_MOST_READ)(self._reading)
 
     @property
     def advice(self) -> tuple[Rule, ...]:
@@ -78,16 +78,8 @@ class Knowledge:
         rules = chain(self._named.get(frame.name, ()), self._globs)
         return next((rule for rule in rules if rule.applies_to(frame)), None)
 
-    def read(self, stack: Stack) -> Reading:
-        """Return what a stack says; stacks are innermost first."""
-        known = self._read.get(stack)
-        if known is None:
-            if len(self._read) >= _MOST_READ:
-                self._read.clear()
-            known = self._read[stack] = self._reading(stack)
-        return known
-
     def _reading(self, stack: Stack) -> Reading:
+        """Return what a stack says; stacks are innermost first."""
         users = set(user_frames(stack))
         call = caller = last_user = loop = None
         stage = own_stage = ""

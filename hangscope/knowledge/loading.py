@@ -132,7 +132,6 @@ def read_rules(path: str | Path, notes: list[Note]) -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=1)
 def _own_files() -> dict[str, str]:
-    """Return the text of each file of rules that comes with hangscope, by its name."""
     found = sorted(files("hangscope.knowledge").iterdir(), key=lambda file: file.name)
     return {file.name: file.read_text("utf-8") for file in found if file.name.endswith(".toml")}
 

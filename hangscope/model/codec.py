@@ -104,7 +104,6 @@ def _within(place: str, read: Reader, value: Any) -> Any:
 
 @cache
 def _reader(kind: Any, limited: bool) -> Reader:
-    """Return what reads values of a type."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind is Any:
         return lambda value: value

@@ -89,7 +89,6 @@ class Processes:
         self._ranks.setdefault((kind, where, number), set()).add(rank)
 
     def _of(self, kind: str, where: str | None, number: int | None) -> int | None:
-        """Return the only rank that bears a name, or None."""
         return only(self._ranks.get((kind, where, number), _NOBODY))
 
     def _learn_local_ranks(self, file: str, log: LogReading) -> None:
@@ -197,7 +196,6 @@ class Processes:
             )
 
     def _by_log(self, event: Event, log: LogReading, tasks: bool) -> Event:
-        """Return an event of a log with the rank that its prefix or the log's path states."""
         if event.rank is not None:
             return event
         if event.local_rank is None and log.local_rank is not None and not isinstance(event, CleanupSignal):

@@ -110,7 +110,6 @@ def _two_processes(one: Claim, other: Claim) -> bool:
 
 
 def _collectives(claim: Claim) -> set[tuple[int, int]]:
-    """Return (running number, enqueue time in ns) of each collective."""
     return set(zip(claim.column("order").tolist(), claim.column("created").tolist(), strict=True))
 
 

@@ -111,7 +111,6 @@ def _head(path: str) -> bytes:
 
 
 def _plain(path: str, cleanup: ExitStack) -> Any:
-    """Return the plain bytes of a file that may be compressed."""
     raw = cleanup.enter_context(open(path, "rb"))  # noqa: SIM115 (the stack closes it)
     head = raw.read(8)
     raw.seek(0)

@@ -98,7 +98,6 @@ def _next_member(raw: BinaryIO, rest: bytes) -> bytes:
 
 
 def _unzstd(raw: BinaryIO) -> Iterator[bytes]:
-    """Yield the plain bytes of a zstd file."""
     try:
         import zstandard
     except ImportError:

@@ -171,7 +171,6 @@ class _Search:
         return folder
 
     def _unpacked(self, path: str, shown: str) -> str | None:
-        """Return the folder that holds what was in an archive; None where the file is none."""
         try:
             folder = self._new_folder()
         except OSError as error:
@@ -232,7 +231,6 @@ def _distinguished(per_path: list[tuple[str, list[SourceFile]]]) -> list[SourceF
 
 
 def _folder(path: str, files: list[SourceFile]) -> str:
-    """Return the folder that a path is, or that it lies in."""
     if remote.is_remote(path):
         path = path.rstrip("/")
         return os.path.dirname(path) if any(file.path == path for file in files) else path

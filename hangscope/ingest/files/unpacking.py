@@ -71,7 +71,6 @@ class Unpacking:
         return max(0, min(MAX_UNPACKED - self._bytes, max(UNPACKED_FLOOR, UNPACKED_TIMES * size), free))
 
     def _ask(self, request: bytes, seconds: float) -> dict[str, Any] | str:
-        """Return the child's answer, or in words why there is none."""
         try:
             if self._child is None or self._child.poll() is not None:
                 self._child = isolated.start(__name__)

@@ -65,7 +65,6 @@ class Pool:
         return failed("unread", "killed_reader", f"{ends}, and was set aside")
 
     def _ask(self, file: SourceFile, path: str, size: int, memory: int, *, fresh: bool) -> Wire | str:
-        """Return a child's answer, or in words why there is none."""
         try:
             process = self._start() if fresh else self._idle_child() or self._start()
         except (OSError, ValueError) as error:

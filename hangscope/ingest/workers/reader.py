@@ -75,7 +75,6 @@ def read_file(
 def _read_whole(
     kind: str, data: bytes, max_bytes: int, shown: str, known: Templates, completions: bool
 ) -> Wire:
-    """Return what a file says that is loaded as a whole: a dump, or another JSON."""
     if len(data) > max_bytes:
         what = f"is larger than the limit of {max_bytes:,} bytes and was not loaded"
         return failed(kind, "too_large", what, "raise --max-bytes if it is a dump")
