@@ -16,6 +16,7 @@ _MOST = 3000  # characters
 _WORDS, _PLAIN = 4, 0.7
 _WORD = regex(r"[(\"'`*]{0,3}[A-Za-z][a-z'’-]{0,30}[.,;:!?)\"'`*]{0,3}|&|-|a|I")
 _LONG = 15  # words
+_MOSTLY = 0.6  # the share of words in a line outside of fences
 _HALF, _PARAGRAPH = 0.5, 8  # of the words of an opening paragraph are plain; lines that it has at most
 
 
@@ -27,7 +28,10 @@ def written_by_people(lines: Sequence[tuple[int, str]]) -> Mapping[int, str]:
     fences = [number for number, text in lines if _is_fence(text)]
     if fences and len(fences) % 2 == 0:
         outside = [(n, text) for n, text in lines if n not in fences and sum(f < n for f in fences) % 2 == 0]
-        return {n: text.strip() for n, text in outside if _of_words(text)}
+        plain = {
+            n for n, text in outside if _has_plain(text, _WORDS, _MOSTLY) and not words("code").match(text)
+        }
+        return {n: text.strip() for n, text in outside if n in plain or _of_words(text)}
     found: dict[int, str] = _opening(lines)
     run: dict[int, str] = {}
     for number, text in (*lines, (0, "")):

@@ -155,13 +155,12 @@ def _unlike_rows(labelled: Sequence[tuple[str, str, str]]) -> tuple[Side, ...]:
             outlier = _outlier(column)
             if outlier is not None:
                 others = [label for at, label in enumerate(labels) if at != outlier]
-                return tuple(_of_row(some, those[some[0]][0]) for some in (others, [labels[outlier]]))
+                found = []
+                for some in (others, [labels[outlier]]):
+                    ranks = tuple(sorted(int(m[1]) for label in some if (m := _RANK.fullmatch(label))))
+                    found.append(Side(tuple(some), ranks, _short(those[some[0]][0]), row=True))
+                return tuple(found)
     return ()
-
-
-def _of_row(labels: Sequence[str], text: str) -> Side:
-    ranks = tuple(sorted(int(m[1]) for label in labels if (m := _RANK.fullmatch(label))))
-    return Side(tuple(labels), ranks, _short(text), row=True)
 
 
 def _outlier(column: Sequence[float]) -> int | None:
