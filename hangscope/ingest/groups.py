@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from hangscope.ingest.evidence.claim import Claim
+from hangscope.ingest.evidence.claim import Claim, is_default
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import COLUMNS, Recording
 from hangscope.ingest.recorder.values import short_number
@@ -177,7 +177,7 @@ class GroupIndex:
         for group in self.groups:
             # Ranks beyond gloo's nameless list show that it was another group's.
             doubtful = group.ranks == self._nameless and len(group.ranks) < world_size
-            if (doubtful or not group.members_known) and _is_default(group.name, group.desc):
+            if (doubtful or not group.members_known) and is_default(group.name, group.desc):
                 self.groups[group.gid] = replace(group, ranks=tuple(range(world_size)), members_known=False)
         families: dict[str, list[Group]] = defaultdict(list)
         for group in self.groups:
@@ -191,10 +191,6 @@ class GroupIndex:
             if len(found) == 1:
                 for group, ranks in zip(family, found[0], strict=True):
                     self.groups[group.gid] = replace(group, ranks=ranks)
-
-
-def _is_default(name: str, desc: str) -> bool:
-    return desc == "default_pg" or name == "0"
 
 
 def _nameless_members(claims: Mapping[int, Claim]) -> Members | None:
@@ -218,7 +214,7 @@ def _default_name(recording: Recording) -> str | None:
     if not _nameless(recording) or len(groups) != 1:
         return None
     name, desc = groups.pop()
-    return name if not name or _is_default(name, desc) else None
+    return name if not name or is_default(name, desc) else None
 
 
 def _partitions(family: list[Group], world_size: int) -> list[list[tuple[int, ...]]]:

@@ -106,11 +106,11 @@ def _two_processes(one: Claim, other: Claim) -> bool:
         return False  # two recorders of one process
     if max(one.first_created, other.first_created) > min(one.last_created, other.last_created):
         return False
-    return not _collectives(one) & _collectives(other)
-
-
-def _collectives(claim: Claim) -> set[tuple[int, int]]:
-    return set(zip(claim.column("order").tolist(), claim.column("created").tolist(), strict=True))
+    own, others = (
+        set(zip(claim.column("order").tolist(), claim.column("created").tolist(), strict=True))
+        for claim in (one, other)
+    )
+    return own.isdisjoint(others)
 
 
 def chosen_note(names: Sequence[str], states: Sequence[str], chosen: int) -> Note:
@@ -124,11 +124,6 @@ UNPROVED = 2**15  # ranks that a job may have whatever was collected of it
 PER_RANK = 256  # ranks that each one with a file or a line of its own makes plausible
 _SMALL = 256
 _SPARSE = 4  # of four numbers in a row at least one file is there
-
-
-def largest_world(evident: int, wanted: int | None) -> int:
-    """Return the most ranks that are analysed, where `evident` of them left something and the user wants `wanted`."""
-    return max(UNPROVED, PER_RANK * evident, wanted or 0)
 
 
 def left_out(stated: int, evident: int, limit: int) -> Note:
