@@ -50,12 +50,10 @@ def is_named_so(path: str) -> bool:
 
 def may_be_archive(path: str) -> bool:
     """Return whether a file could be an archive, by its name and first bytes; of one that cannot be opened, its reader says why."""
-    if is_named_so(path):
-        return True
     head = b""
     with suppress(OSError):
         head = _head(path)
-    return head[_USTAR] == b"ustar" or head.startswith((_ZIP, *_PACKED))
+    return is_named_so(path) or head[_USTAR] == b"ustar" or head.startswith((_ZIP, *_PACKED))
 
 
 def is_archive(path: str) -> bool:

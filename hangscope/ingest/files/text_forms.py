@@ -27,10 +27,9 @@ def encoding_of(head: bytes) -> str | None:
     """Return `utf-16`, `utf-16-le` or `utf-16-be` where a file's first four bytes show it, else None."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    if len(head) == 4 and head[1::2] == b"\0\0" and head[::2].isascii() and head[::2].decode().isprintable():
-        return "utf-16-le"
-    if len(head) == 4 and head[::2] == b"\0\0" and head[1::2].isascii() and head[1::2].decode().isprintable():
-        return "utf-16-be"
+    for name, text, zeros in (("utf-16-le", head[::2], head[1::2]), ("utf-16-be", head[1::2], head[::2])):
+        if len(head) == 4 and zeros == b"\0\0" and text.isascii() and text.decode().isprintable():
+            return name
     return None
 
 
@@ -43,14 +42,6 @@ class Remade(io.BufferedIOBase):
     def __init__(self, raw: BinaryIO, parts: Callable[[BinaryIO], Iterator[bytes]]) -> None:
         self._raw, self._make = raw, parts
         self.seek(0)
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True: it can go back to its start."""
-        return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go back to the start."""
