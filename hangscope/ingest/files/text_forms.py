@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 LEAST_HOLE = 1 << 20  # bytes; a dump may hold shorter runs of zeros
-_CHUNK, _PEEKED = 1 << 18, 1 << 13
+_CHUNK = 1 << 18
 _BLOCK = 512  # bytes of one block in `st_blocks`, whatever the file system's own size
 
 
@@ -62,9 +62,16 @@ class Remade(io.BufferedIOBase):
         self._raw.close()
         super().close()
 
-    def peek(self, size: int = 0, /) -> bytes:
-        """Return some of the bytes that come next without taking them, for what reads lines."""
-        return bytes(self._next()[:_PEEKED])
+    def __iter__(self) -> Iterator[bytes]:
+        begun: list[bytes] = []
+        while block := self.read(_CHUNK):
+            first, *others = block.split(b"\n")
+            begun.append(first)
+            for other in others:
+                yield b"".join(begun) + b"\n"
+                begun = [other]
+        if last := b"".join(begun):
+            yield last
 
     def _next(self) -> memoryview:
         """Return bytes that come next, none at the end."""
