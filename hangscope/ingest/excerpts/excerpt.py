@@ -57,7 +57,8 @@ class Excerpt(Event, by_launcher=True, calm=True):
 
     `stage` is the last one that it shows, `stage_line` the line that shows it, unless it is an error. `sizes` are the numbers of ranks that it states for
     the whole job, or else that a reporter counts. `complaint`: what a reporter writes of the hang, `prose`: all that people write. `logged`: some lines are a program's, or report a failure.
-    `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: `went_on` where that is the end of the text.
+    `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count of
+    lines that are alike but for their numbers, where the last of them is the end of the text.
     `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace; `went_on`: from where to where they count, wherever in the text; `silence`: the longest pause between lines, `gave_up`: its seconds, where it has the length of a usual timeout and the first errors follow it; `uneven`: a rank whose number is far from those of the others in a list by rank, and a sentence about it, `odd_word`: one whose word is unlike those of all others, `odd_cells`: ranks that alone differ in a column of a table by rank, and how. `gone`: local ranks that a list of processes lacks. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
@@ -162,7 +163,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         written=tuple(people),
         logged=bool(telling) or any(words("logged").search(t) or words("examines").match(t) for _, t in ours),
         broken=pace.broken([text for _, text in ours]),
-        moves=pace.went_on(counts) if counts and counts[-1][1] == printed[-1][1] else "",
+        moves=pace.moves(counts, printed),
         pace=pace.pace(counts) or pace.spread(ours),
         slow=pace.slow_stretch(counts) or pace.slow_steps(counts),
         went_on=pace.went_on(counts),

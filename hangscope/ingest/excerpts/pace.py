@@ -92,6 +92,15 @@ def broken(lines: Sequence[str]) -> str:
     return f"'{followers[0][:80]}' came {len(followers)} times after '{runs[-1][:80]}', and not after the last one ({last[:80]})"
 
 
+def moves(counted: Counted, lines: Sequence[tuple[int, str]]) -> str:
+    """Return `911/5000 to 912/5000` where the last line counts and earlier ones of its form count less; empty where they do not."""
+    if not counted or counted[-1][1] != lines[-1][1]:
+        return ""
+    *before, last = (match for match, _ in _of_one_form(counted))
+    first = next((match for match in before if _number(match) < _number(last)), None)
+    return " ".join(f"{first[0]} to {last[0]}".split()) if first is not None else ""
+
+
 def pace(counted: Counted) -> str:
     """Return since which count steps take at least twice as long, as `4.9 times slower since step 120: 9.77 s, then 48.37 s per step`."""
     found = _rates(counted)
