@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from hangscope.ingest.files.sources import SourceFile
     from hangscope.ingest.recorder.members import Interner
     from hangscope.ingest.workers.reading import LogReading, Reading
-    from hangscope.knowledge.library import Knowledge
-    from hangscope.knowledge.site import Rules
+    from hangscope.knowledge.library import Knowledge, Rules
     from hangscope.model.incident import Incident
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -69,7 +68,7 @@ def analyze(
     from hangscope.ingest.files.sources import find_files
     from hangscope.ingest.recorder.members import Interner
     from hangscope.ingest.workers.pool import read_files
-    from hangscope.knowledge.site import knowledge_with
+    from hangscope.knowledge.library import knowledge_with
 
     wanted = _as_list(paths)
     redact = [redact] if isinstance(redact, str) else redact

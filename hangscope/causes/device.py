@@ -13,8 +13,8 @@ from hangscope.causes.stalled_pairs import far_side, met, paired, posted
 from hangscope.explain.finding import Absent, Lagging, Nothing, Stalled, Unseen, Unstarted
 from hangscope.explain.statements.group_ranks import label_of
 from hangscope.explain.text.group_size import all_timed_out
+from hangscope.ingest.excerpts.commands import setting
 from hangscope.ingest.excerpts.excerpt import Excerpt
-from hangscope.ingest.excerpts.settings import setting
 from hangscope.ingest.job_logs.activity import WaitedFor
 from hangscope.ingest.job_logs.faults import CudaError, DeviceReset, Xid
 from hangscope.ingest.lines.vocabulary import words

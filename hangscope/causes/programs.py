@@ -14,6 +14,7 @@ from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import checked, describe
 from hangscope.explain.finding import Different
 from hangscope.explain.text.stop import stopped
+from hangscope.ingest.excerpts.code import Guarded
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
@@ -194,33 +195,35 @@ def different_models(case: Case) -> Match | None:
     return answer("model_mismatch", finding.culprits, why)
 
 
-def guarded_code(case: Case) -> Excerpt | None:
-    """Return the text whose code calls a collective on rank 0 alone, where the job stopped."""
-    return next((e for e in case.statements.all(Excerpt) if e.guarded and stopped(case.statements)), None)
+def guarded_code(case: Case) -> Guarded | None:
+    """Return the collective that the code in a text calls on rank 0 alone, where the job stopped."""
+    return next(
+        (e.guarded for e in case.statements.all(Excerpt) if e.guarded and stopped(case.statements)), None
+    )
 
 
 def stands_behind_a_guard(case: Case) -> Match | None:
     """Rank 0's stack is in the collective that the program's code, as far as it was pasted, calls on rank 0 alone."""
-    excerpt, stacks = guarded_code(case), case.stacks
-    if excerpt is None or 0 not in stacks or excerpt.left_by:
+    code, stacks = guarded_code(case), case.stacks
+    if code is None or 0 not in stacks or code.leaves:
         return None
-    name = excerpt.guarded.rsplit(".", 1)[-1]
-    return _behind_a_guard(excerpt, 1) if any(frame.name == name for frame in stacks[0].stack) else None
+    name = code.call.rsplit(".", 1)[-1]
+    return _behind_a_guard(code, 1) if any(frame.name == name for frame in stacks[0].stack) else None
 
 
 def called_behind_a_guard(case: Case) -> Match | None:
     """The program's code, as far as it was pasted, calls a collective on rank 0 alone, and nothing names another rank."""
-    excerpt = guarded_code(case)
+    code = guarded_code(case)
     culprits = set(case.finding.culprits)
-    if excerpt is None or culprits - {0} or (culprits and isinstance(case.finding, Different)):
+    if code is None or culprits - {0} or (culprits and isinstance(case.finding, Different)):
         return None
-    return _behind_a_guard(excerpt, 0)
+    return _behind_a_guard(code, 0)
 
 
-def _behind_a_guard(excerpt: Excerpt, strength: int) -> Match:
-    why = f"only rank 0 calls {excerpt.guarded} (`{excerpt.guard}`), by the code in this text; every rank must call it"
-    fix = f"Call {excerpt.guarded} on every rank, and guard only what rank 0 alone may do: the write, the print."
-    if excerpt.left_by:
-        why = f"rank 0 alone takes `{excerpt.left_by}` (`{excerpt.guard}`) before {excerpt.guarded}, by the code in this text; every rank must call it"
-        fix = f"Take `{excerpt.left_by}` on every rank, or call {excerpt.guarded} before it."
+def _behind_a_guard(code: Guarded, strength: int) -> Match:
+    why = f"only rank 0 calls {code.call} (`{code.guard}`), by the code in this text; every rank must call it"
+    fix = f"Call {code.call} on every rank, and guard only what rank 0 alone may do: the write, the print."
+    if code.leaves:
+        why = f"rank 0 alone takes `{code.leaves}` (`{code.guard}`) before {code.call}, by the code in this text; every rank must call it"
+        fix = f"Take `{code.leaves}` on every rank, or call {code.call} before it."
     return answer("rank_conditional_collective", (0,), why, fix, strength=strength)

@@ -14,7 +14,7 @@ from hangscope.ingest.evidence.attempts import attempt_to_read, drop_copies
 from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.snapshots import last_pages
 from hangscope.ingest.evidence.text_evidence import TextEvidence
-from hangscope.ingest.evidence.world_size import largest_world, left_out, size_in_content
+from hangscope.ingest.evidence.worlds import PER_RANK, UNPROVED, left_out, size_in_content
 from hangscope.ingest.files.naming import attempt_of, rank_of_dump
 from hangscope.ingest.groups import GroupIndex, detail_helpers, roles, with_pending_checks
 from hangscope.ingest.queues import QueueBuilder
@@ -56,6 +56,8 @@ def assemble(
     queues = QueueBuilder(index, [chosen[rank].recording for rank in sorted(chosen)])
     ranks = _records(size, chosen, unchanged, queues)
     _set_absence(ranks, stale, readings, notes)
+    versions = {recording.library for reading in readings for recording in reading.recordings}
+    versions |= {recording.version for reading in readings for recording in reading.log.nccl}
     kinds = queues.kinds.kinds()
     text.attach(ranks, index.groups, [kind.stack for kind in kinds])
     return Incident(
@@ -67,7 +69,7 @@ def assemble(
         inputs=_inputs(readings, claims, {c.file for c in chosen.values()}, {c.file for c in stale}),
         notes=notes,
         unplaced=tuple(text.unplaced),
-        libraries=_libraries(readings),
+        libraries=tuple(f"NCCL {version}" for version in sorted(versions) if version[:1].isdigit()),
         size_stated=world_size is not None or size_in_content(readings) >= size,
         momentary=size == len(chosen)
         and (snapshots.of_one_moment(chosen.values(), readings) or snapshots.of_a_moving_job(chosen, claims)),
@@ -79,8 +81,10 @@ def _groups(
 ) -> tuple[GroupIndex, int]:
     """Return the groups and the size of the job; what speaks for more ranks than any job has is taken out."""
     index = GroupIndex(chosen)
-    size = _world_size(index, chosen, text.world_size, wanted)
-    limit = largest_world(evident := len(chosen.keys() | text.ranks()), wanted)
+    members = (max(g.ranks) for g in index.groups if g.ranks)
+    size = max(wanted or 0, min(text.world_size, MAX_RANKS), 1 + max((*chosen, *members), default=-1))
+    evident = len(chosen.keys() | text.ranks())
+    limit = max(UNPROVED, PER_RANK * evident, wanted or 0)
     if size > limit:
         notes.append(left_out(size, evident, limit))
         for rank in [rank for rank in chosen if rank >= limit]:
@@ -105,13 +109,6 @@ def _dumps(readings: Sequence[Reading], notes: list[Note]) -> list[Claim]:
                 if claim is not None:
                     claims.append(claim)
     return claims
-
-
-def _libraries(readings: Sequence[Reading]) -> tuple[str, ...]:
-    """Return the versions of NCCL that dumps and NCCL's own lines state."""
-    stated = {recording.library for reading in readings for recording in reading.recordings}
-    stated |= {recording.version for reading in readings for recording in reading.log.nccl}
-    return tuple(f"NCCL {version}" for version in sorted(stated) if version and version[0].isdigit())
 
 
 def _records(
@@ -189,11 +186,6 @@ def _no_such_attempt(wanted: int | str | None, known: set[int]) -> list[Note]:
     others = f"there are {', '.join(map(str, sorted(known)))}" if known else "no input states any"
     text = f"no input is of restart attempt {wanted}: {others}"
     return [Note("no_such_attempt", text, hint="leave --attempt out for the last one")]
-
-
-def _world_size(index: GroupIndex, chosen: dict[int, Claim], from_text: int, wanted: int | None) -> int:
-    members = [max(g.ranks) + 1 for g in index.groups if g.ranks]
-    return max([wanted or 0, min(from_text, MAX_RANKS), max(chosen, default=-1) + 1, *members])
 
 
 def _inputs(

@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from hangscope.ingest.evidence.claim import Claim
+from hangscope.ingest.evidence.claim import Claim, is_default
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.recording import COLUMNS, Recording
 from hangscope.ingest.recorder.values import short_number
@@ -127,13 +127,12 @@ class GroupIndex:
 
     def _fitting(self, name: str) -> dict[int, list[Members]]:
         """Return the groups of a name by member rank, for ranks whose own dump does not list the group."""
-        found = self._of_rank.get(name)
-        if found is None:
+        if name not in self._of_rank:
             found = self._of_rank[name] = defaultdict(list)
             for members in sorted(self._known.get(name, ())):
                 for rank in members:
                     found[rank].append(members)
-        return found
+        return self._of_rank[name]
 
     def _place_status(
         self, rank: int, recording: Recording, by_id: dict[str, Identity]
@@ -147,32 +146,26 @@ class GroupIndex:
         names = [(short_number(name), name) for name in recording.config if name]
         ids = [(short_number(local_id), local_id) for local_id in recording.status]
         if len(names) == len(ids) and all(number is not None for number, _ in (*names, *ids)):
-            pairs = {
-                i: n
-                for (_, i), (_, n) in zip(sorted(ids, key=_first), sorted(names, key=_first), strict=True)
-            }
+            in_order = ([name for _, name in sorted(found)] for found in (ids, names))
+            pairs = dict(zip(*in_order, strict=True))
             if all(pairs.get(local_id) == identity[0] for local_id, identity in by_id.items()):
                 for local_id, name in pairs.items():
                     placed.setdefault(local_id, self._identify(rank, recording, name))
         return placed
 
     def _number(self) -> list[Group]:
-        identities: set[Identity] = set(self._descs) | set(self._callers)
-        for placed in self.status_of.values():
-            identities.update(placed.values())
+        identities = {*self._descs, *self._callers}.union(*(p.values() for p in self.status_of.values()))
         self._order = sorted(
             identities, key=lambda i: (short_number(i[0]) is None, short_number(i[0]) or 0, i[0], i[1] or ())
         )
         groups = []
         for gid, identity in enumerate(self._order):
             name, members = identity
-            described = [
-                d for d, _ in sorted(self._descs[identity].items(), key=lambda kv: (-kv[1], kv[0])) if d
-            ]
+            described = sorted((-count, desc) for desc, count in self._descs[identity].items() if desc)
             ranks = members if members is not None else tuple(sorted(self._callers[identity]))
             if self._limit < MAX_RANKS:
                 ranks = tuple(rank for rank in ranks if rank < self._limit)
-            groups.append(Group(gid, name, described[0] if described else "", ranks, members is not None))
+            groups.append(Group(gid, name, described[0][1] if described else "", ranks, members is not None))
         return groups
 
     def complete(self, world_size: int) -> None:
@@ -184,7 +177,7 @@ class GroupIndex:
         for group in self.groups:
             # Ranks beyond gloo's nameless list show that it was another group's.
             doubtful = group.ranks == self._nameless and len(group.ranks) < world_size
-            if (doubtful or not group.members_known) and _is_default(group.name, group.desc):
+            if (doubtful or not group.members_known) and is_default(group.name, group.desc):
                 self.groups[group.gid] = replace(group, ranks=tuple(range(world_size)), members_known=False)
         families: dict[str, list[Group]] = defaultdict(list)
         for group in self.groups:
@@ -198,10 +191,6 @@ class GroupIndex:
             if len(found) == 1:
                 for group, ranks in zip(family, found[0], strict=True):
                     self.groups[group.gid] = replace(group, ranks=ranks)
-
-
-def _is_default(name: str, desc: str) -> bool:
-    return desc == "default_pg" or name == "0"
 
 
 def _nameless_members(claims: Mapping[int, Claim]) -> Members | None:
@@ -225,11 +214,7 @@ def _default_name(recording: Recording) -> str | None:
     if not _nameless(recording) or len(groups) != 1:
         return None
     name, desc = groups.pop()
-    return name if not name or _is_default(name, desc) else None
-
-
-def _first(pair: tuple[int | None, str]) -> tuple[int, str]:
-    return pair[0] or 0, pair[1]
+    return name if not name or is_default(name, desc) else None
 
 
 def _partitions(family: list[Group], world_size: int) -> list[list[tuple[int, ...]]]:

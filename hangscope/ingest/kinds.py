@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ class KindTable:
     def __init__(self) -> None:
         self._alone: list[CallKind] = []
         self._index: dict[KindRow, int] = {}
-        self._frames: dict[tuple[str, str, int], Frame] = {}
+        self._frame = cache(Frame)
         self._stack_numbers: dict[StackRow, int] = {(): 0}
         self._stacks: list[Stack] = [()]
         self._blocks: list[_Block] = []  # of kinds with sizes of one rank's own
@@ -87,11 +88,5 @@ class KindTable:
         number = self._stack_numbers.get(row)
         if number is None:
             number = self._stack_numbers[row] = len(self._stacks)
-            self._stacks.append(tuple(map(self._frame, row)))
+            self._stacks.append(tuple(self._frame(*frame) for frame in row))
         return number
-
-    def _frame(self, row: tuple[str, str, int]) -> Frame:
-        frame = self._frames.get(row)
-        if frame is None:
-            frame = self._frames[row] = Frame(*row)
-        return frame

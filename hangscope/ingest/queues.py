@@ -42,6 +42,9 @@ class _Split:
     recording: Recording  # keeps the columns alive by whose identity the split is found
 
 
+_SHARED = ("group", "seq", "kind", "state", "order")  # columns that ranks of one role have in common
+
+
 class QueueBuilder:
     """Fills rank records with their queues. One instance per incident, made of all its recordings."""
 
@@ -57,18 +60,16 @@ class QueueBuilder:
         """Set a rank's queues, its host and process, and what is missing of it."""
         record.host, record.pid = recording.host, recording.pid
         local = self._index.local[record.rank]
-        gids = [
-            self._index.gid[local[place]] if place in local else None
-            for place in range(len(recording.groups))
-        ]
+        places = range(len(recording.groups))
+        gids = [self._index.gid[local[place]] if place in local else None for place in places]
         split = self._split(recording, gids)
         created = np.frombuffer(recording.columns["created"], np.int64)
-        completed, issued = (_optional(recording, name) for name in (COMPLETED, ISSUED))
+        optional = (recording.columns.get(name) for name in (COMPLETED, ISSUED))
+        completed, issued = (None if c is None else np.frombuffer(c, np.int64) for c in optional)
         own = self.kinds.with_sizes(recording, self._mapping(recording)) if recording.own_sizes else None
         for gid, part in sorted(
-            ((gids[p.place], p) for p in split.parts), key=lambda pair: (pair[0], pair[1].p2p)
+            ((gids[p.place] or 0, p) for p in split.parts), key=lambda x: (x[0], x[1].p2p)
         ):
-            assert gid is not None
             (record.p2p if part.p2p else record.queues)[gid] = Queue(
                 record.rank, gid,
                 seq=part.seq, kind=part.kind if own is None else own[part.rows], state=part.state, created=created[part.rows], order=part.order,
@@ -90,22 +91,15 @@ class QueueBuilder:
         first: dict[int | None, int] = {None: -1}
         pattern = tuple(first.setdefault(gid, place) for place, gid in enumerate(gids))
         columns = recording.columns
-        key = (
-            *(id(columns[name]) for name in ("group", "seq", "kind", "state", "order")),
-            id(recording.kinds),
-            id(recording.stacks),
-            pattern,
-        )
-        found = self._splits.get(key)
-        if found is None:
-            found = self._splits[key] = self._new_split(recording, pattern)
-        return found
+        shared = (*(columns[name] for name in _SHARED), recording.kinds, recording.stacks)
+        key = (*map(id, shared), pattern)
+        if key not in self._splits:
+            self._splits[key] = self._new_split(recording, pattern)
+        return self._splits[key]
 
     def _new_split(self, recording: Recording, pattern: tuple[int, ...]) -> _Split:
-        columns = {
-            name: np.frombuffer(recording.columns[name], dtype=recording.columns[name].typecode)
-            for name in ("group", "seq", "kind", "state", "order")
-        }
+        found = {name: recording.columns[name] for name in _SHARED}
+        columns = {name: np.frombuffer(column, column.typecode) for name, column in found.items()}
         mapping = self._mapping(recording)
         kind = mapping[columns["kind"]] if len(mapping) else np.empty(0, np.int32)
         p2p_kinds = np.array([row[6] is not None for row in recording.kinds], dtype=bool)
@@ -118,12 +112,12 @@ class QueueBuilder:
             lives = _last_life(*(columns[name][mine] for name in ("group", "seq", "order")))
             mine = mine[np.isin(columns["group"][mine], lives)]
             for p2p in (False, True):
-                found = mine[is_p2p[mine] == p2p]
-                if not len(found):
+                own = mine[is_p2p[mine] == p2p]
+                if not len(own):
                     continue
-                rows = slice(None) if len(found) == len(recording) else found
+                rows = slice(None) if len(own) == len(recording) else own
                 seq, state, order = (columns[name][rows] for name in ("seq", "state", "order"))
-                place = int(places[found[0]])
+                place = int(places[own[0]])
                 parts.append(_Part(place, p2p, rows, seq, kind[rows], state, order, int(seq.min()) > 1))
         seen = len(recording)
         return _Split(
@@ -151,12 +145,6 @@ class QueueBuilder:
                     max(0, enqueued), None if started < 0 else started, max(0, completed)
                 )
         return result
-
-
-def _optional(recording: Recording, name: str) -> Any:
-    """Return a column that not every recording has, or None."""
-    column = recording.columns.get(name)
-    return np.frombuffer(column, np.int64) if column is not None else None
 
 
 def _runs(column: Any) -> list[Any]:
@@ -191,16 +179,9 @@ def _set_frontier(record: RankRecord, gid: int, frontier: Frontier) -> None:
     latest = max(both, key=lambda q: int(q.order.max())) if len(both) > 1 else both[0]
     latest.frontier = frontier
     sends = record.p2p.get(gid)
-    if (
-        sends is not None
-        and latest is sends
-        and frontier.completed is not None
-        and _in_p2p_numbers(frontier, sends, record.queues.get(gid))
-    ):
+    if sends is not None and latest is sends and _in_p2p_numbers(frontier, sends, record.queues.get(gid)):
         # Members of a batch stay "scheduled" in the recorder; the group's frontier says that they are over.
-        sends.state = np.where(
-            (sends.seq <= frontier.completed) & (sends.state != State.DONE), np.int8(State.DONE), sends.state
-        )
+        sends.state = np.where(sends.seq <= (frontier.completed or 0), np.int8(State.DONE), sends.state)
 
 
 def _in_p2p_numbers(frontier: Frontier, sends: Queue, collectives: Queue | None) -> bool:

@@ -41,9 +41,7 @@ class CauseText:
             "It does not establish": self.does_not,
             "What to do": " ".join(self.fix).format(who="the culprit"),
         }
-        lines = [
-            textwrap.fill(f"{title}: {text}", 96, subsequent_indent="  ") for title, text in parts.items()
-        ]
+        lines = [textwrap.fill(f"{name}: {text}", 96, subsequent_indent="  ") for name, text in parts.items()]
         return "\n".join((f"{self.cause}: {self.title}", "", *lines))
 
 

@@ -32,24 +32,11 @@ class Doing:
 
 @cache
 def _table() -> tuple[Doing, ...]:
-    return tuple(
-        Doing(
-            _patterns(e["frames"]),
-            e["doing"],
-            _patterns(e.get("within", ())),
-            e.get("message", False),
-            e.get("collective", False),
-            e.get("device", False),
-            e.get("host", False),
-            e.get("returned", False),
-            e.get("remedy", ""),
-        )
-        for e in entries("stages/frames.toml", "frame")
-    )
-
-
-def _patterns(texts: list[str] | tuple[()]) -> tuple[FramePattern, ...]:
-    return tuple(FramePattern(*text.split(":", 1)) for text in texts)
+    found = entries("stages/frames.toml", "frame")
+    for entry in found:
+        for key in {"frames", "within"} & entry.keys():
+            entry[key] = tuple(FramePattern(*text.split(":", 1)) for text in entry[key])
+    return tuple(Doing(**entry) for entry in found)
 
 
 def doing(stack: Stack) -> Doing | None:

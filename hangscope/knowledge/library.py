@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
+from pathlib import Path
 
+from hangscope.errors import Note, UsageError
 from hangscope.knowledge.callsite import user_frames
-from hangscope.knowledge.loading import own_rules
+from hangscope.knowledge.loading import own_rules, read_rules
 from hangscope.knowledge.rule import HANDLER, STAGES, Rule
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Frame, Stack
@@ -63,7 +66,7 @@ class Knowledge:
             for name in {p.function for p in rule.frames} if rule.api or rule.implies else ():
                 is_glob = not {"*", "?", "["}.isdisjoint(name)
                 (self._globs if is_glob else self._named[name]).append(rule)
-        self._read: dict[Stack, Reading] = {}
+        self.read = lru_cache(_MOST_READ)(self._reading)
 
     @property
     def advice(self) -> tuple[Rule, ...]:
@@ -75,16 +78,8 @@ class Knowledge:
         rules = chain(self._named.get(frame.name, ()), self._globs)
         return next((rule for rule in rules if rule.applies_to(frame)), None)
 
-    def read(self, stack: Stack) -> Reading:
-        """Return what a stack says; stacks are innermost first."""
-        known = self._read.get(stack)
-        if known is None:
-            if len(self._read) >= _MOST_READ:
-                self._read.clear()
-            known = self._read[stack] = self._reading(stack)
-        return known
-
     def _reading(self, stack: Stack) -> Reading:
+        """Return what a stack says; stacks are innermost first."""
         users = set(user_frames(stack))
         call = caller = last_user = loop = None
         stage = own_stage = ""
@@ -129,3 +124,25 @@ def before_signal(stack: Stack, knowledge: Knowledge) -> Stack:
 def own_knowledge() -> Knowledge:
     """Return the knowledge that comes with hangscope."""
     return Knowledge(own_rules())
+
+
+VARIABLE = "HANGSCOPE_RULES"
+Rules = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def knowledge_with(rules: Rules | None, notes: list[Note]) -> Knowledge:
+    """Return hangscope's knowledge with a site's own rules in front of it.
+
+    `rules` is one file or several; those that HANGSCOPE_RULES names (separated like PATH) come after. An unusable rule becomes a warning; a requested file that does not exist raises UsageError.
+    """
+    wanted = [rules] if isinstance(rules, (str, os.PathLike)) else list(rules or ())
+    if not all(isinstance(path, (str, os.PathLike)) for path in wanted):
+        hint = "hangscope.analyze(paths, rules='rules.toml')"
+        raise UsageError("rules must be a path or a list of paths", hint)
+    for path in wanted:
+        if not Path(path).is_file():
+            text = f"there is no file of rules at {os.fspath(path)}"
+            raise UsageError(text, "see docs/knowledge.md for the format")
+    named = [path for path in os.environ.get(VARIABLE, "").split(os.pathsep) if path]
+    own = [rule for path in (*wanted, *named) for rule in read_rules(Path(path), notes)]
+    return Knowledge((*own, *own_rules())) if own else own_knowledge()

@@ -41,9 +41,8 @@ def parse_rules(text: str, origin: str, notes: list[Note], *, site: bool = True)
     try:
         data = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        notes.append(
-            _note(origin, f"is no TOML ({error})", "fix that line; none of the file's rules was used")
-        )
+        hint = "fix that line; none of the file's rules was used"
+        notes.append(_note(origin, f"is no TOML ({error})", hint))
         return ()
     if unknown := sorted(set(data) - _HEADER):
         what = f"has the unknown key {unknown[0]!r}"
@@ -133,7 +132,6 @@ def read_rules(path: str | Path, notes: list[Note]) -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=1)
 def _own_files() -> dict[str, str]:
-    """Return the text of each file of rules that comes with hangscope, by its name."""
     found = sorted(files("hangscope.knowledge").iterdir(), key=lambda file: file.name)
     return {file.name: file.read_text("utf-8") for file in found if file.name.endswith(".toml")}
 

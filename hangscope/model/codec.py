@@ -104,7 +104,6 @@ def _within(place: str, read: Reader, value: Any) -> Any:
 
 @cache
 def _reader(kind: Any, limited: bool) -> Reader:
-    """Return what reads values of a type."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind is Any:
         return lambda value: value
@@ -122,9 +121,7 @@ def _reader(kind: Any, limited: bool) -> Reader:
 
 
 def _own_reader(kind: Any) -> Reader:
-    """Return the reader of a class with its own serialized form, which checks it itself."""
-
-    def read(value: Any) -> Any:
+    def read(value: Any) -> Any:  # a class with its own serialized form checks it itself
         try:
             return kind.from_wire(value)
         except (KeyError, TypeError, ValueError, AttributeError) as error:

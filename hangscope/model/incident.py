@@ -60,6 +60,16 @@ Sizes = tuple[tuple[int, ...], ...]
 #: Ops whose completion on one member proves that every member took part in some call at that seq. A broadcast, reduce,
 #: gather, scatter or send completes on some members while others are absent, and so does an all_to_all whose splits, which
 #: are not recorded, leave pairs of members out.
+PROVING_OPS = frozenset(
+    [
+        "all_reduce",
+        "all_gather",
+        "all_gather_into_tensor",
+        "reduce_scatter",
+        "reduce_scatter_tensor",
+        "barrier",
+    ]
+)
 ROOTED_OPS = frozenset(
     [
         "broadcast",
@@ -69,16 +79,6 @@ ROOTED_OPS = frozenset(
         "gather",
         "gather_object",
         "reduce",
-    ]
-)
-PROVING_OPS = frozenset(
-    [
-        "all_reduce",
-        "all_gather",
-        "all_gather_into_tensor",
-        "reduce_scatter",
-        "reduce_scatter_tensor",
-        "barrier",
     ]
 )
 

@@ -12,10 +12,10 @@ from hangscope.causes.case import Case, Match, at
 from hangscope.explain.finding import Absent, StuckCall
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import CallFingerprint
+from hangscope.model.conclusion import WaitEnds
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import on_group
 from hangscope.model.rankset import agree, counted, ranks_phrase
-from hangscope.model.wait_ends import WaitEnds
 
 
 @dataclass(frozen=True, slots=True)

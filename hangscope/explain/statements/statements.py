@@ -23,12 +23,12 @@ from hangscope.ingest.torch_logs.wrapper import (
 )
 from hangscope.knowledge.callsite import user_frame, waits_for_a_lock
 from hangscope.knowledge.doing import waits_for_its_device
+from hangscope.model.conclusion import WaitEnds
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.frames import Frame, Stack
 from hangscope.model.incident import CallKind
 from hangscope.model.regex import regex
-from hangscope.model.wait_ends import WaitEnds
 
 _TIMEOUT = regex(r"(?i)tim(?:ed |e)-?out")
 CTRL_C = "KeyboardInterrupt"  # what Ctrl-C raises

@@ -51,9 +51,14 @@ class Claim:
         return (self.last_created, issued + max(self.recording.columns["order"], default=-1), done)
 
 
+def is_default(name: str, desc: str) -> bool:
+    """Return whether a group is the default one, which has all ranks of a job."""
+    return desc == "default_pg" or name == "0"
+
+
 def world_of(recording: Recording) -> tuple[int, ...] | None:
     """Return the members of the default group, or None where the dump does not list it (NCCL fills groups in lazily)."""
     for name, (desc, ranks) in recording.config.items():
-        if ranks and (desc == "default_pg" or name == "0"):
+        if ranks and is_default(name, desc):
             return ranks
     return None

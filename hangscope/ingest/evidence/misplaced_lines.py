@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from functools import partial
+from itertools import islice
 
 from hangscope.errors import Note
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.c10d import GroupEvent, is_default_group
-from hangscope.ingest.workers.reading import LogReading, Reading
+from hangscope.ingest.workers.reading import Reading
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
@@ -40,20 +41,16 @@ def misplaced(readings: Sequence[Reading], rank_of: Callable[[Reading], int | No
     named = {rank for _, rank in logs} - {None}
     own = {rank for (_, rank), ranks in zip(logs, writers, strict=True) if rank in ranks} - {None}
     for (log, rank), ranks in zip(logs, writers, strict=True):
-        yield from _first(log, _contradiction)
+        checks: list[Callable[[Event], str]] = [_contradiction]
         if rank not in (None, _LAUNCHERS) and len(named) >= _LEAST_LOGS:
-            yield from _first(log, partial(_end_of_another, rank, named))
+            checks.append(partial(_end_of_another, rank, named))
         everybodys = len(ranks - {rank}) * 2 >= len(named)  # output under the name of one
         if rank is not None and len(own) > 1 and len(named) >= _LEAST_LOGS and not everybodys:
-            yield from _first(log, partial(_line_of_another, rank))
-
-
-def _first(log: LogReading, why: Callable[[Event], str]) -> Iterator[Note]:
-    """Yield a note on the first line of a log of which `why` returns what is wrong."""
-    for event in log.events:
-        if text := why(event):
-            yield Note("contradiction", text, event.file, event.line, _HINT)
-            return
+            checks.append(partial(_line_of_another, rank))
+        for check in checks:
+            wrong = ((event, text) for event in log.events if (text := check(event)))
+            for event, text in islice(wrong, 1):
+                yield Note("contradiction", text, event.file, event.line, _HINT)
 
 
 def _is_prefixed(event: Event) -> bool:

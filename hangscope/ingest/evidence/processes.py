@@ -89,7 +89,6 @@ class Processes:
         self._ranks.setdefault((kind, where, number), set()).add(rank)
 
     def _of(self, kind: str, where: str | None, number: int | None) -> int | None:
-        """Return the only rank that bears a name, or None."""
         return only(self._ranks.get((kind, where, number), _NOBODY))
 
     def _learn_local_ranks(self, file: str, log: LogReading) -> None:
@@ -115,9 +114,9 @@ class Processes:
         stated |= {
             log.local_rank for log in self._logs.values() if any(e.local_rank is None for e in log.events)
         }
-        of_one = bool(known) or files > 1 or len(stated - {None}) > 1
-        of_one = of_one or self._is_one_console() or self._is_one_node()
         texts = [log.excerpt for log in self._logs.values() if isinstance(log.excerpt, Excerpt)]
+        one_node = len(texts) == len(self._logs) == 1 and texts[0].one_node  # by the command in the only log
+        of_one = bool(known) or files > 1 or len(stated - {None}) > 1 or one_node or self._is_one_console()
         apart = len({host for _, host, _ in known}) > 1 or any(text.several_nodes for text in texts)
         return of_one and not apart and all(ranks == {local} for (_, _, local), ranks in known.items())
 
@@ -127,11 +126,6 @@ class Processes:
         events = [event for log in self._logs.values() for event in log.events]
         spawned = [event for event in events if isinstance(event, Exit) and event.via == "spawn"]
         return len(self._logs) == len(spawned) == 1 < len(heard) and heard == {*range(len(heard))}
-
-    def _is_one_node(self) -> bool:
-        """Return whether the only log shows how torchrun was started, and that for one node."""
-        texts = [log.excerpt for log in self._logs.values()]
-        return len(texts) == 1 and isinstance(texts[0], Excerpt) and texts[0].one_node
 
     def local(self, host: str | None, local: int, file: str) -> int | None:
         """Return the global rank of a local one that `file` is about, or None.
@@ -175,10 +169,6 @@ class Processes:
         """Return the rank that lines of a file state of a local one, or None."""
         return self._of("local in", file, local)
 
-    def states_local_ranks(self, file: str) -> bool:
-        """Return whether lines of a file state ranks of local ones."""
-        return file in self._bases
-
     def of_file(self, reading: Reading) -> int | None:
         """Return the rank of whose process a log is, by its path."""
         log = reading.log
@@ -206,7 +196,6 @@ class Processes:
             )
 
     def _by_log(self, event: Event, log: LogReading, tasks: bool) -> Event:
-        """Return an event of a log with the rank that its prefix or the log's path states."""
         if event.rank is not None:
             return event
         if event.local_rank is None and log.local_rank is not None and not isinstance(event, CleanupSignal):

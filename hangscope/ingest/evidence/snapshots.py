@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from hangscope.errors import Note
 from hangscope.ingest.evidence.claim import Claim, world_of
@@ -46,14 +47,10 @@ def last_pages(readings: Sequence[Reading], notes: list[Note]) -> list[Reading]:
     if older:
         what = f"{len(older)} older pages of {len(series)} series were set aside; the last of each shows where the ranks are"
         notes.append(Note("older_pages", what, min(older)))
-    return [_without(reading) if reading.file in older else reading for reading in readings]
-
-
-def _without(reading: Reading) -> Reading:
-    return replace(
-        reading, status="set aside", reason="an older page", stacks=[], events=[],
-        log=replace(reading.log, events=[]),
-    )  # fmt: skip
+    aside: dict[str, Any] = {"status": "set aside", "reason": "an older page", "stacks": [], "events": []}
+    return [
+        r if r.file not in older else replace(r, **aside, log=replace(r.log, events=[])) for r in readings
+    ]
 
 
 _MOMENT = 1.0  # seconds after a collective in which nothing shows a stall
@@ -129,7 +126,6 @@ def choose(
         by_rank[claim.rank].append(claim)
     chosen: dict[int, Claim] = {}
     unchanged: dict[int, int] = {}
-    stale: list[Claim] = []
     for rank, rivals in sorted(by_rank.items()):
         *others, best = sorted(rivals, key=lambda c: (c.progress, c.file)) if len(rivals) > 1 else rivals
         chosen[rank] = best
@@ -141,19 +137,17 @@ def choose(
             if same == len(others):
                 code, text = "same_rank_twice", f"is also of rank {rank}, with the same frontier as {files}"
             notes.append(Note(code, text, best.file))
-    for claim in stale_among(chosen):
-        stale.append(claim)
+    stale = stale_among(chosen)
+    for claim in stale:
+        del chosen[claim.rank]
         text = f"rank {claim.rank}'s dump is from an earlier attempt or another job and was set aside"
         hint = "remove old dumps before a run, or give each attempt its own folder"
         notes.append(Note("stale", text, claim.file, hint=hint))
-    for claim in stale:
-        del chosen[claim.rank]
     copied, why = copies(chosen.values())
-    stale += copied
     for claim in copied:
         del chosen[claim.rank]
     notes += [*why, *shifted_counters(chosen.values())]
-    return chosen, unchanged, stale
+    return chosen, unchanged, [*stale, *copied]
 
 
 def of_a_moving_job(chosen: Mapping[int, Claim], claims: Sequence[Claim]) -> bool:

@@ -46,11 +46,7 @@ def owners(
                 process.pid, ProcessStacks(pid=process.pid, name=process.name)
             ).threads += process.threads
     missed: list[ProcessStacks] = []
-    if (
-        rank is None
-        and len(by_pid) > 1
-        and (_in_their_order(reading) or _are_a_whole_node(known, by_pid, reading))
-    ):
+    if rank is None and len(by_pid) > 1 and _are_in_order(known, by_pid, reading):
         return {number: process.threads for number, process in enumerate(by_pid.values())}, missed
     for pid, process in by_pid.items():
         named = known.of_pid(pid) if len(by_pid) > 1 or rank is None else None
@@ -78,20 +74,18 @@ def _without_workers(placed: dict[int, list[Thread]], missed: list[ProcessStacks
     return [process for process in missed if process not in workers]
 
 
-def _in_their_order(reading: Reading) -> bool:
-    """Return whether somebody writes that the stacks of a text are in the order of their ranks."""
-    text = reading.log.excerpt
-    return isinstance(text, Excerpt) and words("in_rank_order").search(text.prose) is not None
+def _are_in_order(known: Processes, by_pid: Collection[int | None], reading: Reading) -> bool:
+    """Return whether the stacks of a text are in the order of their ranks.
 
-
-def _are_a_whole_node(known: Processes, by_pid: Collection[int | None], reading: Reading) -> bool:
-    """Return whether the process ids follow each other and are as many as the job has ranks: a launcher starts them in the order of ranks."""
+    Somebody writes so, or the process ids follow each other and are as many as the job has ranks: a launcher starts them in that order.
+    """
     text = reading.log.excerpt
-    sizes = text.sizes if isinstance(text, Excerpt) else ()
+    if not isinstance(text, Excerpt) or words("in_rank_order").search(text.prose):
+        return isinstance(text, Excerpt)
     pids = [pid for pid in by_pid if pid is not None]
-    in_a_row = pids == [*range(pids[0], pids[0] + len(pids))] if pids else False
+    in_a_row = bool(pids) and pids == [*range(pids[0], pids[0] + len(pids))]
     as_logged = all(known.of_pid(pid) in (None, number) for number, pid in enumerate(pids))
-    return in_a_row and sizes == (len(by_pid),) and as_logged
+    return in_a_row and text.sizes == (len(by_pid),) and as_logged
 
 
 def _stated_ranks(known: Processes, reading: Reading) -> Iterator[int | None]:
@@ -107,19 +101,14 @@ def _stated_ranks(known: Processes, reading: Reading) -> Iterator[int | None]:
     seen = {event.rank for event in events if event.rank is not None}
     counted = 1 < len(listed) == len({*listed}) and seen <= {*listed}
     # One process by its local rank, beside ranks of one host that print.
-    counted |= (
-        len(listed) == 1
-        and listed[0] not in seen
-        and len({e.host for e in events} - {None}) < 2
-        and 0 < len(seen) < _OF_ONE_HOST > max(seen)
-    )
-    of_one_host = counted and not known.states_local_ranks(reading.file)
+    one_host = len({e.host for e in events} - {None}) < 2 and 0 < len(seen) < _OF_ONE_HOST > max(seen)
+    counted |= one_host and len(listed) == 1 and listed[0] not in seen
     for process in reading.stacks:
         if process.rank is not None or process.local_rank is None:
             yield process.task if process.rank is None and tasks else process.rank
         else:
             rank = known.in_file(reading.file, process.local_rank)
-            yield process.local_rank if rank is None and of_one_host and process.pid else rank
+            yield process.local_rank if rank is None and counted and process.pid else rank
 
 
 def unplaced(file: str, placed: int, missed: list[ProcessStacks]) -> list[Note]:
@@ -154,11 +143,6 @@ def _main(threads: Sequence[Thread]) -> list[Stack]:
     ]
 
 
-def library_call(stack: Stack) -> str:
-    """Return the function of a communication library, of CUDA or of torch.distributed that a stack is in; empty where it is in none."""
-    return offered_call(stack) or next((frame.name for frame in stack if frame.file.endswith(_TORCH)), "")
-
-
 def offered_call(stack: Stack) -> str:
     """Return the function of a communication library or of CUDA that a stack is in; empty where it is in none."""
     return next((frame.name for frame in reversed(stack) if words("library_calls").match(frame.name)), "")
@@ -170,6 +154,6 @@ def place_of(stack: Stack) -> str:
     if outer.name != "<module>":
         users = (frame for frame in stack if frame.file.endswith(".py") and not is_library(frame.file))
         outer = next(users, outer)
-    api = library_call(stack)
+    api = offered_call(stack) or next((frame.name for frame in stack if frame.file.endswith(_TORCH)), "")
     text = str(inner) + (f" inside {api}" if api and api != inner.name else "")
     return text if inner == outer or outer.name == "??" else f"{text} (from {outer})"

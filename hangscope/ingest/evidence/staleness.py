@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 
 from hangscope.errors import Note
-from hangscope.ingest.evidence.claim import Claim, world_of
+from hangscope.ingest.evidence.claim import Claim, is_default, world_of
 from hangscope.model.incident import PROVING_OPS, State
 
 CLOCK_SLACK = 2 * 10**9  # ns by which hosts' clocks may disagree
@@ -99,7 +99,7 @@ def _completed(claim: Claim, other: int) -> Iterator[tuple[str, set[int]]]:
     done = (claim.column("state") == State.DONE) & proving[claim.column("kind")]
     for _, name, desc, rows in claim.by_group():
         _, ranks = claim.recording.config.get(name, ("", None))
-        if desc == "default_pg" or name == "0" or (ranks and other in ranks):
+        if is_default(name, desc) or (ranks and other in ranks):
             yield name, set(claim.column("seq")[done & rows].tolist())
 
 

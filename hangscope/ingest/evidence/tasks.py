@@ -24,17 +24,13 @@ def tasks_are_ranks(events: Sequence[Event]) -> bool:
     by_mpirun = all(isinstance(e, Exit) and e.via == "mpirun" for e in with_task)
     if with_task and one_per_host and all(e.by_launcher for e in with_task) and not by_mpirun:
         return False
-    return not any(
-        e.rank not in (None, e.task) or e.local_rank is not None or _of_an_agent(e) for e in with_task
+    by_agent = any(
+        isinstance(e, RendezvousBegun)
+        or (isinstance(e, Exit) and e.via in {"agent", "table"})
+        or (isinstance(e, (Exit, CleanupSignal)) and e.agent is not None)
+        for e in with_task
     )
-
-
-def _of_an_agent(event: Event) -> bool:
-    """Return whether torchrun's agent printed this."""
-    by_agent = isinstance(event, RendezvousBegun) or (
-        isinstance(event, Exit) and event.via in {"agent", "table"}
-    )
-    return by_agent or (isinstance(event, (Exit, CleanupSignal)) and event.agent is not None)
+    return not by_agent and all(e.rank in (None, e.task) and e.local_rank is None for e in with_task)
 
 
 def take_stated_ranks(logs: Collection[LogReading]) -> None:

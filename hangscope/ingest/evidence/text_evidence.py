@@ -18,16 +18,14 @@ from hangscope.ingest.evidence.claim import Claim
 from hangscope.ingest.evidence.misplaced_lines import misplaced
 from hangscope.ingest.evidence.processes import Processes
 from hangscope.ingest.evidence.stack_owners import main_stacks, owners, unplaced
-from hangscope.ingest.evidence.world_size import without_job_numbers
+from hangscope.ingest.evidence.worlds import without_job_numbers
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.files.naming import rank_of_log
 from hangscope.ingest.files.numbering import of_files
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
-from hangscope.ingest.nccl.comm import Communicator
 from hangscope.ingest.nccl.join import Joined, join_processes
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.recorder.members import MAX_RANKS
-from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.stacks.threads import Thread, Variables, issuers, trains
 from hangscope.ingest.torch_logs.c10d import GroupEvent
 from hangscope.ingest.workers.reading import Reading
@@ -64,15 +62,13 @@ def merge_repeats(events: Iterable[Event]) -> list[Event]:
     index: dict[tuple[Any, ...], int] = {}
     for event in events:
         key = identity(event)
-        at = index.get(key) if key is not None else None
-        if at is None:
-            if key is not None:
-                index[key] = len(kept)
+        at = index.setdefault(key, len(kept)) if key is not None else len(kept)
+        if at == len(kept):
             kept.append(event)
-        elif _compatible(kept[at], event):
+        elif len({e.group_name for e in (kept[at], event) if isinstance(e, GroupEvent)} - {None}) < 2:
             kept[at] = merge(kept[at], event)
         else:
-            kept.append(event)
+            kept.append(event)  # of another group
     return kept
 
 
@@ -82,15 +78,10 @@ def merge(first: Event, second: Event) -> Event:
     if isinstance(first, Exit) and isinstance(second, Exit) and second.via == "table":
         first, source = replace(first, via="table"), second
     known: dict[str, Any] = {}
-    for name in (one.name for one in fields(first)):
-        value = getattr(source if name in _OF_THE_LINE else first, name)
-        known[name] = value if value not in (None, (), False) else getattr(second, name)
+    for one in fields(first):
+        value = getattr(source if one.name in _OF_THE_LINE else first, one.name)
+        known[one.name] = value if value not in (None, (), False) else getattr(second, one.name)
     return replace(first, **known)
-
-
-def _compatible(a: Event, b: Event) -> bool:
-    """Return whether no group that both name is another one."""
-    return len({e.group_name for e in (a, b) if isinstance(e, GroupEvent)} - {None}) < 2
 
 
 @dataclass(slots=True)
@@ -253,7 +244,9 @@ def _take_nccl(readings: Sequence[Reading], joined: Joined, text: TextEvidence, 
     notes.extend(joined.notes)
     for recording in joined.recordings:
         if recording.rank is not None:
-            text.recorded.append(Claim(_file_of(recording, communicators), recording, recording.rank))
+            own = {group[0] for group in recording.groups}
+            file = next((c.file for c in communicators if c.local_id in own), "nccl log")
+            text.recorded.append(Claim(file, recording, recording.rank))
             of_rank = text.of_rank[recording.rank]
             of_rank.host = of_rank.host or recording.host
     text.cut = {
@@ -261,18 +254,10 @@ def _take_nccl(readings: Sequence[Reading], joined: Joined, text: TextEvidence, 
         for c in communicators
         if not c.intact and (rank := joined.rank_of_process.get((c.file, c.host, c.pid))) is not None
     }
-
-    def peers_of(event: Event) -> Event:
-        host = joined.host_of_ip.get(event.peer_host or "") if isinstance(event, NcclWarn) else None
-        return replace(event, peer_node=host) if isinstance(event, NcclWarn) and host else event
-
-    text.events = [peers_of(e) for e in text.events]
+    for place, event in enumerate(text.events):
+        if isinstance(event, NcclWarn) and (host := joined.host_of_ip.get(event.peer_host or "")):
+            text.events[place] = replace(event, peer_node=host)
     text.events += joined.unmade
-
-
-def _file_of(recording: Recording, communicators: Sequence[Communicator]) -> str:
-    wanted = {group[0] for group in recording.groups}
-    return next((c.file for c in communicators if c.local_id in wanted), "nccl log")
 
 
 def _of_attempt(

@@ -1,20 +1,32 @@
-"""Several jobs that ran side by side and left their files in one folder, each with ranks from 0: a trainer and its rollout workers.
+"""How many jobs left their files in one folder, each with ranks from 0, and how many ranks a job has: a trainer and its rollout workers.
 
     job-17/trainer/nccl_trace_rank_0   job-17/rollout/nccl_trace_rank_0
 
 Two folders are of two worlds where their dumps show it: recorders of one rank that ran at the same time and share no collective, or
 default groups with other members. Snapshots of one process share collectives, and those of an earlier job end before the later begin.
+
+A job has at least so many ranks as its inputs state, and at most what inputs of a few ranks make plausible.
+
+One number in one line makes a world of any size, and every rank of it is then a row of every report. Real jobs whose files are
+mostly lost have a few ten thousand ranks; a larger size has to be proved by files.
+
+A bare number in a log's name is a rank (`err.12`, `worker-1/app.log`) or a job's number (`err.812345`). A rank is below the size that the
+job's dumps and logs state; where they state none, it is one of a row of files, or a small number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from hangscope.errors import Note
 from hangscope.ingest.evidence.claim import Claim, world_of
 from hangscope.ingest.evidence.snapshots import claim_rank
-from hangscope.ingest.files.naming import attempt_of
+from hangscope.ingest.files.naming import attempt_of, bare_number
+from hangscope.ingest.nccl.comm import NcclInit
+from hangscope.ingest.nccl.ras_json import NcclRas
+from hangscope.ingest.recorder.members import MAX_RANKS
+from hangscope.ingest.torch_logs.store import StoreBarrier, StoreTimeout
 from hangscope.ingest.workers.reading import Reading
 from hangscope.model.dataclass import dataclass
 
@@ -94,12 +106,11 @@ def _two_processes(one: Claim, other: Claim) -> bool:
         return False  # two recorders of one process
     if max(one.first_created, other.first_created) > min(one.last_created, other.last_created):
         return False
-    return not _collectives(one) & _collectives(other)
-
-
-def _collectives(claim: Claim) -> set[tuple[int, int]]:
-    """Return (running number, enqueue time in ns) of each collective."""
-    return set(zip(claim.column("order").tolist(), claim.column("created").tolist(), strict=True))
+    own, others = (
+        set(zip(claim.column("order").tolist(), claim.column("created").tolist(), strict=True))
+        for claim in (one, other)
+    )
+    return own.isdisjoint(others)
 
 
 def chosen_note(names: Sequence[str], states: Sequence[str], chosen: int) -> Note:
@@ -107,3 +118,45 @@ def chosen_note(names: Sequence[str], states: Sequence[str], chosen: int) -> Not
     what = "; ".join(f"{name} ({state})" for name, state in zip(names, states, strict=True))
     text = f"{len(names)} jobs of their own lie here, each with ranks from 0: {what}. {names[chosen]} is analysed"
     return Note("several_worlds", text, hint="give the folder of one of them alone to analyze another")
+
+
+UNPROVED = 2**15  # ranks that a job may have whatever was collected of it
+PER_RANK = 256  # ranks that each one with a file or a line of its own makes plausible
+_SMALL = 256
+_SPARSE = 4  # of four numbers in a row at least one file is there
+
+
+def left_out(stated: int, evident: int, limit: int) -> Note:
+    """Return the note that of the `stated` ranks only those below `limit` are analysed."""
+    text = f"the inputs state {stated:,} ranks, of which {evident:,} left something; ranks from {limit:,} on are left out"
+    hint = "--world-size takes them all, if the job had so many; else a file is damaged or forged"
+    return Note("world_size", text, hint=hint)
+
+
+def size_in_content(readings: Sequence[Reading]) -> int:
+    """Return the size that dumps, stores and communicators state; 0 where none does. Names of files do not count."""
+    sizes = [0]
+    for reading in readings:
+        for recording in reading.recordings:
+            sizes += [max(ranks) + 1 for _, ranks in recording.config.values() if ranks]
+        for event in reading.all_events:
+            if isinstance(event, (StoreTimeout, StoreBarrier, NcclInit, NcclRas)):
+                sizes += [n for n in event.least_sizes() if n <= MAX_RANKS]
+    return max(sizes)
+
+
+def without_job_numbers(readings: Sequence[Reading]) -> tuple[list[Reading], set[str]]:
+    """Return the readings without ranks that are jobs' numbers, and the files with such names."""
+    numbers = {r.file: n for r in readings if (n := bare_number(r.file)) is not None}
+    if not numbers:
+        return list(readings), set()
+    size, files = size_in_content(readings), len(set(numbers.values()))
+    limit = max(size, 2 * files if files > 1 else 0) if size else max(_SMALL, _SPARSE * files)
+    refused = {file for file, number in numbers.items() if number >= limit}
+    kept = []
+    for reading in readings:
+        log = reading.log
+        if reading.file in refused and log.rank == numbers[reading.file]:
+            reading = replace(reading, log=replace(log, rank=None))
+        kept.append(reading)
+    return kept, refused

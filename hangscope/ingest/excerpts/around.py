@@ -124,12 +124,7 @@ def completed(events: Sequence[Event]) -> list[Event]:
     found: dict[int, WatchdogTimeout] = {}
     for event in timeouts:
         fitting = [stated for stated in whole[event.group_name] if event.seq in (stated[0], None)]
-        sized = [
-            stated for stated in fitting if stated[:2] == (event.seq, event.op) and stated[2] is not None
-        ]
         if event.timeout_ms is None and len(fitting) == 1:
             found[id(event)] = replace(event, **dict(zip(_STATED, fitting[0], strict=True)))
-        elif event.numel_in is None and len(sized) == 1:  # a damaged line is no other size
-            found[id(event)] = replace(event, numel_in=sized[0][2], numel_out=sized[0][3])
     known = (found.get(id(event), event) for event in events)
     return [e for e in known if not isinstance(e, WatchdogTimeout) or e.timeout_ms is not None or e.op]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.lines.vocabulary import words
 from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
@@ -23,7 +24,7 @@ _AT = regex(r"\.py(?::|\", line )(\d{1,5})\b")  # of a frame
 _CALL = regex(r"([\w.]{1,80})\(")
 _STATEMENT = regex(r"[\w\])]\(|[\w\])] ?[-+*/|]?= ?\S|\b(?:return|yield|raise|with)\b")
 _LEAVES = regex(r"(?:continue|break|return)$")
-_SHOWN = 60  # characters of a statement
+_SHOWN, _GUARD = 60, 160  # characters of a statement and of a guard
 _OF_A_NODE = regex(r"local|gpu")
 _BODY = 24  # lines below a guard
 
@@ -70,12 +71,13 @@ def _guarded_call(lines: Sequence[tuple[int, str]], name: str) -> Guarded | None
     calls = [row for row in code if row[0] not in quoted]
     several = any(words("several_nodes").search(text) for _, text in code)
     for i, (_, text) in enumerate(code):
-        returns = _returns(code[i : i + 2])
+        head, *after = (line.split("#")[0].strip() for _, line in code[i : i + 2])
+        returns = head.endswith(":") and after == ["return"]  # the others, who pass the guard
         guard = words("guard_of_the_others" if returns else "guard_of_rank_0")
         if not guard.match(text.strip()) or (several and _OF_A_NODE.search(text)):
             continue
         # Below a return of all others the rest of the function is rank 0's.
-        depth = _indent(text) - bool(returns)
+        depth = _indent(text) - returns
         for number, below in code[i + 1 + returns : i + 1 + _BODY]:
             if below.strip(" .…") and _indent(below) <= depth:
                 break
@@ -83,10 +85,10 @@ def _guarded_call(lines: Sequence[tuple[int, str]], name: str) -> Guarded | None
             of_all = words(name).search(statement) or own.get(number) in stood
             call = _CALL.search(statement) if of_all else None
             if call is not None and sum(call[0] in other for _, other in calls) == 1:
-                return Guarded(text.strip().rstrip(":"), call[1], own.get(number, number))
+                return Guarded(quote(text.strip().rstrip(":"), _GUARD), call[1], own.get(number, number))
         if not returns and (left := _left(code[i : i + 2 * _BODY], words(name))) is not None:
             leaves, number, name = left
-            return Guarded(text.strip().rstrip(":"), name, own.get(number, number), leaves)
+            return Guarded(quote(text.strip().rstrip(":"), _GUARD), name, own.get(number, number), leaves)
     return None
 
 
@@ -107,12 +109,6 @@ def _left(code: Sequence[tuple[int, str]], of_all: re.Pattern[str]) -> tuple[str
             return leaves, number, call[1]
         depth = depth if inside else min(depth, _indent(below))
     return None
-
-
-def _returns(code: Sequence[tuple[int, str]]) -> int:
-    """Return how many lines below a guard end with the return of who passes it; 0 where nobody returns."""
-    head, *below = (text.split("#")[0].strip() for _, text in code)
-    return 1 if below and head.endswith(":") and below[0] == "return" else 0
 
 
 def _indent(text: str) -> int:

@@ -12,14 +12,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hangscope.ingest.excerpts import pace
-from hangscope.ingest.excerpts.code import guarded_call, numbered
-from hangscope.ingest.excerpts.commands import Output, Unlike, commands
-from hangscope.ingest.excerpts.configured import unlike_settings
+from hangscope.ingest.excerpts.code import Guarded, guarded_call, numbered
+from hangscope.ingest.excerpts.commands import (
+    Output,
+    Unlike,
+    commands,
+    helpful_setting,
+    local_ranks_gone,
+    unlike_settings,
+)
 from hangscope.ingest.excerpts.line_groups import LineGroup, line_groups, tells_of_trouble
-from hangscope.ingest.excerpts.process_list import local_ranks_gone
 from hangscope.ingest.excerpts.prose import devices, has_fences, prose, written_by_people
 from hangscope.ingest.excerpts.sections import Side, sides
-from hangscope.ingest.excerpts.settings import helpful_setting
 from hangscope.ingest.job_logs.last_lines import template_of
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line, quote, strip_prefix
@@ -53,13 +57,14 @@ class Excerpt(Event, by_launcher=True, calm=True):
 
     `stage` is the last one that it shows, `stage_line` the line that shows it, unless it is an error. `sizes` are the numbers of ranks that it states for
     the whole job, or else that a reporter counts. `complaint`: what a reporter writes of the hang, `prose`: all that people write. `logged`: some lines are a program's, or report a failure.
-    `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count
-    of lines that are alike but for their numbers, where the last of them is the end of the text. `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace; `went_on`: from where to where they count, wherever in the text; `silence`: the longest pause between lines, `gave_up`: its seconds, where it has the length of a usual timeout and the first errors follow it; `uneven`: a rank whose number is far from those of the others in a list by rank, and a sentence about it, `odd_word`: one whose word is unlike those of all others, `odd_cells`: ranks that alone differ in a column of a table by rank, and how. `gone`: local ranks that a list of processes lacks. `exhibits`: what else was pasted, such as a
+    `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count of
+    lines that are alike but for their numbers, where the last of them is the end of the text.
+    `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace; `went_on`: from where to where they count, wherever in the text; `silence`: the longest pause between lines, `gave_up`: its seconds, where it has the length of a usual timeout and the first errors follow it; `uneven`: a rank whose number is far from those of the others in a list by rank, and a sentence about it, `odd_word`: one whose word is unlike those of all others, `odd_cells`: ranks that alone differ in a column of a table by rank, and how. `gone`: local ranks that a list of processes lacks. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`.
-    `lasted`: the seconds of the longest work that a line reports (`lasted_line`). `guarded`: a collective in the program's code that only rank 0
-    calls, by `guard`, in the line `guarded_at`, or that it alone does not reach because of the statement `left_by`; `code`: the lines of the program, by number, at which stacks are. `helped`: the setting of NCCL with which it runs. `before`: the last line (number, text) of the program's own before the first that reports an error. `commands` are those
+    `lasted`: the seconds of the longest work that a line reports (`lasted_line`). `guarded`: a collective in the program's code that rank 0
+    alone calls or does not reach; `code`: the lines of the program, by number, at which stacks are. `helped`: the setting of NCCL with which it runs. `before`: the last line (number, text) of the program's own before the first that reports an error. `commands` are those
     that prompts show, `outputs` what they printed, `unlike` the lines in which that differs between two hosts, and `settings` what two
     writers print with two values although they agree otherwise.
     """
@@ -93,10 +98,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     steady_to: int = 0
     lasted: float = 0.0
     lasted_line: str = ""
-    guarded: str = ""
-    guard: str = ""
-    guarded_at: int = 0
-    left_by: str = ""
+    guarded: Guarded | None = None
     code: tuple[tuple[int, str], ...] = ()
     helped: str = ""
     before: tuple[int, str] | None = None
@@ -138,10 +140,15 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
     said, named = prose(people), named_processes(lines)
     counts, even = pace.counted(printed), pace.steady(printed)
     quiet, pause, before = pace.silence(printed)
-    alone, (run, unlike, outputs) = guarded_call(lines), commands(texts)
+    run, unlike, outputs = commands(texts)
     lasted, lasted_line = pace.longest(printed)
     stated, one_node = _launched(texts)
-    sizes = tuple(sorted({n for n in stated if 1 < n <= MAX_RANKS})) or _counted_by_people(said, named)
+    sizes = tuple(sorted({n for n in stated if 1 < n <= MAX_RANKS}))
+    if not sizes and (count := devices(said)) is not None:  # each rank has one of those that people count
+        most = max((rank for one in named for rank in one.ranks), default=0)
+        sizes = (count,) if most < count <= MAX_RANKS else ()
+    # Timeouts of collectives are whole multiples of five minutes, up to three hours.
+    is_timeout = _TIMEOUT - _LATE <= pause <= 36 * _TIMEOUT and (pause + _LATE) % _TIMEOUT <= 2 * _LATE
     return Line(kept.file, number, text, text).event(
         Excerpt,
         stage=stage,
@@ -161,7 +168,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         slow=pace.slow_stretch(counts) or pace.slow_steps(counts),
         went_on=pace.went_on(counts),
         silence=quiet,
-        gave_up=pause if telling and telling[0][0] > before and _is_a_timeout(pause) else 0,
+        gave_up=pause if is_timeout and telling and telling[0][0] > before else 0,
         uneven=uneven(printed),
         odd_word=odd_word(lines),
         odd_cells=odd_cells(lines),
@@ -177,10 +184,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         steady_to=even[1],
         lasted=lasted,
         lasted_line=quote(lasted_line, _SHOWN),
-        guarded=alone.call if alone is not None else "",
-        guard=quote(alone.guard, _SHOWN) if alone is not None else "",
-        guarded_at=alone.line if alone is not None else 0,
-        left_by=alone.leaves if alone is not None else "",
+        guarded=guarded_call(lines),
         code=numbered(lines),
         helped=helpful_setting(texts, said),
         commands=run,
@@ -205,18 +209,6 @@ def _before_the_errors(printed: Sequence[tuple[int, str]]) -> tuple[int, str] | 
         if own and not shown and template_of(line) and not words("launchers_line").match(text.lstrip()):
             before = (number, quote(text, _SHOWN)) if not begins_dump(text) else before
     return None
-
-
-def _is_a_timeout(seconds: int) -> bool:
-    """Return whether a pause is as long as the timeouts of collectives, which are whole multiples of five minutes, up to three hours."""
-    return _TIMEOUT - _LATE <= seconds <= 36 * _TIMEOUT and (seconds + _LATE) % _TIMEOUT <= 2 * _LATE
-
-
-def _counted_by_people(said: str, named: Sequence[Named]) -> tuple[int, ...]:
-    """Return how many ranks a job has if each has one of the devices that people count; nothing where lines name more ranks."""
-    count = devices(said)
-    most = max((rank for one in named for rank in one.ranks), default=0)
-    return (count,) if count is not None and most < count <= MAX_RANKS else ()
 
 
 @dataclass(frozen=True, slots=True)

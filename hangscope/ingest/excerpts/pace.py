@@ -63,9 +63,19 @@ _HEAD = 100  # characters of a line within which its clock is
 _LABEL = 24  # characters before a number
 
 
-def counted(lines: Sequence[tuple[int, str]]) -> list[tuple[re.Match[str], str]]:
-    """Return (what counts, the line) of the lines that count steps."""
+#: (what counts, the line)
+Counted = Sequence[tuple[re.Match[str], str]]
+
+
+def counted(lines: Sequence[tuple[int, str]]) -> Counted:
+    """Return the lines that count steps."""
     return [(match, text) for _, text in lines if (match := _COUNT.search(text))]
+
+
+def _of_one_form(counted: Counted) -> Counted:
+    """Return those that are alike but for their numbers: the last one and the ones before it."""
+    form = form_of(counted[-1][1]) if counted else ""
+    return [row for row in counted if form_of(row[1]) == form]
 
 
 def broken(lines: Sequence[str]) -> str:
@@ -82,17 +92,16 @@ def broken(lines: Sequence[str]) -> str:
     return f"'{followers[0][:80]}' came {len(followers)} times after '{runs[-1][:80]}', and not after the last one ({last[:80]})"
 
 
-def moves(counted: Sequence[tuple[re.Match[str], str]], lines: Sequence[tuple[int, str]]) -> str:
+def moves(counted: Counted, lines: Sequence[tuple[int, str]]) -> str:
     """Return `911/5000 to 912/5000` where the last line counts and earlier ones of its form count less; empty where they do not."""
     if not counted or counted[-1][1] != lines[-1][1]:
         return ""
-    found = [(match, form_of(text)) for match, text in (*counted[:-1][-_TURNS_LOOKED_AT:], counted[-1])]
-    last, form = found[-1]
-    alike = [match for match, other in found[:-1] if other == form and _number(match) < _number(last)]
-    return " ".join(f"{alike[0][0]} to {last[0]}".split()) if alike else ""
+    *before, last = (match for match, _ in _of_one_form(counted))
+    first = next((match for match in before if _number(match) < _number(last)), None)
+    return " ".join(f"{first[0]} to {last[0]}".split()) if first is not None else ""
 
 
-def pace(counted: Sequence[tuple[re.Match[str], str]]) -> str:
+def pace(counted: Counted) -> str:
     """Return since which count steps take at least twice as long, as `4.9 times slower since step 120: 9.77 s, then 48.37 s per step`."""
     found = _rates(counted)
     if len(found) < _RATES or not (before := min(seconds for _, seconds in found[:2])):
@@ -107,21 +116,19 @@ def pace(counted: Sequence[tuple[re.Match[str], str]]) -> str:
     return f"{after / before:.2g} times slower since {' '.join(since.split())}: {before:.3g} s, then {after:.3g} s per step"
 
 
-def went_on(counted: Sequence[tuple[re.Match[str], str]]) -> str:
+def went_on(counted: Counted) -> str:
     """Return `2340/5004 to 2400/5004` where the last lines that count are of one form and count up, wherever in the text; empty where they do not."""
-    form = form_of(counted[-1][1]) if counted else ""
-    alike = [match for match, text in counted if form_of(text) == form]
+    alike = [match for match, _ in _of_one_form(counted)]
     grows = len(alike) >= _LEAST and all(_number(a) < _number(b) for a, b in pairwise(alike))
     return " ".join(f"{alike[0][0]} to {alike[-1][0]}".split()) if grows else ""
 
 
-def slow_steps(counted: Sequence[tuple[re.Match[str], str]]) -> str:
+def slow_steps(counted: Counted) -> str:
     """Return which steps took far longer than those between them, by a column of seconds: `step 3000 and step 4000 took 213 s, the others 0.9 s`.
 
     Of several columns the one that differs most, by its name: `Data (t) is 26.8 to 29.4 s at every 8th step and 0.0045 s at the others`.
     """
-    form = form_of(counted[-1][1]) if counted else ""
-    alike = [(" ".join(m[0].split()), text[m.end() :]) for m, text in counted if form_of(text) == form]
+    alike = [(" ".join(m[0].split()), text[m.end() :]) for m, text in _of_one_form(counted)]
     columns: dict[str, list[float]] = defaultdict(list)
     for _, text in alike:
         if took := _TOOK.search(text):
@@ -146,17 +153,16 @@ def slow_steps(counted: Sequence[tuple[re.Match[str], str]]) -> str:
     return f"{name} is {min(times):.3g} to {max(times):.3g} s at {at} and {usual:.2g} s at the others"
 
 
-def slow_stretch(counted: Sequence[tuple[re.Match[str], str]]) -> str:
+def slow_stretch(counted: Counted) -> str:
     """Return where steps were slow before they went on at their pace, as `a step took 64.3 s at first and takes 0.64 s now`; empty where none were."""
     rates = [seconds for _, seconds in _rates(counted) if seconds]
     if len(rates) >= _LEAST and rates[0] > _FASTER * max(rates[-2:]):
         first = f"{rates[0]:.0f}" if rates[0] >= 1000 else f"{rates[0]:.3g}"
         return f"a step took {first} s at first and takes {rates[-1]:.3g} s at the end"
-    form = form_of(counted[-1][1]) if counted else ""
     timed = [
         (seconds_of_day(clock), clock[0][:8], count)
-        for count, text in counted
-        if form_of(text) == form and (clock := _CLOCK.search(text))
+        for count, text in _of_one_form(counted)
+        if (clock := _CLOCK.search(text))
     ]
     stretches = [((b[0] - a[0]) % _DAY, _number(b[2]) - _number(a[2]), a, b) for a, b in pairwise(timed)]
     paces = [seconds / steps for seconds, steps, _, _ in stretches if steps > 0]
@@ -170,11 +176,10 @@ def slow_stretch(counted: Sequence[tuple[re.Match[str], str]]) -> str:
     return f"{seconds:.0f} s passed before {' '.join(after[2][0].split())} ({before[1]} to {after[1]}{often}), and then the steps continued"
 
 
-def _rates(counted: Sequence[tuple[re.Match[str], str]]) -> list[tuple[str, float]]:
+def _rates(counted: Counted) -> list[tuple[str, float]]:
     """Return (what counts, the seconds of a step) of the lines of the loop whose last line has both."""
-    rated = [(count[0], text, rate) for count, text in counted if (rate := _RATE.search(text))]
-    form = form_of(rated[-1][1]) if rated else ""
-    return [(label, _seconds(rate)) for label, text, rate in rated if form_of(text) == form]
+    rated = _of_one_form([row for row in counted if _RATE.search(row[1])])
+    return [(count[0], _seconds(rate)) for count, text in rated if (rate := _RATE.search(text))]
 
 
 def spread(lines: Sequence[tuple[int, str]]) -> str:
@@ -266,7 +271,6 @@ def _even(those: Sequence[tuple[int, str, re.Match[str]]]) -> tuple[str, int] | 
 
 
 def _seconds(rate: re.Match[str]) -> float:
-    """Return how long a step takes."""
     number, unit = float(rate[1] or rate[4] or rate[5]), (rate[2] or rate[3] or "").lower()
     if rate[5]:
         return 1 / number if number else 0.0

@@ -14,9 +14,9 @@ from hangscope.model.regex import regex
 
 _MOST = 3000  # characters
 _WORDS, _PLAIN = 4, 0.7
-_FENCE, _MOSTLY = "```", 0.6  # the share of words in a line that nobody doubts
 _WORD = regex(r"[(\"'`*]{0,3}[A-Za-z][a-z'’-]{0,30}[.,;:!?)\"'`*]{0,3}|&|-|a|I")
 _LONG = 15  # words
+_MOSTLY = 0.6  # the share of words in a line outside of fences
 _HALF, _PARAGRAPH = 0.5, 8  # of the words of an opening paragraph are plain; lines that it has at most
 
 
@@ -25,8 +25,13 @@ def written_by_people(lines: Sequence[tuple[int, str]]) -> Mapping[int, str]:
 
     Where logs are fenced, so are all lines of words around the fences, and none between them.
     """
-    if (outside := _around_fences(lines)) is not None:
-        return {n: text.strip() for n, text in outside if _of_words(text) or _is_mostly_plain(text)}
+    fences = [number for number, text in lines if _is_fence(text)]
+    if fences and len(fences) % 2 == 0:
+        outside = [(n, text) for n, text in lines if n not in fences and sum(f < n for f in fences) % 2 == 0]
+        plain = {
+            n for n, text in outside if _has_plain(text, _WORDS, _MOSTLY) and not words("code").match(text)
+        }
+        return {n: text.strip() for n, text in outside if n in plain or _of_words(text)}
     found: dict[int, str] = _opening(lines)
     run: dict[int, str] = {}
     for number, text in (*lines, (0, "")):
@@ -45,13 +50,16 @@ def _opening(lines: Sequence[tuple[int, str]]) -> dict[int, str]:
         if first and (number - 1 not in first or not text.strip()):
             break
         first[number] = text.strip()
-    parts = [part for text in first.values() for part in text.split()]
-    plain = sum(bool(_WORD.fullmatch(part)) for part in parts)
     begins = next(iter(first.values()), "").split()
-    words_enough = len(begins) > _WORDS and len(parts) >= _LONG and plain >= _HALF * len(parts)
-    if not words_enough or len(first) > _PARAGRAPH or any(map(_begins_like_a_log, first.values())):
-        return {}
-    return first
+    enough = len(begins) > _WORDS and _has_plain(" ".join(first.values()), _LONG, _HALF)
+    of_people = enough and len(first) <= _PARAGRAPH and not any(map(_begins_like_a_log, first.values()))
+    return first if of_people else {}
+
+
+def _has_plain(text: str, count: int, share: float) -> bool:
+    """Return whether a text has so many words at least, of which so large a share are a language's."""
+    parts = text.split()
+    return len(parts) >= count and sum(bool(_WORD.fullmatch(part)) for part in parts) >= share * len(parts)
 
 
 def _begins_like_a_log(text: str) -> bool:
@@ -65,22 +73,7 @@ def has_fences(texts: Iterable[str]) -> bool:
 
 
 def _is_fence(text: str) -> bool:
-    return text.lstrip().startswith(_FENCE)
-
-
-def _around_fences(lines: Sequence[tuple[int, str]]) -> list[tuple[int, str]] | None:
-    """Return the lines that are in no pair of fences; None where there are no pairs."""
-    fences = [number for number, text in lines if _is_fence(text)]
-    if not fences or len(fences) % 2:
-        return None
-    return [(n, text) for n, text in lines if n not in fences and sum(f < n for f in fences) % 2 == 0]
-
-
-def _is_mostly_plain(text: str) -> bool:
-    """Return whether a line that is in no log is words."""
-    parts = text.split()
-    plain = sum(bool(_WORD.fullmatch(part)) for part in parts)
-    return len(parts) >= _WORDS and plain >= _MOSTLY * len(parts) and not words("code").match(text)
+    return text.lstrip().startswith("```")
 
 
 def prose(lines: Mapping[int, str]) -> str:
@@ -90,14 +83,8 @@ def prose(lines: Mapping[int, str]) -> str:
 
 def _is_long(text: str) -> bool:
     """Return whether a line is a sentence or more, whatever names of programs it mentions."""
-    parts = text.split()
-    plain = sum(bool(_WORD.fullmatch(part)) for part in parts)
-    return (
-        len(parts) >= _LONG
-        and plain >= _PLAIN * len(parts)
-        and text[:1].isalpha()
-        and not words("of_a_logger").search(text)
-    )
+    starts = text[:1].isalpha() and not words("of_a_logger").search(text)
+    return starts and _has_plain(text, _LONG, _PLAIN)
 
 
 def _of_words(text: str) -> bool:
@@ -108,9 +95,7 @@ def _of_words(text: str) -> bool:
         return False
     if "`" not in text and words("printed").search(text):
         return False
-    parts = text.split()
-    plain = sum(bool(_WORD.fullmatch(part)) for part in parts)
-    return (len(parts) >= _WORDS and plain >= _PLAIN * len(parts)) or of_people(text) or complains(text)
+    return _has_plain(text, _WORDS, _PLAIN) or of_people(text) or complains(text)
 
 
 def devices(text: str) -> int | None:

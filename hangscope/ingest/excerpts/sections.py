@@ -86,18 +86,20 @@ def sides(lines: Sequence[str]) -> tuple[Side, ...]:
     if len(found) < 2 or len(found) == len(parts) > 2 or "" in found or stream or not apart:
         return _unlike_rows([*((part.label, part.lines[0], part.lines[0]) for part in parts), *rows])
     inside = next((text for text in parts[0].lines if _form(text) in common and _PLACE.search(text)), "")
-    different = [_side([part for part, _ in those], those[0][1], inside) for those in found.values()]
+    different = [
+        Side(
+            tuple(dict.fromkeys(part.label for part, _ in those)),
+            tuple(sorted({rank for part, _ in those for rank in part.ranks})),
+            _short(those[0][1]),
+            inside=_short(inside),
+        )
+        for those in found.values()
+    ]
     return tuple(sorted(different, key=lambda side: -max(len(side.labels), len(side.ranks))))
 
 
 def _form(text: str) -> str:
     return _MASK.sub("#", text)
-
-
-def _side(parts: Sequence[_Part], text: str, inside: str) -> Side:
-    ranks = tuple(sorted({rank for part in parts for rank in part.ranks}))
-    labels = tuple(dict.fromkeys(part.label for part in parts))
-    return Side(labels, ranks, _short(text), inside=_short(inside))
 
 
 def _short(text: str) -> str:
@@ -153,13 +155,12 @@ def _unlike_rows(labelled: Sequence[tuple[str, str, str]]) -> tuple[Side, ...]:
             outlier = _outlier(column)
             if outlier is not None:
                 others = [label for at, label in enumerate(labels) if at != outlier]
-                return tuple(_of_row(some, those[some[0]][0]) for some in (others, [labels[outlier]]))
+                found = []
+                for some in (others, [labels[outlier]]):
+                    ranks = tuple(sorted(int(m[1]) for label in some if (m := _RANK.fullmatch(label))))
+                    found.append(Side(tuple(some), ranks, _short(those[some[0]][0]), row=True))
+                return tuple(found)
     return ()
-
-
-def _of_row(labels: Sequence[str], text: str) -> Side:
-    ranks = tuple(sorted(int(m[1]) for label in labels if (m := _RANK.fullmatch(label))))
-    return Side(tuple(labels), ranks, _short(text), row=True)
 
 
 def _outlier(column: Sequence[float]) -> int | None:

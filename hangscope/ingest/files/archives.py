@@ -50,12 +50,10 @@ def is_named_so(path: str) -> bool:
 
 def may_be_archive(path: str) -> bool:
     """Return whether a file could be an archive, by its name and first bytes; of one that cannot be opened, its reader says why."""
-    if is_named_so(path):
-        return True
     head = b""
     with suppress(OSError):
         head = _head(path)
-    return head[_USTAR] == b"ustar" or head.startswith((_ZIP, *_PACKED))
+    return is_named_so(path) or head[_USTAR] == b"ustar" or head.startswith((_ZIP, *_PACKED))
 
 
 def is_archive(path: str) -> bool:
@@ -83,19 +81,12 @@ def members(path: str, cleanup: ExitStack) -> Iterator[Member]:
     head = _head(path)
     is_tar = head[_USTAR] == b"ustar" or head.startswith(tuple(_PACKED))
     if head.startswith(_ZIP) or (path.lower().endswith(".zip") and not is_tar):
-        yield from _of_zip(cleanup.enter_context(zipfile.ZipFile(path)))
-    else:
-        plain = _plain(path, cleanup)
-        yield from _of_tar(cleanup.enter_context(tarfile.TarFile.open(fileobj=plain, mode="r|")))
-
-
-def _of_zip(archive: zipfile.ZipFile) -> Iterator[Member]:
-    for info in archive.infolist():
-        opened = None if info.is_dir() else partial(archive.open, info)
-        yield Member(info.filename, info.file_size, opened)
-
-
-def _of_tar(tar: Any) -> Iterator[Member]:
+        archive = cleanup.enter_context(zipfile.ZipFile(path))
+        for info in archive.infolist():
+            opened = None if info.is_dir() else partial(archive.open, info)
+            yield Member(info.filename, info.file_size, opened)
+        return
+    tar: Any = cleanup.enter_context(tarfile.TarFile.open(fileobj=_plain(path, cleanup), mode="r|"))
     for info in tar:
         tar.members = []  # it keeps them all, though the stream goes one way
         if info.isfile() or info.islnk():
@@ -118,7 +109,6 @@ def _head(path: str) -> bytes:
 
 
 def _plain(path: str, cleanup: ExitStack) -> Any:
-    """Return the plain bytes of a file that may be compressed."""
     raw = cleanup.enter_context(open(path, "rb"))  # noqa: SIM115 (the stack closes it)
     head = raw.read(8)
     raw.seek(0)

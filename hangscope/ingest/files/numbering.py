@@ -19,8 +19,6 @@ from hangscope.model.regex import regex
 
 _NUMBER = regex(r"\d{1,7}")
 _NO_IDS: Mapping[str, int | None] = {}
-
-
 #: the name of a file above a copy of it, as head and tail print it
 FILE_TITLE = regex(r"^(?:==+>?|#{1,6}|-{2,6}) ?([\w./-]{1,200}) ?(?:<?==+|#{0,6}|-{0,6})$")
 _COUNTED = regex(r"([A-Za-z]{0,20})[ _.#:-]{0,2}(\d{1,7})(?!\d)")  # in a title, with the word before it
@@ -44,7 +42,7 @@ def of_files(
     """
     series: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for file in files:
-        if (found := _number(file, file in single)) is not None:
+        if (found := number_in(file, file in single)) is not None:
             name = file.replace("\\", "/").rsplit("/", 1)[-1]
             inside = "" if found.string == name else name
             series[(found.string[: found.start()], found.string[found.end() :] + inside)].append(
@@ -60,12 +58,7 @@ def of_files(
     return counted
 
 
-def may_count(file: str) -> bool:
-    """Return whether the name of a file, or of its folder, has one number alone, which may count ranks."""
-    return _number(file) is not None
-
-
-def _number(file: str, single: bool = False) -> re.Match[str] | None:
+def number_in(file: str, single: bool = False) -> re.Match[str] | None:
     """Return the only number in a file's name, or in its folder's where its own has none; None where it numbers something else than processes."""
     parts = file.replace("\\", "/").split("/")[-2:]
     name = next((part for part in reversed(parts) if _NUMBER.search(part)), "")
@@ -90,15 +83,10 @@ def of_pods(texts: Sequence[str]) -> dict[str, int]:
     """
     pods = {pod.groups() for text in texts for pod in _POD.finditer(text)}
     sizes = {int(size) for text in texts for size in _WORLD.findall(text)}
-    if (
-        sizes != {len(pods)}
-        or len({job for job, _, _ in pods}) > 1
-        or ("master", "0") not in {p[1:] for p in pods}
-    ):
+    one_job = len({job for job, _, _ in pods}) == 1 and ("master", "0") in {pod[1:] for pod in pods}
+    if sizes != {len(pods)} or not one_job:
         return {}
-    shown = {
-        text: _POD.search(text, logs.end()) for text in texts if (logs := _LOGS.search(text)) is not None
-    }
+    shown = {t: _POD.search(t, logs.end()) for t in texts if (logs := _LOGS.search(t)) is not None}
     return {text: int(pod[3]) + (pod[2] == "worker") for text, pod in shown.items() if pod is not None}
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import os
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import BinaryIO, cast
 
@@ -28,17 +28,18 @@ def open_plain(path: str) -> BinaryIO:
     raw.seek(0)
     for begin, unpacked in UNPACKED.items():
         if magic.startswith(begin):
-            return cast(BinaryIO, _Patient(unpacked(raw), 1 << 18))
+            return unpacked(raw)
     if magic.startswith(b"\0") or text_forms.has_holes(os.stat(path)):
-        raw.close()
-        unpadded = text_forms.Remade(open(path, "rb"), text_forms.unpadded)  # noqa: SIM115 - the caller closes it
-        raw = cast(BinaryIO, _Patient(unpadded, 1 << 18))
+        raw = _remade(text_forms.unpadded, raw)
         magic = raw.read(4)
         raw.seek(0)
     if encoding := text_forms.encoding_of(magic):
-        as_utf8 = text_forms.Remade(raw, partial(text_forms.as_utf8, encoding=encoding))
-        return cast(BinaryIO, _Patient(as_utf8, 1 << 18))
+        return _remade(partial(text_forms.as_utf8, encoding=encoding), raw)
     return raw
+
+
+def _remade(parts: Callable[[BinaryIO], Iterator[bytes]], raw: BinaryIO) -> BinaryIO:
+    return cast(BinaryIO, text_forms.Remade(raw, parts))
 
 
 def plain_size(path: str) -> int:
@@ -62,26 +63,6 @@ def read_whole(stream: BinaryIO, limit: int) -> bytes:
         parts.append(part)
         limit -= len(part)
     return b"".join(parts)
-
-
-class _Patient(io.BufferedReader):
-    """A buffered stream that gives what came before an error, and the error with the next read."""
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        wanted = 1 << 62 if size is None or size < 0 else size
-        parts: list[bytes] = []
-        while wanted:
-            try:
-                part = self.read1(min(wanted, 1 << 20))
-            except Exception:
-                if parts and wanted < 1 << 60:
-                    break  # it comes again
-                raise
-            if not part:
-                break
-            parts.append(part)
-            wanted -= len(part)
-        return b"".join(parts)
 
 
 def _gunzipped(raw: BinaryIO) -> Iterator[bytes]:
@@ -117,7 +98,6 @@ def _next_member(raw: BinaryIO, rest: bytes) -> bytes:
 
 
 def _unzstd(raw: BinaryIO) -> Iterator[bytes]:
-    """Yield the plain bytes of a zstd file."""
     try:
         import zstandard
     except ImportError:
@@ -134,7 +114,10 @@ def _unzstd(raw: BinaryIO) -> Iterator[bytes]:
 
 def _limited(parts: Callable[[BinaryIO], Iterator[bytes]], raw: BinaryIO) -> Iterator[bytes]:
     """Yield the plain bytes of a compressed file; no more of them than its size justifies."""
-    limit = left = max(UNPACKED_FLOOR, UNPACKED_TIMES * _size(raw))
+    size = 0
+    with suppress(OSError, AttributeError):  # what lies in no file
+        size = os.fstat(raw.fileno()).st_size
+    limit = left = max(UNPACKED_FLOOR, UNPACKED_TIMES * size)
     for part in parts(raw):
         left -= len(part)
         if left < 0:
@@ -142,20 +125,8 @@ def _limited(parts: Callable[[BinaryIO], Iterator[bytes]], raw: BinaryIO) -> Ite
         yield part
 
 
-def _unpacked(parts: Callable[[BinaryIO], Iterator[bytes]], raw: BinaryIO) -> text_forms.Remade:
-    return text_forms.Remade(raw, partial(_limited, parts))
-
-
 #: what gives the plain bytes of a compressed file, by what the file begins with
-UNPACKED: dict[bytes, Callable[[BinaryIO], text_forms.Remade]] = {
-    b"\x1f\x8b": partial(_unpacked, _gunzipped),
-    b"\x28\xb5\x2f\xfd": partial(_unpacked, _unzstd),
+UNPACKED: dict[bytes, Callable[[BinaryIO], BinaryIO]] = {
+    b"\x1f\x8b": partial(_remade, partial(_limited, _gunzipped)),
+    b"\x28\xb5\x2f\xfd": partial(_remade, partial(_limited, _unzstd)),
 }
-
-
-def _size(raw: BinaryIO) -> int:
-    """Return the size of an open file in bytes, and of what has none zero."""
-    try:
-        return os.fstat(raw.fileno()).st_size
-    except (OSError, AttributeError, io.UnsupportedOperation):
-        return 0

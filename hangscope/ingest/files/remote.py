@@ -30,18 +30,14 @@ def listed(url: str, lost: list[str]) -> Iterator[tuple[str, str, int]]:
         filesystem, root = fsspec.core.url_to_fs(url)
         found, root = _found(filesystem, root, lost)
     except ImportError as error:
-        raise UsageError(
-            f"{url!r} cannot be read: {error}", "install the fsspec backend that it needs"
-        ) from None
+        hint = "install the fsspec backend that it needs"
+        raise UsageError(f"{url!r} cannot be read: {error}", hint) from None
     except Exception as error:  # fsspec backends raise what they like
-        raise NoSuchPathError(
-            f"{url!r} cannot be listed: {error}",
-            "check the scheme, the URL and the credentials of its backend",
-        ) from None
+        hint = "check the scheme, the URL and the credentials of its backend"
+        raise NoSuchPathError(f"{url!r} cannot be listed: {error}", hint) from None
     if not found:
-        raise NoSuchPathError(
-            f"there is nothing at {url!r}", "check the spelling, or whether the job wrote elsewhere"
-        )
+        hint = "check the spelling, or whether the job wrote elsewhere"
+        raise NoSuchPathError(f"there is nothing at {url!r}", hint)
     for name, info in sorted(found.items()):
         shown = os.path.relpath(name, root) if name != root else os.path.basename(name)
         yield _address(filesystem, url, name), shown, int(info.get("size") or 0)

@@ -105,11 +105,7 @@ def read_evidence(folder: str) -> RunEvidence | None:
             tuple(_note(*words) for words in data.get("notes", [])[:_MOST_NOTES]),
             str(data.get("torch", ""))[:40],
             float(data.get("began", 0.0)),
-            {
-                int(rank): str(host)[:_LONGEST]
-                for host, ranks in data.get("hosts", {}).items()
-                for rank in ranks
-            },
+            {int(r): str(host)[:_LONGEST] for host, ranks in data.get("hosts", {}).items() for r in ranks},
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -90,9 +90,8 @@ def copy_of_input(cleanup: ExitStack, notes: list[Note]) -> str:
     try:
         folder = cleanup.enter_context(scratch_folder())
     except OSError as error:
-        raise HangscopeError(
-            f"there is no room for standard input: {error.strerror or error}", "set TMPDIR, or give a file"
-        ) from None
+        text = f"there is no room for standard input: {error.strerror or error}"
+        raise HangscopeError(text, "set TMPDIR, or give a file") from None
     path = os.path.join(folder, SHOWN)
     left = LIMIT
     try:

@@ -82,10 +82,8 @@ class _Search:
         elif os.path.lexists(path):
             yield from self._one(path, os.path.basename(path), 0)
         else:
-            raise NoSuchPathError(
-                f"there is no file or folder {path!r}",
-                "check the spelling, or whether the job wrote elsewhere",
-            )
+            hint = "check the spelling, or whether the job wrote elsewhere"
+            raise NoSuchPathError(f"there is no file or folder {path!r}", hint)
 
     def _walk(self, folder: str, prefix: str, depth: int) -> Iterator[SourceFile]:
         """Yield the files of a folder that lies inside `depth` archives."""
@@ -173,7 +171,6 @@ class _Search:
         return folder
 
     def _unpacked(self, path: str, shown: str) -> str | None:
-        """Return the folder that holds what was in an archive; None where the file is none."""
         try:
             folder = self._new_folder()
         except OSError as error:
@@ -224,9 +221,7 @@ def _holds(folder: str, other: str) -> bool:
 def _distinguished(per_path: list[tuple[str, list[SourceFile]]]) -> list[SourceFile]:
     """Return the files of all paths; where paths have a file's name in common, their own last parts go before it."""
     count = Counter(shown for _, files in per_path for shown in {file.shown for file in files})
-    clashing = [
-        number for number, (_, files) in enumerate(per_path) if any(count[f.shown] > 1 for f in files)
-    ]
+    clashing = [n for n, (_, files) in enumerate(per_path) if any(count[f.shown] > 1 for f in files)]
     prefixes = dict(zip(clashing, _last_parts([_folder(*per_path[n]) for n in clashing]), strict=True))
     return [
         replace(file, shown=f"{prefixes[number]}/{file.shown}") if number in prefixes else file
@@ -236,7 +231,6 @@ def _distinguished(per_path: list[tuple[str, list[SourceFile]]]) -> list[SourceF
 
 
 def _folder(path: str, files: list[SourceFile]) -> str:
-    """Return the folder that a path is, or that it lies in."""
     if remote.is_remote(path):
         path = path.rstrip("/")
         return os.path.dirname(path) if any(file.path == path for file in files) else path

@@ -11,7 +11,7 @@ import errno
 import io
 import os
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 LEAST_HOLE = 1 << 20  # bytes; a dump may hold shorter runs of zeros
 _CHUNK = 1 << 18
@@ -27,27 +27,21 @@ def encoding_of(head: bytes) -> str | None:
     """Return `utf-16`, `utf-16-le` or `utf-16-be` where a file's first four bytes show it, else None."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    if len(head) == 4 and head[1::2] == b"\0\0" and head[::2].isascii() and head[::2].decode().isprintable():
-        return "utf-16-le"
-    if len(head) == 4 and head[::2] == b"\0\0" and head[1::2].isascii() and head[1::2].decode().isprintable():
-        return "utf-16-be"
+    for name, text, zeros in (("utf-16-le", head[::2], head[1::2]), ("utf-16-be", head[1::2], head[::2])):
+        if len(head) == 4 and zeros == b"\0\0" and text.isascii() and text.decode().isprintable():
+            return name
     return None
 
 
-class Remade(io.RawIOBase):
-    """A stream of the bytes that `parts` makes of another one, which can be read again from its start and sought nowhere else."""
+class Remade(io.BufferedIOBase):
+    """A stream of the bytes that `parts` makes of another one, which can be read again from its start and sought nowhere else.
+
+    It gives what came before an error, and the error with each later read.
+    """
 
     def __init__(self, raw: BinaryIO, parts: Callable[[BinaryIO], Iterator[bytes]]) -> None:
         self._raw, self._make = raw, parts
         self.seek(0)
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True: it can go back to its start."""
-        return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go back to the start."""
@@ -68,8 +62,19 @@ class Remade(io.RawIOBase):
         self._raw.close()
         super().close()
 
-    def readinto(self, buffer: Any) -> int:
-        """Read the next bytes; return their number. What is wrong with them is raised again each time."""
+    def __iter__(self) -> Iterator[bytes]:
+        begun: list[bytes] = []
+        while block := self.read(_CHUNK):
+            first, *others = block.split(b"\n")
+            begun.append(first)
+            for other in others:
+                yield b"".join(begun) + b"\n"
+                begun = [other]
+        if last := b"".join(begun):
+            yield last
+
+    def _next(self) -> memoryview:
+        """Return bytes that come next, none at the end."""
         while not self._ready:
             if self._error is not None:
                 raise self._error
@@ -79,13 +84,28 @@ class Remade(io.RawIOBase):
                 self._error = error
                 raise
             if part is None:
-                return 0
+                break
             self._ready = memoryview(part)
-        count = min(len(buffer), len(self._ready))
-        buffer[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
-        self._position += count
-        return count
+        return self._ready
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Return the next bytes: fewer than `size` only where the end or an error comes; all of them only without an error."""
+        wanted = 1 << 62 if size is None or size < 0 else size
+        parts: list[memoryview] = []
+        while wanted:
+            try:
+                part = self._next()[:wanted]
+            except Exception:
+                if parts and wanted < 1 << 60:
+                    break  # it comes again
+                raise
+            if not part:
+                break
+            self._ready = self._ready[len(part) :]
+            self._position += len(part)
+            wanted -= len(part)
+            parts.append(part)
+        return b"".join(parts)
 
 
 def unpadded(raw: BinaryIO) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """Archives, recognised and unpacked by a child, one after another, within what all of one analysis may take together.
 
-A request is a JSON object: the archive's `path` and the name to `show`, the `folder` to write to, and how many `bytes` and `members`
-there may be. The answer says whether it is an `archive`, how many of both there were, and the `notes`. A member whose header alone asks
+A request is a JSON list: the archive's path and the name to show, the folder to write to, and how many bytes and members there may be.
+The answer says whether it is an `archive`, how many of both there were, and the `notes`. A member whose header alone asks
 for more memory than there is ends in MemoryError in the child.
 """
 
@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
@@ -53,13 +52,7 @@ class Unpacking:
             allowed = self._allowed(size, folder)
         except OSError:
             return False  # whoever reads it says why it cannot be
-        request = {
-            "path": os.path.abspath(path),
-            "show": shown,
-            "folder": folder,
-            "bytes": allowed,
-            "members": MAX_MEMBERS - self._members,
-        }
+        request = (os.path.abspath(path), shown, folder, allowed, MAX_MEMBERS - self._members)
         answer = self._ask(json.dumps(request).encode(), DEADLINE + size / BYTES_PER_SECOND)
         if isinstance(answer, str):
             if not archives.is_named_so(path):
@@ -78,7 +71,6 @@ class Unpacking:
         return max(0, min(MAX_UNPACKED - self._bytes, max(UNPACKED_FLOOR, UNPACKED_TIMES * size), free))
 
     def _ask(self, request: bytes, seconds: float) -> dict[str, Any] | str:
-        """Return the child's answer, or in words why there is none."""
         try:
             if self._child is None or self._child.poll() is not None:
                 self._child = isolated.start(__name__)
@@ -108,12 +100,12 @@ def main() -> None:
     sys.stdout = sys.stderr  # nothing but answers may reach the pipe
     isolated.limit_memory(MEMORY)
     while (request := isolated.receive(requests)) is not None:
-        isolated.send(answers, json.dumps(unpack(**json.loads(request))).encode())
+        isolated.send(answers, json.dumps(unpack(*json.loads(request))).encode())
 
 
-def unpack(path: str, show: str, folder: str, bytes: int, members: int) -> dict[str, Any]:
+def unpack(path: str, show: str, folder: str, max_bytes: int, max_members: int) -> dict[str, Any]:
     """Write the members of an archive below `folder`, and answer. A damaged member or end leaves a note and what came before."""
-    run = _Run(show, folder, bytes, members)
+    run = _Run(show, folder, max_bytes, max_members)
     try:
         is_one = archives.is_archive(path)
         if is_one:
@@ -140,7 +132,10 @@ class _Run:
     def unpack(self, path: str) -> None:
         try:
             with ExitStack() as cleanup:
-                for member in self._counted(archives.members(path, cleanup)):
+                for member in archives.members(path, cleanup):
+                    self.seen += 1
+                    if self.seen > self._max_members:
+                        raise _Enough(f"the archives hold more than {self._max_members:,} members")
                     if member.open is not None:
                         self._one(member)
         except MemoryError:
@@ -152,20 +147,12 @@ class _Run:
         if self.failed > _NOTES_OF_MEMBERS:
             self.note("bad_member", f"{self.failed:,} members could not be unpacked")
 
-    def _counted(self, found: Iterator[archives.Member]) -> Iterator[archives.Member]:
-        for member in found:
-            self.seen += 1
-            if self.seen > self._max_members:
-                raise _Enough(f"the archives hold more than {self._max_members:,} members")
-            yield member
-
     def _one(self, member: archives.Member) -> None:
         """Write one member. What is wrong with it costs it alone, but where the stream ends in it."""
         try:
             if member.size > self._max_bytes:
-                raise ValueError(
-                    f"it claims more than the {self._max_bytes:,} bytes that may still be unpacked"
-                )
+                what = f"it claims more than the {self._max_bytes:,} bytes that may still be unpacked"
+                raise ValueError(what)
             target = _place(self.root, member.name)
             if member.same_as is not None:
                 os.link(_place(self.root, member.same_as), target)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from hangscope.ingest.excerpts.prose import has_fences, written_by_people
-from hangscope.ingest.files.numbering import may_count
+from hangscope.ingest.files.numbering import number_in
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs.progress import (
     WorkersEnded,
@@ -214,7 +214,7 @@ class _Writers:
         lines = sum(map(len, (places for of in self._places.values() for places in of.values())))
         of_one_rank = not own and lines >= _LEAST and any(isinstance(who, int) for who in named)
         if len(named) < 2 and not self._own and not of_one_rank:
-            if not may_count(self._kept.file):
+            if number_in(self._kept.file) is None:
                 return []
             for places in self._places.values():  # of the one rank that prints here
                 for template, found in places.items():

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import field
 from sys import intern  # equal texts must be one object: pickled bytes are compared to find what dumps share
 from typing import Any, NamedTuple, TypeAlias
 
 from hangscope.ingest.recorder.plausibility import Implausible, check_frame
 from hangscope.ingest.recorder.recording import Flat, OwnSizes, Recording, StackRow, flat, may_differ
-from hangscope.ingest.recorder.values import Tensors, as_int, as_key, as_state, as_text, p2p_sides, user_op
+from hangscope.ingest.recorder.values import STATES, Tensors, as_int, as_key, as_text, p2p_sides, user_op
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import State
 from hangscope.model.regex import regex
@@ -50,7 +51,7 @@ class Call:
         is_p2p = "->" in name or "<-" in name or bool(entry.get("is_p2p"))
         ends_batch = _COALESCED_END.search(name) is not None
         own_sizes = not is_p2p and may_differ(user_op(op))
-        state = int(as_state(entry.get("state")))
+        state = int(STATES.get(as_text(entry.get("state")).lower(), State.UNKNOWN))
         return cls(entry, local_id, group, backend, op, is_p2p, ends_batch, own_sizes, state)
 
 
@@ -73,14 +74,12 @@ class Row(NamedTuple):
 Key = tuple[str, bool, int]
 
 
+@dataclass(slots=True)
 class Batch:
     """The entries of one coalesced call: its members (none before 2.7) and the end entry."""
 
-    __slots__ = ("end", "members")
-
-    def __init__(self) -> None:
-        self.members: list[Row] = []
-        self.end: Row | None = None
+    members: list[Row] = field(default_factory=list)
+    end: Row | None = None
 
     @property
     def state(self) -> State:
@@ -97,7 +96,7 @@ class Batches:
     """
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        self._by_key: dict[Key, Batch] = {}
+        self.by_key: dict[Key, Batch] = {}  # those with an end entry
         self._key_of_end: dict[int, Key] = {}  # by identity of the row
         before: dict[str, tuple[bool, int]] = {}
         for row in rows:
@@ -106,12 +105,12 @@ class Batches:
                 was_p2p, seq = before.get(call.local_id, (False, -1))
                 is_p2p = call.is_p2p or (was_p2p and seq == row.p2p_seq) or (not row.seq and row.p2p_seq > 0)
                 key = call.local_id, is_p2p, row.number(is_p2p)
-                self._by_key.setdefault(key, Batch()).end = row
+                self.by_key.setdefault(key, Batch()).end = row
                 self._key_of_end[id(row)] = key
             else:
                 before[call.local_id] = (call.is_p2p, row.number(call.is_p2p))
         for row in rows:
-            batch = self.get(self.key(row))
+            batch = self.by_key.get(self.key(row))
             if batch is not None and not row.call.ends_batch:
                 batch.members.append(row)
         self.lost = self._lost(rows)
@@ -121,10 +120,6 @@ class Batches:
         call = row.call
         key = self._key_of_end.get(id(row))
         return key if key is not None else (call.local_id, call.is_p2p, row.number(call.is_p2p))
-
-    def get(self, key: Key) -> Batch | None:
-        """Return the batch with an end entry that is known by this key, or None."""
-        return self._by_key.get(key)
 
     def _lost(self, rows: Sequence[Row]) -> set[Key]:
         """Return the batches of sends and receives without an end in a dump of pending calls only.
@@ -139,7 +134,7 @@ class Batches:
                 return set()
             if row.call.is_p2p and not row.call.ends_batch:
                 members[self.key(row)] += 1
-        lost = {key for key, count in members.items() if count > 1 and key not in self._by_key}
+        lost = {key for key, count in members.items() if count > 1 and key not in self.by_key}
         oldest: dict[str, Key] = {}
         for key in sorted(members, reverse=True):
             oldest[key[0]] = key
@@ -185,9 +180,8 @@ class KindRows:
         for call, *_, own in members:
             get = call.entry.get
             shapes = self.own_sizes.of(own) if own >= 0 else (get("input_sizes"), get("output_sizes"))
-            for part, value in zip(
-                (*sizes, *types), (*shapes, get("input_dtypes"), get("output_dtypes")), strict=True
-            ):
+            values = (*shapes, get("input_dtypes"), get("output_dtypes"))
+            for part, value in zip((*sizes, *types), values, strict=True):
                 part.extend(value if isinstance(value, (list, tuple)) else [])
         if not may_differ(op):
             return self._add(op, batch.end.call, sizes, types)
@@ -202,13 +196,7 @@ class KindRows:
         return self._own[key]
 
     def _add(
-        self,
-        op: str,
-        call: Call,
-        sizes: tuple[Any, Any],
-        types: tuple[Any, Any],
-        src: int | None = None,
-        dst: int | None = None,
+        self, op: str, call: Call, sizes: Any, types: Any, src: int | None = None, dst: int | None = None
     ) -> int:
         tensors, stack = self.tensors, self._stack(call.entry.get("frames"))
         shapes = tensors.sizes(sizes[0]), tensors.sizes(sizes[1])
@@ -218,7 +206,6 @@ class KindRows:
         )
 
     def _stack(self, frames: Any) -> int:
-        """Return the index of a stack in the recording."""
         if not isinstance(frames, list):
             frames = []
         ids = tuple(map(id, frames))  # frame dicts are shared objects in a pickle, and alive while it is read

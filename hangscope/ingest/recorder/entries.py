@@ -114,11 +114,10 @@ class Entries:
         for local_id, status in recording.status.items():
             own = [i for i, group in enumerate(columns["group"]) if recording.groups[group][0] == local_id]
             if own:
-                last = (
+                enqueued, completed = (
                     max((columns["seq"][i] for i in own if issued[i] <= number), default=0)
-                    for number in status
+                    for number in (status[0], status[2])
                 )
-                enqueued, _, completed = last
                 recording.status[local_id] = (enqueued, status[1], completed)
 
     def add(self, calls: Sequence[Call], numbers: Sequence[Numbers], own: Sequence[Flat]) -> None:
@@ -128,11 +127,8 @@ class Entries:
         check_numbers(numbers, self._implausible, complete=complete)
         if any(call.is_p2p or call.ends_batch or call.backend == "gloo" for call in distinct):
             sizes = iter(self.kinds.own_sizes.add(own))
-            rows = [
-                Row(call, *parts, next(sizes) if call.own_sizes else -1)
-                for call, parts in zip(calls, numbers, strict=True)
-            ]
-            self._add_with_batches(rows)
+            both = zip(calls, numbers, strict=True)
+            self._add_with_batches([Row(c, *n, next(sizes) if c.own_sizes else -1) for c, n in both])
         else:
             self._add(calls, numbers)
             self.kinds.own_sizes.picks.extend(self.kinds.own_sizes.add(own))
@@ -161,7 +157,6 @@ class Entries:
             yield call
 
     def _call(self, entry: dict[str, Any], parts: tuple[Any, ...], sizes: tuple[Any, ...]) -> Call:
-        """Return the call of an equal entry before, or a new one."""
         frames, *others = parts if isinstance(parts[0], list) else ((), *parts)
         key = tuple(map(id, frames)), as_key(others)
         with_sizes = key, as_key(sizes)
@@ -177,9 +172,8 @@ class Entries:
             check_entry(entry, self._implausible)
         local_id, group = as_text(entry.get("pg_id", "")), entry.get("process_group")
         name, desc = as_group(group)
-        if not (
-            isinstance(group, (list, tuple)) and group
-        ):  # before `process_group` existed only the local id identified a group; 0 is always the default group
+        if not (isinstance(group, (list, tuple)) and group):
+            # before `process_group` existed only the local id identified a group; 0 is always the default group
             name = local_id or "0"
         return Call.of(entry, local_id, self._recording.group(local_id, name, desc))
 
@@ -207,7 +201,7 @@ class Entries:
         kept = self.kept = list[int]()
         for position, row in enumerate(rows):
             call, key = row.call, batches.key(row)
-            batch, state, (local_id, is_p2p, seq) = batches.get(key), call.state, key
+            batch, state, (local_id, is_p2p, seq) = batches.by_key.get(key), call.state, key
             if batch is not None and not is_p2p:
                 if key in added:
                     continue

@@ -25,7 +25,6 @@ where a communicator is aborted.) What it writes under the same keys means somet
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from hangscope.errors import Note
@@ -67,16 +66,14 @@ def as_torchs(top: dict[str, Any]) -> tuple[dict[str, Any], list[Note]]:
     for number, entry in enumerate(calls, 1):
         seq = number if whole else as_int(entry.get("collective_seq_id")) + 1
         state = "completed" if entry.get("retired") else "scheduled"
-        kept.append(
-            {**entry, "collective_seq_id": seq, "state": state, "process_group": [world, "default_pg"]}
-        )
+        own_group = [world, "default_pg"]
+        kept.append({**entry, "collective_seq_id": seq, "state": state, "process_group": own_group})
     members = {"name": "", "desc": NAMELESS, "ranks": f"[{','.join(map(str, range(most)))}]"}
     notes = []
-    left = Counter(
-        {"sends and receives": len(own) - len(calls), "calls of other communicators": len(entries) - len(own)}
-    )
-    if +left:
-        what = " and ".join(f"{count} {name}" for name, count in sorted((+left).items()))
+    others, one_sided = len(entries) - len(own), len(own) - len(calls)
+    left = {"calls of other communicators": others, "sends and receives": one_sided}
+    if others or one_sided:
+        what = " and ".join(f"{count} {name}" for name, count in left.items() if count)
         why = "torchcomms records neither the members of a communicator nor the peer of a send"
         notes.append(Note("torchcomms", f"{what} were left out: {why}"))
     return {**top, "pg_config": {"": members}, "pg_status": {}, "entries": kept}, notes
@@ -87,14 +84,12 @@ _VERSION = 40  # characters of a version
 
 def looks_like_dump(value: Any) -> bool:
     """Return whether a loaded value has the shape of a dump of any version."""
-    if isinstance(value, dict):
-        return (
-            "pg_config" in value
-            or "pg_status" in value
-            or ("entries" in value and "version" in value)
-            or (isinstance(value.get("entries"), list) and any(is_entry(e) for e in value["entries"][:4]))
-        )
-    return isinstance(value, list) and bool(value) and all(is_entry(e) for e in value[:4])
+    if not isinstance(value, dict):
+        return isinstance(value, list) and bool(value) and all(is_entry(e) for e in value[:4])
+    entries = value.get("entries")
+    if "pg_config" in value or "pg_status" in value or ("entries" in value and "version" in value):
+        return True
+    return isinstance(entries, list) and any(is_entry(e) for e in entries[:4])
 
 
 def is_entry(value: Any) -> bool:
@@ -121,9 +116,7 @@ def reduce_dump(value: Any, *, completions: bool = False) -> Recording:
     implausible = Implausible()
     check_top(top, implausible)
     recording.notes += implausible.notes()
-    entries = top.get("entries")
-    if entries is None:
-        entries = []
+    entries = [] if top.get("entries") is None else top["entries"]
     if not isinstance(entries, list):
         recording.notes.append(Note("malformed", f"`entries` is a {type(entries).__name__}, not a list"))
         entries = []

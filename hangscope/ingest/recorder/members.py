@@ -8,8 +8,8 @@ role make the same calls in the same order, so most of their columns are equal b
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterable
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 from hangscope.ingest.recorder import safe_pickle
@@ -110,23 +110,10 @@ class Interner:
 
     def __init__(self) -> None:
         self._listed = 0
-        self._columns: dict[tuple[str, bytes], array[int]] = {}
-        self._tables: dict[bytes, Any] = {}
         self._members: dict[Runs, Members] = {}
-
-    def column(self, typecode: str, data: bytes) -> array[int]:
-        """Return a column that must not be changed, as others share it."""
-        found = self._columns.get((typecode, data))
-        if found is None:
-            found = self._columns[typecode, data] = array(typecode, data)
-        return found
-
-    def table(self, data: bytes) -> Any:
-        """Return the plain value that was pickled to `data`; it must not be changed."""
-        found = self._tables.get(data)
-        if found is None:
-            found = self._tables[data] = safe_pickle.load(data)
-        return found
+        #: a column of this typecode, and the plain value that was pickled; others share them, so they must not be changed
+        self.column: Callable[[str, bytes], array[int]] = cache(array)
+        self.table: Callable[[bytes], Any] = cache(safe_pickle.load)
 
     def members(self, runs: Runs) -> Members | None:
         """Return the members that `runs` describes; None once all groups together have more than any job's."""

@@ -30,6 +30,7 @@ from operator import sub
 from typing import Any, BinaryIO
 
 from hangscope.ingest.files.sniff import PACK
+from hangscope.ingest.files.text_forms import Remade
 from hangscope.ingest.recorder import safe_pickle
 from hangscope.ingest.recorder.recording import COLUMNS, ISSUED
 
@@ -119,6 +120,23 @@ def read_pack(stream: BinaryIO) -> Iterator[Entry]:
 
 def read_rows(stream: BinaryIO) -> Iterator[dict[str, Any]]:
     """Yield the rows of a pack. Raises as `read_pack` does."""
+    plain = Remade(stream, _inflated)
+    while size := _LENGTH.unpack(_exactly(plain, _LENGTH.size))[0]:
+        if size > LARGEST:
+            raise ValueError(f"a message of {size:,} bytes")
+        yield safe_pickle.load(_exactly(plain, size))
+    plain.read()  # raises where the stream is not whole
+
+
+def _exactly(plain: Remade, size: int) -> bytes:
+    data = plain.read(size)
+    if len(data) < size:
+        raise EOFError("it ends before its end")
+    return data
+
+
+def _inflated(stream: BinaryIO) -> Iterator[bytes]:
+    """Yield the plain bytes of a pack's zlib stream, a piece at a time."""
     first = stream.readline(len(PACK) + 20)
     version = first[len(PACK) :].rstrip(b"\n")
     if not first.endswith(b"\n"):
@@ -126,35 +144,9 @@ def read_rows(stream: BinaryIO) -> Iterator[dict[str, Any]]:
     if version != VERSION:
         shown = version.decode(errors="replace")
         raise ValueError(f"a pack of version {shown}; this hangscope reads {VERSION.decode()}")
-    unpacked = _Unpacked(stream)
-    while size := _LENGTH.unpack(unpacked.read(_LENGTH.size))[0]:
-        if size > LARGEST:
-            raise ValueError(f"a message of {size:,} bytes")
-        yield safe_pickle.load(unpacked.read(size))
-    unpacked.check_end()
-
-
-class _Unpacked:
-    """The plain bytes of a zlib stream, a piece at a time."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self._member, self._held = stream, zlib.decompressobj(), bytearray()
-
-    def read(self, size: int) -> bytes:
-        """Return so many bytes. Raises EOFError where there are no more."""
-        while len(self._held) < size:
-            self._more()
-        data = bytes(self._held[:size])
-        del self._held[:size]
-        return data
-
-    def check_end(self) -> None:
-        """Raise EOFError or zlib's error where the stream is not whole."""
-        while not self._member.eof:
-            self._more()
-
-    def _more(self) -> None:
-        packed = self._member.unconsumed_tail or self._stream.read(_CHUNK)
-        if not packed or self._member.eof:
+    member = zlib.decompressobj()
+    while not member.eof:
+        packed = member.unconsumed_tail or stream.read(_CHUNK)
+        if not packed:
             raise EOFError("it ends before its end")
-        self._held += self._member.decompress(packed, _CHUNK)
+        yield member.decompress(packed, _CHUNK)

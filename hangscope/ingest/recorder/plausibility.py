@@ -7,6 +7,7 @@ may have changed, too, and no verdict may rest on the file alone. Missing keys, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import compress, pairwise
 from operator import ge
 from typing import Any
@@ -17,7 +18,7 @@ from hangscope.model.regex import regex
 
 _VERSION = regex(r"\d{1,4}(?:\.\d{1,4}){0,3}")
 #: a backend and what it does: `nccl:all_reduce`, `nccl:recv 0<-1`
-_NAME = regex(r"[\w.+-]{1,60}:[^\[\]{}()\x00-\x1f\x7f]{1,340}")
+_NAME = regex(r"[\w.+-]{1,60}:[^\[\]{}()\x00-\x1f\x7f]{1,338}")
 # c10/core/ScalarType.h; newer types are named like its Float8_e5m2 and UInt4. Other writers of dumps spell them `float32`.
 _TYPE = regex(
     r"Byte|Char|Short|Int|Long|Half|Float|Double|Bool|Complex(?:Half|Float|Double)"
@@ -77,23 +78,11 @@ def _is_number(value: Any, least: int = 0) -> bool:
     return type(value) is int and least <= value < LIMIT
 
 
-def _is_count(value: Any) -> bool:
-    return _is_number(value, -1)
-
-
-def _is_name(value: Any) -> bool:
-    return _matches(_NAME)(value) and len(value) < 400
-
-
-def _is_state(value: Any) -> bool:
-    return isinstance(value, str) and value.lower() in STATES
-
-
 def _are_members(value: Any) -> bool:
     return _matches(_MEMBERS)(value) or (isinstance(value, list) and all(map(_is_number, value)))
 
 
-_is_text = _is(str)
+_is_text, _is_count = _is(str), partial(_is_number, least=-1)
 _TOP: dict[str, _Check] = {
     **dict.fromkeys(("comm_lib_version", "nccl_version"), _is_text),
     **dict.fromkeys(("pg_config", "pg_status"), _is(dict)),
@@ -102,9 +91,9 @@ _TOP: dict[str, _Check] = {
 _GROUP: dict[str, _Check] = {"name": _is_text, "desc": _is_text, "ranks": _are_members}
 _FRAME: dict[str, _Check] = {"name": _is_text, "filename": _is_text, "line": _is_count}
 _ENTRY: dict[str, _Check] = {
-    "profiling_name": _is_name,
+    "profiling_name": _matches(_NAME),
     "process_group": _each(_is_text),
-    "state": _is_state,
+    "state": lambda value: isinstance(value, str) and value.lower() in STATES,
     "frames": _is(list),
     "thread_name": _is_text,
     **dict.fromkeys(("is_p2p", "retired"), _is(bool)),

@@ -139,6 +139,14 @@ ISSUED = "issued"
 _OWN_COLUMNS = frozenset({"created", COMPLETED})
 
 
+def _index(known: dict[Any, int], rows: list[Any], row: Any) -> int:
+    """Return the index of a row, adding it when it is new."""
+    index = known.setdefault(row, len(rows))
+    if index == len(rows):
+        rows.append(row)
+    return index
+
+
 @dataclass(slots=True)
 class Recording:
     """The calls of one rank (or one process whose rank is not known yet).
@@ -176,28 +184,15 @@ class Recording:
 
     def group(self, local_id: str, name: str, desc: str) -> int:
         """Return the index of a local group, adding it when it is new."""
-        key = (local_id, name, desc)
-        index = self._group_index.get(key)
-        if index is None:
-            index = self._group_index[key] = len(self.groups)
-            self.groups.append(key)
-        return index
+        return _index(self._group_index, self.groups, (local_id, name, desc))
 
     def stack(self, frames: StackRow) -> int:
         """Return the index of a stack, adding it when it is new."""
-        index = self._stack_index.get(frames)
-        if index is None:
-            index = self._stack_index[frames] = len(self.stacks)
-            self.stacks.append(frames)
-        return index
+        return _index(self._stack_index, self.stacks, frames)
 
     def kind(self, row: KindRow) -> int:
         """Return the index of a call kind, adding it when it is new."""
-        index = self._kind_index.get(row)
-        if index is None:
-            index = self._kind_index[row] = len(self.kinds)
-            self.kinds.append(row)
-        return index
+        return _index(self._kind_index, self.kinds, row)
 
     def add(
         self, *, group: int, seq: int, kind: int, state: int, created: int = 0, order: int | None = None
@@ -240,9 +235,7 @@ class Recording:
             name: (desc, interner.members(runs) if runs else None)
             for name, (desc, runs) in wire["config"].items()
         }
-        left_out = sum(1 for _, runs in wire["config"].values() if runs) - sum(
-            1 for _, ranks in recording.config.values() if ranks
-        )
+        left_out = sum(bool(runs) and not recording.config[n][1] for n, (_, runs) in wire["config"].items())
         recording.status = wire["status"]
         recording.kinds, recording.stacks = interner.table(wire["calls"])
         for name, data in wire["columns"].items():

@@ -86,11 +86,6 @@ def short_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
-def as_state(value: Any) -> State:
-    """Return how far a call came by its `state`."""
-    return STATES.get(value.lower(), State.UNKNOWN) if isinstance(value, str) else State.UNKNOWN
-
-
 def as_key(value: Any) -> bytes | str:
     """Return a hashable form of plain nested containers, equal for equal values."""
     try:
@@ -146,7 +141,6 @@ class Tensors:
         return self._kept(types, len(types), len(raw) <= TENSORS_PER_CALL)
 
     def _kept(self, values: tuple[_T, ...], count: int, whole: bool) -> tuple[_T, ...]:
-        fits = count <= self._left
-        self._left -= count if fits else 0
+        fits = self.room(count)
         self.cut += not (whole and fits)
         return values if fits else ()

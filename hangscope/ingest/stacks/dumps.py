@@ -21,22 +21,16 @@ Stacks within a log come long after its start: at an abort, or from a timer of t
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 from typing import BinaryIO
 
 from hangscope.ingest.files.numbering import FILE_TITLE, of_file_titles, of_titles
+from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.ingest.lines.rank_words import likewise, ranks_titled
-from hangscope.ingest.stacks.headers import (
-    SPY_PROCESS,
-    WORKER,
-    begins_dump,
-    frame_of,
-    header,
-    is_of_an_error,
-    untitled,
-)
+from hangscope.ingest.stacks import headers
 from hangscope.ingest.stacks.threads import (
     FRAMES_KEPT,
     THREADS_KEPT,
@@ -50,6 +44,7 @@ from hangscope.ingest.stacks.threads import (
     spy_json,
 )
 from hangscope.model.dataclass import dataclass
+from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
 _BYTES_READ = 1 << 26
@@ -117,22 +112,19 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
             local_rank = local_by_title.get(pid) if rank is local_rank is None else local_rank
         main = main_of([thread for thread in threads.values() if thread.frames])
         variables = main.variables if main else []
-        name = own_name(found.titles.get(pid or 0, "")) or _title_of(found.headed.get(pid or 0, ""))
+        above = found.headed.get(pid or 0, "").strip(" `*#=-")
+        title = above[:-1] if above.endswith(":") and len(above) <= _NAME else ""
+        name = own_name(found.titles.get(pid or 0, "")) or title
         process = ProcessStacks(rank, pid, local_rank, task, finished([*threads.values()]), variables, name)
         alike = (replace(process, rank=other) for other in found.titled.get(rank, ()) if other != rank)
         processes += [process, *alike]
     ranks = [process for process in processes if process.pid not in found.workers]
     for process in processes:
         if process.pid in found.workers and len(ranks) == 1:
-            named = ((f"worker {process.pid}: {name}", stack) for name, stack, _ in process.threads)
-            ranks[0].threads += [(*thread, False) for thread in named]
+            ranks[0].threads += [
+                (f"worker {process.pid}: {n}", stack, False) for n, stack, _ in process.threads
+            ]
     return ranks or processes
-
-
-def _title_of(text: str) -> str:
-    """Return what a title calls a process, empty where the line above its stack is no title."""
-    title = text.strip(" `*#=-")
-    return title[:-1] if title.endswith(":") and len(title) <= _NAME else ""
 
 
 def _lines(data: bytes, file: str) -> Iterator[Line]:
@@ -170,7 +162,7 @@ class _Dump:
 
     def read(self, line: Line) -> None:
         """Take one line: whose the threads below it are, a thread's header, or a frame of it."""
-        if (remark := _REMARK.match(line.text)) and begins_dump(remark[1]):
+        if (remark := _REMARK.match(line.text)) and headers.begins_dump(remark[1]):
             self._begin(int(remark[2]))
             line = replace(line, text=remark[1])
         if FILE_TITLE.match(line.text) and not ranks_titled(line.text):
@@ -179,8 +171,8 @@ class _Dump:
         if (both := _BOTH.match(line.text)) is not None:  # shortened by a person
             self.read(replace(line, text=f"{both[1]}: "))
             line = replace(line, text=both[2])
-        section, process = _SECTION.match(line.text), SPY_PROCESS.match(line.text)
-        thread = header(line.text)
+        section, process = _SECTION.match(line.text), headers.SPY_PROCESS.match(line.text)
+        thread = headers.header(line.text)
         title = None if section or process or thread else self._titled(line)
         if (self._title is not None and (process or thread)) or (self._by_hand and process):
             # what somebody wrote above a dump counts for the one process below it
@@ -191,8 +183,12 @@ class _Dump:
             return
         elif line.text.strip("` \t"):
             self._left -= 1
-            self._raised |= is_of_an_error(line.text)
-            begun = untitled(line.text, self._raised) if self._title is not None and thread is None else None
+            self._raised |= headers.is_of_an_error(line.text)
+            begun = (
+                headers.untitled(line.text, self._raised)
+                if self._title is not None and thread is None
+                else None
+            )
             if self._title is not None and begun is not None:
                 self._begin(*self._title)
                 self._title, thread = None, begun
@@ -203,7 +199,7 @@ class _Dump:
             self._pid = int(process[1])
             self.titles[self._pid] = line.text[process.end() :]
             self.headed[self._pid] = self._above
-            if WORKER.match(line.text):
+            if headers.WORKER.match(line.text):
                 self.workers.add(self._pid)
         else:
             self._thread(line, thread)
@@ -218,7 +214,7 @@ class _Dump:
             own = alike[0] or (() if titled is None else (titled,))
             self.titled[like] = tuple(dict.fromkeys((*self.titled.get(like, ()), *own)))
             return None
-        if frame_of(text) is not None:
+        if headers.frame_of(text) is not None:
             return None
         if ranks := ranks_titled(text, above_a_stack=True):
             self.titled[ranks[0]] = ranks
@@ -259,9 +255,46 @@ class _Dump:
             if len(known) < THREADS_KEPT:
                 known.pop(thread.ident, None)  # a later dump of the same thread replaces the earlier one
                 known[thread.ident] = thread
-        frame = frame_of(line.text)
-        at = self._open.get(writer) if not is_of_an_error(line.text) else self._open.pop(writer, None)
+        frame = headers.frame_of(line.text)
+        at = self._open.get(writer) if not headers.is_of_an_error(line.text) else self._open.pop(writer, None)
         if frame is not None and at is not None and len(at.frames) < FRAMES_KEPT:
             at.frames.append(frame)
         elif at is not None:
             at.add_variable(line.text)
+
+
+_LINES_KEPT = 20_000  # the last ones: of several dumps the last is the one of the freeze
+_SOURCE = " " * 8  # pystack shows the source text below each frame
+_OTHERS_BETWEEN = 200  # lines of other writers that may stand within one dump
+
+
+class LateStackParser(LineParser):
+    """Keeps the lines of thread dumps; it makes no events, `processes` returns the stacks at the end."""
+
+    literals = (b" (most recent call first):", b'): "MainThread"', b"Process ", b"Traceback for thread ")
+
+    def __init__(self) -> None:
+        self._lines: deque[Line] = deque(maxlen=_LINES_KEPT)
+        self._open: dict[str, int] = {}
+        self._last = ""
+
+    def feed(self, line: Line) -> Iterable[Event]:
+        """Keep a line of a dump."""
+        left = self._open.pop(line.origin, 0)
+        if headers.is_of_an_error(line.text):
+            return []
+        if not line.origin and not left and self._last in self._open and headers.is_frame(line.text):
+            self._lines.append(line)  # a logger puts its prefix before the first line of what it prints alone
+            return []
+        if headers.begins_dump(line.text) or (left and headers.is_frame(line.text)):
+            self._lines.append(line)
+            self._open[line.origin] = _OTHERS_BETWEEN
+            self._last = line.origin
+        elif left > 1 and (not line.text.strip() or line.text.startswith(("Python v", _SOURCE))):
+            self._open[line.origin] = left - 1  # between two threads, or two frames
+        self._open = {name: left - (name != line.origin) for name, left in self._open.items() if left > 1}
+        return []
+
+    def processes(self) -> list[ProcessStacks]:
+        """Return the processes whose stacks were dumped."""
+        return [process for process in processes_in(self._lines) if process.threads]

@@ -91,12 +91,10 @@ def _frame(row: dict[str, Any]) -> Frame:
 
 _OUTSIDE = frozenset({"_bootstrap", "_bootstrap_inner", "__bootstrap"})
 #: Where Ray Train runs the training function, in a thread of its own while the main thread serves the actor (ray 2.60, both of its versions).
-_TRAINING = frozenset(
-    {
-        ("ray/train/v2/_internal/execution/worker_group/thread_runner.py", "_run_target"),
-        ("ray/air/_internal/util.py", "run"),
-    }
-)
+_TRAINING = {
+    "ray/train/v2/_internal/execution/worker_group/thread_runner.py": "_run_target",
+    "ray/air/_internal/util.py": "run",
+}
 
 
 @dataclass(slots=True)
@@ -124,7 +122,9 @@ class OpenThread:
     @property
     def runs_training(self) -> bool:
         """Whether a library has started it to run the user's training function."""
-        return any(f.name == name and f.file.endswith(file) for f in self.frames for file, name in _TRAINING)
+        return any(
+            f.name == name and f.file.endswith(file) for f in self.frames for file, name in _TRAINING.items()
+        )
 
 
 def finished(threads: list[OpenThread]) -> list[Thread]:
@@ -137,9 +137,8 @@ def finished(threads: list[OpenThread]) -> list[Thread]:
     kept = [t for t in threads if t is main or not (t.current and t.from_bootstrap and main is not None)]
     result: list[Thread] = []
     for number, thread in enumerate(kept, 1):
-        is_main = thread is main
-        unnamed = "MainThread" if is_main and not thread.runs_training else f"thread {number}"
-        result.append((thread.name or unnamed, tuple(thread.frames), is_main))
+        unnamed = "MainThread" if thread is main and not thread.runs_training else f"thread {number}"
+        result.append((thread.name or unnamed, tuple(thread.frames), thread is main))
     return sorted(result, key=lambda thread: not thread[2])
 
 
@@ -149,13 +148,14 @@ def main_of(threads: list[OpenThread]) -> OpenThread | None:
     faulthandler lists threads from the newest to the oldest, so the last candidate is the oldest.
     """
     own = [thread for thread in reversed(threads) if not thread.from_bootstrap]
-    by_preference = [
+    by_preference = (
         *(thread for thread in threads if thread.runs_training),
         *(thread for thread in threads if thread.name == "MainThread" or thread.numbered_first),
         *(t for t in own if t.frames[-1].name in {"<module>", "_run_module_as_main", "main"}),
         *own,
-    ]
-    return next(iter(by_preference), None)
+        None,
+    )
+    return by_preference[0]
 
 
 _STARTS = ("threading.py", "concurrent/futures/thread.py")  # whose functions are below what a thread runs
@@ -164,9 +164,8 @@ _STARTS = ("threading.py", "concurrent/futures/thread.py")  # whose functions ar
 def issuers(stacks: Iterable[Stack]) -> frozenset[tuple[str, str]]:
     """Return the functions (name, file) that threads run which issued all of a job's collectives; empty where a main thread issued one."""
     roots = [_root(stack) for stack in stacks if stack]
-    return (
-        frozenset((root.name, root.file) for root in roots if root is not None) if all(roots) else frozenset()
-    )
+    named = frozenset((root.name, root.file) for root in roots if root is not None)
+    return named if all(roots) else frozenset()
 
 
 def trains(stack: Stack, functions: frozenset[tuple[str, str]]) -> bool:
@@ -188,8 +187,7 @@ _LOCAL_IN_COMMAND = regex(r"(?:^|[\s\[(#,;])(?:--?)?local[_-]?rank[\s=:_#]{0,2}(
 
 def local_ranks_of_commands(titles: Mapping[int, str]) -> dict[int, int]:
     """Return the local rank of each process id whose command line states it (`train.py --local-rank=2`)."""
-    found = {pid: match for pid, title in titles.items() if (match := _LOCAL_IN_COMMAND.search(title))}
-    return {pid: int(match[1]) for pid, match in found.items()}
+    return {pid: int(m[1]) for pid, title in titles.items() if (m := _LOCAL_IN_COMMAND.search(title))}
 
 
 def ranks_of_commands(titles: Mapping[int, str]) -> dict[int, int]:
@@ -206,8 +204,7 @@ _OWN_NAME = regex(r"[\w.-]{1,40}::[\w.:-]{1,40}(?=\s|$)")
 
 def own_name(title: str) -> str:
     """Return what a process calls itself, such as `VLLM::EngineCore`; empty where the title is a command line."""
-    named = _OWN_NAME.match(title)
-    return named[0] if named is not None else ""
+    return named[0] if (named := _OWN_NAME.match(title)) else ""
 
 
 _TITLE = regex(r"(VLLM::Worker|sglang::scheduler)((?:_[A-Z][A-Z_]{0,14}?\d{1,5}){1,6})\b")
@@ -231,8 +228,7 @@ def ranks_of_titles(titles: Mapping[int, str]) -> dict[int, int]:
     elif not vllm:
         return {}  # replicas that do not know of each other
     sizes = [max((place[axis] for place in places.values()), default=0) + 1 for axis in range(3)]
-    if sizes[:2] != [1, 1] and (
-        len(set(places.values())) < len(places) or len(places) != sizes[0] * sizes[1] * sizes[2]
-    ):
+    complete = len(set(places.values())) == len(places) == sizes[0] * sizes[1] * sizes[2]
+    if sizes[:2] != [1, 1] and not complete:
         return {}
     return {pid: (dp * sizes[1] + pp) * sizes[2] + tp for pid, (dp, pp, tp) in places.items()}

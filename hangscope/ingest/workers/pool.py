@@ -65,7 +65,6 @@ class Pool:
         return failed("unread", "killed_reader", f"{ends}, and was set aside")
 
     def _ask(self, file: SourceFile, path: str, size: int, memory: int, *, fresh: bool) -> Wire | str:
-        """Return a child's answer, or in words why there is none."""
         try:
             process = self._start() if fresh else self._idle_child() or self._start()
         except (OSError, ValueError) as error:
@@ -155,28 +154,20 @@ def read_files(
     count = max(1, min(wanted, len(files), 1 + sum(f.size for f in files) // BYTES_PER_CHILD))
     fetches = remote.FETCHES if any(remote.is_remote(file.path) for file in files) else 0
     threads = ThreadPoolExecutor(max(count, fetches), thread_name_prefix="hangscope-reader")
-    try:
-        pool = Pool(count, max_bytes, completions)
-    except RuntimeError as error:
-        raise _no_threads(error) from None
+    pool = Pool(count, max_bytes, completions)
     try:
         try:
             futures = {threads.submit(pool.read, f): f for f in files}
         except RuntimeError as error:
-            raise _no_threads(error) from None
+            text = f"the system allows no more processes or threads: {error}"
+            hint = "raise `ulimit -u` or the cgroup's pids.max, or end other processes of this user"
+            raise HangscopeError(text, hint) from None
         meanwhile()
         yield from _collect(futures, progress)
     finally:
         pool.stop()  # where it ends early, such as by Ctrl-C, no file is waited for
         threads.shutdown(wait=True, cancel_futures=True)
         pool.close()
-
-
-def _no_threads(error: RuntimeError) -> HangscopeError:
-    return HangscopeError(
-        f"the system allows no more processes or threads: {error}",
-        "raise `ulimit -u` or the cgroup's pids.max, or end other processes of this user",
-    )
 
 
 def _submit(executor: Executor, file: SourceFile, max_bytes: int, completions: bool) -> Future[Wire]:

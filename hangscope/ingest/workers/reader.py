@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from importlib import import_module
 from io import BytesIO
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from hangscope.ingest.files import sniff
 from hangscope.ingest.files.opening import CompressionUnavailable, open_plain, read_whole
@@ -57,18 +57,14 @@ def read_file(
                 return _STREAMED[kind](stream, shown)
             if kind == "pack":
                 return _read_pack(stream, shown, hand_over)
-            return _read_whole(
-                kind, read_whole(stream, max_bytes), max_bytes, shown, known or Templates(), completions
-            )
+            data = read_whole(stream, max_bytes)
+            return _read_whole(kind, data, max_bytes, shown, known or Templates(), completions)
     except CompressionUnavailable as error:
         return failed("compressed", "compressed", str(error))
     except MemoryError:
-        return failed(
-            "dump",
-            "too_much_memory",
-            "asks for more memory than one file may take and was not loaded",
-            "a healthy dump needs a few MB; this one is corrupt or hostile",
-        )
+        what = "asks for more memory than one file may take and was not loaded"
+        hint = "a healthy dump needs a few MB; this one is corrupt or hostile"
+        return failed("dump", "too_much_memory", what, hint)
     except (OSError, EOFError) as error:
         return failed("dump" if kind == "pickle" else "unreadable", "unreadable", f"cannot be read: {error}")
     except Exception as error:  # a parser's own mistake may cost this file and no other
@@ -79,23 +75,15 @@ def read_file(
 def _read_whole(
     kind: str, data: bytes, max_bytes: int, shown: str, known: Templates, completions: bool
 ) -> Wire:
-    """Return what a file says that is loaded as a whole: a dump, or another JSON."""
     if len(data) > max_bytes:
         what = f"is larger than the limit of {max_bytes:,} bytes and was not loaded"
         return failed(kind, "too_large", what, "raise --max-bytes if it is a dump")
-    if kind == "pickle":
-        with _collector_off():
-            return _read_pickle(data, known, completions)
-    return _read_json(data, shown, completions)
-
-
-@contextmanager
-def _collector_off() -> Iterator[None]:
-    """Keep the cyclic collector from running: a dump is millions of small containers without a cycle."""
+    if kind != "pickle":
+        return _read_json(data, shown, completions)
     enabled = gc.isenabled()
-    gc.disable()
+    gc.disable()  # a dump is millions of small containers without a cycle
     try:
-        yield
+        return _read_pickle(data, known, completions)
     finally:
         if enabled:
             gc.enable()
@@ -191,14 +179,8 @@ def _read_json(data: bytes, shown: str, completions: bool) -> Wire:
 
 def _text(name: str) -> Reader:
     """Return a reader of text; its module is loaded with the first file that needs it."""
-
-    def read(stream: BinaryIO, shown: str) -> Wire:
-        from hangscope.ingest.workers import reading
-
-        reader: Reader = getattr(reading, name)
-        return reader(stream, shown)
-
-    return read
+    module = "hangscope.ingest.workers.reading"
+    return lambda stream, shown: cast(Wire, getattr(import_module(module), name)(stream, shown))
 
 
 def _ignore(kind: str, reason: str) -> Reader:

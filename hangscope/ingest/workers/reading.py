@@ -42,8 +42,7 @@ from hangscope.ingest.nccl.ras_json import read_inspector_lines, read_json
 from hangscope.ingest.nccl.ras_text import read_text
 from hangscope.ingest.recorder.members import Interner
 from hangscope.ingest.recorder.recording import Recording
-from hangscope.ingest.stacks.dumps import ProcessStacks, processes_in, read_processes
-from hangscope.ingest.stacks.in_logs import LateStackParser
+from hangscope.ingest.stacks.dumps import LateStackParser, ProcessStacks, processes_in, read_processes
 from hangscope.ingest.stacks.threads import Variables
 from hangscope.ingest.torch_logs import analyzer, c10d, reports, wrapper
 from hangscope.ingest.torch_logs.detail import DetailParser
@@ -150,12 +149,8 @@ def read_log(stream: BinaryIO, file: str) -> LogReading:
 
 def _titled(kept: KeptText) -> list[ProcessStacks]:
     """Return the stacks in a short text whose only headers are lines that name a rank or a process."""
-    lines = map(kept.line, range(len(kept.raw))) if kept.complete else ()
-    return [
-        process
-        for process in processes_in(lines)
-        if process.threads and (process.rank is not None or process.pid)
-    ]
+    found = processes_in(map(kept.line, range(len(kept.raw))) if kept.complete else ())
+    return [process for process in found if process.threads and (process.rank is not None or process.pid)]
 
 
 def _of_spawned(events: list[Event]) -> list[Event]:
@@ -168,7 +163,7 @@ def _of_spawned(events: list[Event]) -> list[Event]:
 
 
 def read_logs(stream: BinaryIO, shown: str) -> Wire:
-    """Return what a log says."""
+    """Return the answer that a log is."""
     return of_log(read_log(stream, shown))
 
 
@@ -189,20 +184,11 @@ def read_stacks(stream: BinaryIO, shown: str) -> Wire:
     stream.seek(0)
     log = read_log(stream, shown)
     log.stacks = [process for process in stacks if process.threads] or log.stacks
-    log.events += _variables(stacks, shown)
+    for p in stacks:
+        if p.variables:
+            values, p.variables = tuple(p.variables), []
+            log.events.append(Variables(shown, 0, values[0], rank=p.rank, pid=p.pid, values=values))
     return _with_log(answer("stacks"), log)
-
-
-def _variables(stacks: Sequence[ProcessStacks], shown: str) -> list[Event]:
-    """Return the variables of the processes, which are no part of their stacks from then on."""
-    found: list[Event] = [
-        Variables(shown, 0, p.variables[0], rank=p.rank, pid=p.pid, values=tuple(p.variables))
-        for p in stacks
-        if p.variables
-    ]
-    for process in stacks:
-        process.variables = []
-    return found
 
 
 def read_ras(stream: BinaryIO, shown: str) -> Wire:
@@ -231,12 +217,8 @@ def _with_log(found: Wire, log: LogReading) -> Wire:
     log.events = [event for event in log.events if not getattr(event, "truncated", False)]
     found = _with_stacks(found, log)
     whole = log.excerpt if isinstance(log.excerpt, Excerpt) else None
-    counts = whole is not None and bool(
-        whole.prose
-        or whole.sides
-        or whole.went_on
-        or whole.slow
-        or whole.code
+    counts = whole is not None and (
+        any((whole.prose, whole.sides, whole.went_on, whole.slow, whole.code))
         or any(before.line == one.line for before, one in pairwise(whole.named))
     )
     of_ranks = len({event.rank for event in log.events if event.rank is not None}) > 1

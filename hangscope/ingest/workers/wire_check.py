@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, get_type_hints
 
 from hangscope.ingest.recorder.members import MAX_RANKS, Interner
-from hangscope.ingest.recorder.recording import Dimensions, OwnSizes, Recording, may_differ
+from hangscope.ingest.recorder.recording import Dimensions, Recording, may_differ
 from hangscope.ingest.workers.reading import Reading
 from hangscope.model.codec import ShapeError, from_row, is_rank
 from hangscope.model.incident import State
@@ -68,28 +68,15 @@ def _check_recording(recording: Recording) -> None:
         _of_type(hint, getattr(recording, name), f"{name} of a recording")
     _of_type(dict[str, str], {name: desc for name, (desc, _) in recording.config.items()}, "groups")
     _require(len({len(column) for column in columns.values()}) == 1, "columns of different lengths")
-    for name, limit in (
-        ("group", len(recording.groups)),
-        ("kind", len(recording.kinds)),
-        ("state", len(State)),
-    ):
-        _require(
-            not columns[name] or (min(columns[name]) >= 0 and max(columns[name]) < limit),
-            f"{name} out of range",
-        )
+    limits = {"group": len(recording.groups), "kind": len(recording.kinds), "state": len(State)}
+    for name, limit in limits.items():
+        inside = not columns[name] or (min(columns[name]) >= 0 and max(columns[name]) < limit)
+        _require(inside, f"{name} out of range")
     _require(is_rank(recording.rank) and is_rank(recording.task), "a recording's rank")
-    for _, ranks in recording.config.values():
-        _require(
-            ranks is None or (len(ranks) <= MAX_RANKS and all(0 <= r < MAX_RANKS for r in ranks)), "members"
-        )
-    if recording.own_sizes is not None:
-        _check_own_sizes(recording, recording.own_sizes)
-
-
-def _check_own_sizes(recording: Recording, own: OwnSizes) -> None:
-    differ = [row[6] is None and may_differ(row[0]) for row in recording.kinds]
-    _require(
-        sum(differ[kind] for kind in recording.columns["kind"]) == len(own.picks), "calls with own sizes"
-    )
-    _of_type(list[Dimensions], own.forms, "sizes")
-    _require(own.consistent, "sizes")
+    members = [ranks for _, ranks in recording.config.values() if ranks is not None]
+    _require(all(len(m) <= MAX_RANKS and all(0 <= r < MAX_RANKS for r in m) for m in members), "members")
+    if (own := recording.own_sizes) is not None:
+        differ = [row[6] is None and may_differ(row[0]) for row in recording.kinds]
+        _require(sum(differ[kind] for kind in columns["kind"]) == len(own.picks), "calls with own sizes")
+        _of_type(list[Dimensions], own.forms, "sizes")
+        _require(own.consistent, "sizes")

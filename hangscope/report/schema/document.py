@@ -13,7 +13,6 @@ from hangscope.model.conclusion import OMITTED
 from hangscope.model.dataclass import dataclass
 from hangscope.model.frames import Frame
 from hangscope.model.incident import group_label
-from hangscope.model.wait_ends import WaitEnds
 from hangscope.report.schema.page import PageData
 
 SCHEMA = "hangscope.report/1"
@@ -98,7 +97,7 @@ class VerdictPart:
     cause_confidence: str = "low"
     suspect_ranks: tuple[int, ...] = ()
     collect: tuple[conclusion.Collect, ...] = ()
-    wait_ends: WaitEnds = WaitEnds()
+    wait_ends: conclusion.WaitEnds = conclusion.WaitEnds()
 
 
 NO_VERDICT = VerdictPart(

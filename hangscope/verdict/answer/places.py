@@ -102,15 +102,15 @@ def _used(uses: Sequence[GpuUse]) -> str:
 
 def guarded(case: Case) -> Observation | None:
     """Quote the collective that only rank 0 calls by the program's code, where the job stopped."""
-    text = guarded_code(case)
-    if text is None:
+    code = guarded_code(case)
+    if code is None:
         return None
-    where = f"{text.guarded} (line {text.guarded_at}{'' if text.left_by else f', below `{text.guard}`'}), which every rank must call"
+    where = f"{code.call} (line {code.line}{'' if code.leaves else f', below `{code.guard}`'}), which every rank must call"
     shows = f"in the code of this text, only rank 0 calls {where}: rank 0 waits there for the others, who go on to their next collective"
-    wanted = f"Move {text.guarded} out of that branch, so that all ranks call it, and guard only what rank 0 alone may do (the write, the print)"
-    if text.left_by:
-        shows = f"in the code of this text, rank 0 alone takes `{text.left_by}` below `{text.guard}`, and so does not reach {where}: the others wait there for rank 0"
-        wanted = f"Take `{text.left_by}` on every rank, or move {text.guarded} before that branch"
+    wanted = f"Move {code.call} out of that branch, so that all ranks call it, and guard only what rank 0 alone may do (the write, the print)"
+    if code.leaves:
+        shows = f"in the code of this text, rank 0 alone takes `{code.leaves}` below `{code.guard}`, and so does not reach {where}: the others wait there for rank 0"
+        wanted = f"Take `{code.leaves}` on every rank, or move {code.call} before that branch"
     return Observation(
         shows, Collect((0,), "other", wanted), (0,), False, True, (), "rank_conditional_collective"
     )

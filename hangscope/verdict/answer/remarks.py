@@ -12,8 +12,8 @@ from functools import cache
 from hangscope.causes.case import Case
 from hangscope.causes.ends.unnamed import whose
 from hangscope.explain.text.stop import find_stop
+from hangscope.ingest.excerpts.commands import setting
 from hangscope.ingest.excerpts.excerpt import Excerpt
-from hangscope.ingest.excerpts.settings import setting
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.catalog import CATALOG

@@ -6,7 +6,7 @@ import pytest
 
 from hangscope.errors import Note
 from hangscope.ingest.assemble import assemble
-from hangscope.ingest.evidence.world_size import without_job_numbers
+from hangscope.ingest.evidence.worlds import without_job_numbers
 from hangscope.ingest.files.naming import rank_of_dump
 from hangscope.ingest.workers.reading import Reading, read_log
 

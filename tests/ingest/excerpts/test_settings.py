@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hangscope.ingest.excerpts.settings import helpful_setting
+from hangscope.ingest.excerpts.commands import helpful_setting
 from tests.text_lines import judged, told
 
 RUN = ["$ NCCL_P2P_DISABLE=1 torchrun --nproc-per-node=2 check.py", "rank 0: all_reduce", "rank 0: success"]

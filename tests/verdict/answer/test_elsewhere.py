@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hangscope.ingest.excerpts.commands import Unlike
-from hangscope.ingest.excerpts.configured import unlike_settings
+from hangscope.ingest.excerpts.commands import Unlike, unlike_settings
 from tests.text_lines import judged, told
 
 BIND = "0: torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 57216, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hangscope.model.wait_ends import WaitEnds
+from hangscope.model.conclusion import WaitEnds
 
 
 def test_each_state_names_its_ranks() -> None:
