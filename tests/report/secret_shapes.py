@@ -94,6 +94,13 @@ HARMLESS = (
     "imagePullSecrets:\n- name: a\nreason: CrashLoopBackOff",
     "secrets:\n- wandb\n- train-env",
     "credentials:\n  secretName: minio-train",
+    "HF_TOKEN=\nWANDB_API_KEY=\nNCCL_DEBUG=INFO",
+    "password:\n\n# Log level\nlog_level: info",
+    "Mot de passe :\nL'authentification a échoué",
+    "Пароль:\nОшибка: неверный пароль",
+    "密码:\n密码错误,请重试",
+    "| Variable | Default |\n|---|---|\n| HF_TOKEN | none |\n| WANDB_API_KEY | none |",
+    "       --secret=secret\n              Shared secret of the server.",
 )
 #: The sets of unseen texts, in the order in which they were written.
 UNSEEN: tuple[dict[str, Any], ...] = tuple(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from hangscope.model.regex import regex
-from hangscope.report.masking.names import MAX_NAME, Strength, is_secret, strength
+from hangscope.report.masking.names import MAX_NAME, Strength, is_secret, names_a_secret, strength
 from hangscope.report.masking.tables import starred
 from hangscope.report.masking.values import is_placeholder, is_random, looks_composed
 
@@ -73,7 +73,7 @@ def _below(
         match = matches[number]
         value = match.group().strip().strip("\"'")
         plain = not is_signed and not (looks_composed(value) or is_random(value))
-        if plain or not value or not is_secret(value, how) or is_placeholder(value):
+        if plain or not value or not is_secret(value, how) or is_placeholder(value) or names_a_secret(value):
             continue
         start = match.start() + match.group().index(value)
         spans.append((start, start + len(value)))

@@ -66,7 +66,8 @@ def strength(name: str, *, in_query: bool = False) -> Strength:
         if words("plain_tokens") & set(before):
             return Strength.NOTHING
         return Strength.SECRET if before or in_query else Strength.MAYBE
-    if last == "psk" or name == "PW" or parts[-2:] in (["key", "material"], ["key", "content"]):
+    is_pat = last == "pat" and is_variable
+    if is_pat or name == "PW" or parts[-2:] in (["key", "material"], ["key", "content"]):
         return Strength.SECRET
     if last in ("pass", "pw"):
         if words("plain_pass") & set(before):
@@ -148,7 +149,7 @@ def names_a_secret(value: str) -> bool:
 
 def is_secret(value: str, how: Strength) -> bool:
     """Return whether a value whose name says `how` is to be hidden."""
-    if how is Strength.NOTHING or value.lower() in words("no_secret") or is_placeholder(value):
+    if how is Strength.NOTHING or value.lower().rstrip("!.") in words("no_secret") or is_placeholder(value):
         return False
     if how is Strength.SECRET:
         return True

@@ -12,7 +12,7 @@ from hangscope.report.masking.values import is_account, is_placeholder, looks_co
 _REFERENCE = "<<references>>"
 #: What precedes the quoted name of a value: `config["password"]`, `get_secret("db")`, `!Ref DBPassword`.
 _GETS = regex(
-    r"(?:\w\[|(?i:get|read|load|fetch|find|lookup|resolve|input|prompt)\w{0,30}\()\s{0,4}[bruf]?[\"'`]$|!(?i:ref|getatt|importvalue|sub|secret|env)\s{1,4}[\"']?$"
+    r"(?:\w\[|(?i:get|read|load|fetch|find|lookup|resolve|input|prompt|credentials)\w{0,30}\()\s{0,4}[bruf]?[\"'`]$|!(?i:ref|getatt|importvalue|sub|secret|env)\s{1,4}[\"']?$"
 )
 _SIGNATURE = regex(r"(?<!\w)def \w{1,60}\((?:(?!\) ?(?:->|:))[^\n]){0,400}$")
 _BEFORE = regex(r"(?<![\w-])(\w{2,20}|\w{0,16}cache(?=:)):? $")
@@ -79,7 +79,7 @@ class _Pairs:
         self.text, self.pattern, self.names = text, pattern, names
         self.spans: list[tuple[int, int]] = []  # of what is hidden
         # What an earlier name says of the values up to `until`: `name: DB_PASSWORD, value: XXXX`, `"token": {"value": "XXXX"}`.
-        self.outer, self.until = Strength.NOTHING, 0
+        self.outer, self.until, self.referring = Strength.NOTHING, 0, ""
 
     def hidden(self) -> str:
         """Return the text without its secrets."""
@@ -122,18 +122,20 @@ class _Pairs:
         is_hidden |= how is Strength.LIKELY and name.lower() == "pw" and looks_composed(value)
         # `volume "hf-token" : secret not found`
         is_said = not quote and value.isalpha() and text.startswith(('" :', "' :"), pair.end(1))
-        # The answer to a prompt: `password: \nPermission denied`
-        is_said |= value.isalpha() and "\n" in text[pair.end(1) : at] and text.startswith(" ", end)
         # A list of words, or a file before another name: `["secrets", "configmaps"]`, `"/x/private.key", "mode": "0400"`
         is_said |= text[pair.end(2) : at].lstrip().startswith(",") and (
-            (value.isalpha() and value.islower()) or text[pair.start() - 1 : pair.start()] == "/"
+            (value.isalpha() and value.islower())
+            or text[pair.start() - 1 : pair.start()] == "/"
+            or text.startswith((":", " :"), end + len(quote))
         )
         is_code = is_said or (value == name.rpartition(".")[2] and "_" in value)
         if is_hidden and not (is_code or is_placeholder(value, name) or names_a_secret(value)):
             end = _end(text, at, quote, name, len(text)) if end == at + _JUDGED else end
             return self._hide(at, end, pair)
-        if refers and strength(value[-MAX_NAME:]) is Strength.SECRET:
-            self.outer, self.until = Strength.SECRET, end + _NEARBY
+        if refers and (strength(value[-MAX_NAME:]) is Strength.SECRET or name == self.referring):
+            # Of the next object the name may say that its value is none.
+            self.outer, self.referring = strength(value[-MAX_NAME:]), name
+            self.until = end + _NEARBY
             return end
         return at
 

@@ -151,19 +151,23 @@ def _announced(text: str, row: dict[str, Any]) -> str:
     """Return text without the secrets that the words of one row announce."""
     words, values = compiled(row["word"]), compiled(row["value"])
     spans: list[tuple[int, int]] = []
-    done = scanned = 0
+    scanned = 0
     for word in words.finditer(text):
         # A question is answered on the next lines.
         here = word.lastgroup and not text.startswith("?", word.end())
         until = _until(text, word.end(), 1 if here else row["lines"])
         begin = word.end() if word.lastgroup else word.start() - row["back"]
-        for value in values.finditer(text, max(scanned, begin), until + _LONGEST):
+        if until <= scanned:
+            continue
+        for value in values.finditer(text, max(scanned, begin), until + 2 * _LONGEST):
             if value.start() >= until:
                 break
             if _is_typed(value, row["looks"]) and not _is_apart(text, word, value):
-                done = value.end("value")
-                spans.append((value.start("value"), done))
-        scanned = max(scanned, done if word.lastgroup else until)
+                spans.append(value.span("value"))
+                scanned = value.end("value")
+        else:  # nor does one begin a little later
+            until += _LONGEST // 2
+        scanned = max(scanned, until)
     return starred(text, spans)
 
 

@@ -16,10 +16,8 @@ import unicodedata
 from hangscope.model.regex import regex
 from hangscope.report.masking.columns import hide_columns
 from hangscope.report.masking.pairs import hide_pairs
-from hangscope.report.masking.randomness import is_mixed
 from hangscope.report.masking.rules import hide, hide_nearby
-from hangscope.report.masking.tables import compiled, table, tokens
-from hangscope.report.masking.values import is_placeholder
+from hangscope.report.masking.tables import compiled, table
 from hangscope.report.words import clean
 
 _DISGUISES = 3  # how many times text may be encoded
@@ -53,20 +51,10 @@ def presentable(text: str) -> str:
 
 
 def _masked(text: str) -> str:
-    text = tokens().sub(_without_token, hide("issued", text))
-    text = hide("call", hide("argument", text))
+    text = hide("call", hide("argument", hide("issued", text)))
     if compiled(table("rules")["hints"]["named"]).search(text.lower()):
         text = hide("said", hide_pairs(hide_columns(hide("form", text))))
     return hide("blob", hide_nearby(text))
-
-
-def _without_token(match: re.Match[str]) -> str:
-    """Within a word only what looks random is a token: `my_hf_XXXX`, not `task-0123`."""
-    before = match.string[match.start() - 1 : match.start()]
-    inside = before.isalnum() or before in ("_", "-")
-    if is_placeholder(match.group()):
-        return match.group()
-    return "***" if not inside or match.group().isupper() or is_mixed(match.group()) else match.group()
 
 
 def _seen(text: str) -> str:

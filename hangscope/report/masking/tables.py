@@ -63,5 +63,7 @@ def _expanded(pattern: str) -> str:
 def _alternatives(name: str) -> list[str]:
     if name == "prefixes":
         return [re.escape(prefix) for prefixes, _, _ in table("issuers")[name] for prefix in prefixes.split()]
+    if name == "tokens":
+        return [tokens().pattern]
     found = next(data[name] for data in map(table, ("words", "issuers", "programs")) if name in data)
     return list(found)

@@ -22,15 +22,6 @@ _HYPHENS = 2  # in a key that a service issues
 _TURNS = 3  # from one kind of character to another
 _SHORT_USER = 8  # letters of a name in a URL
 _LONGEST_USER = 20  # characters of a name in a URL; more may be a token
-_PLACEHOLDER = regex(
-    r"(?:(?:bearer|basic|token) {1,4})?(?:(?:[a-z]{1,8}[_-])?(?:\*+|x+)|[)\]};,]+|\.+|-+|~|%\w{1,60}%|##\w{1,40}|<[\w .-]{0,40}>?|\[(?![0-9a-f]{8}-)[\w .-]{0,40}\]?|\([\w .-]{0,40}\)?|\$\{?[A-Za-z_]\w*(?::?\?[^}]*)?\}?|\$\{[a-z_.]{1,20}:[A-Za-z_.]{1,60}(?:,(?:null)?)?\}?|"
-    r"\$\(.*|%\(.*|%[sr]|\{\{.*|\{[A-Za-z_.]{0,40}\}?|your[_-][\w-]{1,40}|\d{0,3}|"
-    # kept elsewhere, or asked for: `op://vault/item`, `${{ secrets.X }}`, `Password for %s: `
-    r"fileb?://\S{1,200}|SHA256:[A-Za-z0-9+/]{43}=?|age1[a-z0-9]{58}|0x(?:[0-9A-Fa-f]{8}){1,2}|"
-    r"(?:ref\+)?(?:op|vault|bao|ssm|awssm|gcpsm|azurekv|keyring|doppler|infisical|secretsmanager):(?://|(?=[\w-]{1,40}/[\w/-]{1,80}#))[\w./#?=& -]{1,200}|env:[A-Z_]{1,60}|=\d[\w.+-]{0,40}|"
-    r"\?[a-z]{1,12}|[A-Z][A-Za-z]{1,20}\(\[[\d.]*|\$\{\{.*|(?:[a-z]{2,12} ){0,4}(?:password|passphrase|key|token|secret)(?: [\w%{}'-]{1,40}){0,6}[:?] ?)",
-    re.IGNORECASE,
-)
 #: A number with its unit, a path, or words joined by underscores and points: no password that somebody chose.
 _PLAIN = regex(
     r"[\w.]+[(\[].*|\[.*|[-+~]?\d[\d.,:e+-]*[A-Za-z%/]{0,8}|[/~\\<(].*|[A-Za-z]:\\.*|[A-Za-z0-9]+(?:[_./-][A-Za-z0-9]+)+|[A-Za-z]+"
@@ -69,9 +60,10 @@ def is_placeholder(value: str, name: str = "") -> bool:
     last = [word.upper() for word in _WORDS.findall(name)][-1:]
     if last and value.isupper() and last[0] in value and value.replace("_", "").isalpha():
         return True
-    if last == ["TOKEN"] and value.isdigit() and len(value) < _ISSUED:  # how many there are
+    # In the help of a program, or how many there are
+    if name == f"--{value}" or (last == ["TOKEN"] and value.isdigit() and len(value) < _ISSUED):
         return True
-    return len(value) <= MAX_LENGTH and _PLACEHOLDER.fullmatch(value) is not None
+    return compiled("<<placeholder>>").fullmatch(value) is not None
 
 
 def is_random(value: str) -> bool:
@@ -82,7 +74,7 @@ def is_random(value: str) -> bool:
     # The key of a store, a name with a checksum, words, or a file
     if ":" in user or _SUMMED.fullmatch(value) or _is_of_words(value):
         return False
-    if is_path(value) and _FILE.search(value):
+    if (is_path(value) and _FILE.search(value)) or compiled("<<public>>").fullmatch(value):
         return False
     return looks_typed(password) or _has_entropy(value) or (len(value) >= _LONG and looks_made(value))
 
@@ -249,6 +241,7 @@ LOOKS: Mapping[str, Callable[[str], bool]] = {
     "joined": looks_joined,
     "with digits": lambda value: any(map(str.isdigit, value)),
     "mixed": is_mixed,
+    "upper": str.isupper,
     "random by itself": looks_random,
     "random": is_random,
     "wrapped": _is_wrapped,
