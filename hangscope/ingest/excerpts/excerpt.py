@@ -47,7 +47,6 @@ _EXHIBITS = {
 _VERSION = regex(r"^([\w.-]{2,60}?)(?: {2,40}|==)(\d{1,4}\.\d[\w.+]{0,30})$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Excerpt(Event, by_launcher=True, calm=True):
     """A short text as a whole; the event's line is its most telling last one.
 

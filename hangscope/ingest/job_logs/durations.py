@@ -19,7 +19,6 @@ from statistics import median
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.lines.vocabulary import words
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
@@ -38,7 +37,6 @@ _LONG = 60  # s: shorter than the timeouts of collectives
 _DEVICE = regex(r"\b(?:cuda|gpu|device)[: ]{0,2}(\d{1,3})\b")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Durations(Event, calm=True):
     """The usual time (s) of each of the parts of a rank's steps that its last lines label, and of how many lines (`counts`)."""
 
@@ -47,7 +45,6 @@ class Durations(Event, calm=True):
     counts: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LongWork(Event, calm=True):
     """The last line of the longest work (`seconds`) of a rank alone, as the line states it or by the time of the rank's line before, `after`."""
 

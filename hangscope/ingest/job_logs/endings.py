@@ -21,7 +21,6 @@ from hangscope.ingest.job_logs.faults import OomHost
 from hangscope.ingest.lines.forms import any_of, each, says, spans
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.values import short_number
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event, in_leap_year
 from hangscope.model.regex import regex
 
@@ -128,7 +127,6 @@ def _lost(line: Line, match: re.Match[str]) -> Event:
     return replace(event, pid=int(pid[1]) if pid else None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Exit(Event, by_launcher=True):
     """The end of a process as a launcher reports it. `code` is negative for a signal; `pid` and `host` are the process's.
 
@@ -196,14 +194,12 @@ class Exit(Event, by_launcher=True):
         return replace(event, pid=fields.get("pid"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExitOk(Event, by_launcher=True, calm=True):
     """A process ended with exit code 0."""
 
     forms = (says(r"Process (?P<pid>\d{1,9}) exits successfully"),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerDied(Event, same_by=("pid",), by_launcher=True):
     """Ray's raylet, or an engine, lost a process. The raylet reports survivors that were aborted by their watchdogs as well."""
 
@@ -217,7 +213,6 @@ class WorkerDied(Event, same_by=("pid",), by_launcher=True):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupSignal(Event, by_launcher=True):
     """The line "Sending process … closing signal SIGTERM" about a process that still ran; `signal` is a name, or `restart`."""
 
@@ -236,7 +231,6 @@ class CleanupSignal(Event, by_launcher=True):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersSwept(Event, same_by=("failed",), by_launcher=True):
     """A launcher ends all its workers and reports no more: `failed` is which of them failed, empty where a signal may be why."""
 
@@ -251,7 +245,6 @@ class WorkersSwept(Event, same_by=("failed",), by_launcher=True):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalEnd(Event, same_by=("reason",), by_launcher=True):
     """The job was terminated externally: `reason` is preemption, time_limit, cancelled, sigterm, evicted or node_failure.
 

@@ -30,7 +30,6 @@ from hangscope.ingest.job_logs.progress import (
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.vocabulary import of_people, words
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
@@ -58,7 +57,6 @@ _MASKS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Printed(Event, kind="printed", calm=True):
     """The templates of the lines that one writer's own program printed into one log, in the order in which each was last printed.
 

@@ -66,7 +66,6 @@ class Known:
     upstream: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Message(Event, same_by=("id", "values", "process")):
     """A line of the table: `id` is its entry, `values` are (blank, text) in the order of the pattern, `process` its writer's name in an engine."""
 
@@ -81,12 +80,10 @@ class Message(Event, same_by=("id", "values", "process")):
         return dict(self.values).get("device", "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(Message, same_by=("id", "values", "process"), calm=True):
     """A line of the table that a healthy job prints as well."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HcclTimeout(Event, same_by=("what",)):
     """HCCL waited for a peer until its timeout: `what` is notify or task (in a call), or socket (while it connects)."""
 
@@ -103,7 +100,6 @@ class HcclTimeout(Event, same_by=("what",)):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HcclWarn(NcclWarn):
     """A fault that HCCL reports, in the terms of NCCL's warnings."""
 

@@ -21,7 +21,6 @@ from dataclasses import replace
 from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.vocabulary import complains, of_people, states_a_hang, words
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
@@ -34,7 +33,6 @@ _IN_BRACKETS = regex(r"\[ {0,8}(\d{1,12})/\d{1,12}\]")
 _BAR = regex(r"(?:\||\b)\s{0,4}(\d{1,12})/(\d{1,12}|\?) \[\d{1,3}:\d\d")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(Event):
     """The last line of a rank's output that counts steps (of `total`, where it says so), or one that says that a loop or epoch ended (`done`) or that the process stops (`leaving`).
 
@@ -51,7 +49,6 @@ class Progress(Event):
     over: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoopLength(Event, calm=True):
     """A rank prints how many steps (`total`) its loop has, before it begins or after its end."""
 
@@ -111,7 +108,6 @@ def progress_of(line: Line) -> Progress | LoopLength | None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersEnded(Event, same_by=("everywhere",), by_launcher=True, calm=True):
     """An elastic agent reports that all its workers exited with 0, or (`everywhere`) that those of all other agents did as well.
 
@@ -127,7 +123,6 @@ class WorkersEnded(Event, same_by=("everywhere",), by_launcher=True, calm=True):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobCompleted(Event, same_by=(), by_launcher=True, calm=True):
     """Slurm reports that the whole job ended with exit code 0, as seff, sacct, scontrol and its mails print it."""
 
@@ -141,7 +136,6 @@ class JobCompleted(Event, same_by=(), by_launcher=True, calm=True):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Served(Event, same_by=("well",), by_launcher=True, calm=True):
     """The last line of an inference server's load: it generates or answered (`well`), or holds requests and generates nothing."""
 

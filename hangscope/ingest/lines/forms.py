@@ -1,6 +1,5 @@
 r"""The grammar of log lines: a form is declared in the class of its event, and everything that reads it follows from that.
 
-    @dataclass(frozen=True, slots=True, kw_only=True)
     class HeartbeatTimeout(GroupEvent, same_by=("what",)):
         what: str
         pending: int | None = None

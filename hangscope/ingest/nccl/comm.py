@@ -40,7 +40,6 @@ _LIFE = regex(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NcclInit(Event, calm=True, size_field="nranks"):
     """One step in a communicator's life as one process prints it, or (without a `step`) that process's first line.
 
@@ -148,7 +147,6 @@ class Member:
 Place = tuple[Member, Communicator]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class UnmadeCommunicator(Event, kind="nccl_unmade", calm=True, size_field="nranks"):
     """A communicator whose creation did not complete, from the lines of all processes. Members are global ranks.
 

@@ -30,7 +30,6 @@ from hangscope.model.regex import regex
 MAX_LISTED = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NcclRas(Event, size_field="nranks"):
     """A rank that RAS lists, or what the Inspector saw complete.
 

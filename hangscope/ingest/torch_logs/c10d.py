@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any
 from hangscope.ingest.lines.forms import integer, says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.values import user_op
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
@@ -44,7 +43,6 @@ _GROUP_2 = regex(r"\[TC\](?:\[rank=(\d{1,7})\])?(?:\[name=([^\]]{0,200})\])?")
 _OPS = ("op", "started_op")  # fields with the name of an operation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEvent(Event, kind=""):
     """What c10d prints of one process group: its name across ranks, its description."""
 
@@ -135,7 +133,6 @@ def _async_error(line: Line, match: re.Match[str]) -> dict[str, Any]:
 _LATE = 60_000  # ms
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WatchdogTimeout(GroupEvent, same_by=("seq", "op", "timeout_ms"), prints_group_rank=True):
     """The line "Watchdog caught collective operation timeout: WorkNCCL(…)". `seq` is absent before torch 1.12; times in ms.
 
@@ -171,7 +168,6 @@ class WatchdogTimeout(GroupEvent, same_by=("seq", "op", "timeout_ms"), prints_gr
         return bool(self.ran_ms and self.timeout_ms and self.ran_ms > 2 * self.timeout_ms + _LATE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WatchdogStatus(
     GroupEvent, same_by=("seq", "last_enqueued", "last_completed", "group_name"), prints_group_rank=True
 ):
@@ -195,7 +191,6 @@ class WatchdogStatus(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DumpSignal(GroupEvent, same_by=("detector",), prints_group_rank=True):
     """The line "Received a dump signal due to a collective timeout from …". The counts are those of process group 0.
 
@@ -221,14 +216,12 @@ class DumpSignal(GroupEvent, same_by=("detector",), prints_group_rank=True):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DumpObserved(GroupEvent, same_by=(), prints_group_rank=True):
     """The line "Observed flight recorder dump signal from another rank": alive, and nothing of its own was overdue."""
 
     forms = (says("Observed flight recorder dump signal from another rank"),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatTimeout(GroupEvent, same_by=("what",), prints_group_rank=True):
     """The watchdog itself was stuck. `what` is watchdog_stuck or gil; `pending` counts the calls in its list, `seconds` is for how long."""
 
@@ -245,7 +238,6 @@ class HeartbeatTimeout(GroupEvent, same_by=("what",), prints_group_rank=True):
     also = (regex(r"workMetaList_\.size\(\) ?= ?(?P<pending>\d{1,9})"),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AsyncError(GroupEvent, same_by=("error",), prints_group_rank=True):
     """An asynchronous NCCL error that torch saw. `error` is remote, system, unhandled_cuda, internal, invalid_usage or other.
 
@@ -274,14 +266,12 @@ class AsyncError(GroupEvent, same_by=("error",), prints_group_rank=True):
     also = (*_WORK, regex(r"remote error detected from rank: (?P<peer_rank>\d{1,7})"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessDown(GroupEvent, same_by=("group_name",), prints_group_rank=True):
     """The line "To avoid data inconsistency, we are taking the entire process down": what the rank says later is another attempt's."""
 
     forms = (says("we are taking the entire process down"),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Nccl2Timeout(GroupEvent, same_by=(), prints_group_rank=True):
     """nccl2's watchdog gave up a collective, which none of its lines names. `what` noticed it, as printed."""
 

@@ -145,7 +145,6 @@ def _barrier_error(line: Line, match: re.Match[str]) -> dict[str, Any] | None:
     return calls[0].fields() if calls else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CallFingerprint(
     GroupEvent,
     kind="fingerprint",
@@ -184,7 +183,6 @@ class CallFingerprint(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MonitoredBarrier(
     GroupEvent, same_by=("absent", "what"), prints_group_rank=True, rank_fields=("absent",)
 ):
@@ -204,7 +202,6 @@ class MonitoredBarrier(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MonitoredBarrierWitness(Event, same_by=("from_group_rank",), prints_group_rank=True):
     """The line "successfully reached monitoredBarrier, but received errors": an innocent witness."""
 
@@ -217,7 +214,6 @@ class MonitoredBarrierWitness(Event, same_by=("from_group_rank",), prints_group_
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GlooTimeout(Event, same_by=("what",)):
     """gloo waited for a send or a recv until its timeout; a symptom. `peer` is an address: it names a host, no rank."""
 
@@ -230,7 +226,6 @@ class GlooTimeout(Event, same_by=("what",)):
     also = (_PEER_ADDRESS,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GlooClosed(Event, same_by=("what", "peer")):
     """gloo lost a connection; a symptom. `peer` is an address: it names a host, no rank."""
 
@@ -245,7 +240,6 @@ class GlooClosed(Event, same_by=("what", "peer")):
     also = (_PEER_ADDRESS,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GlooSizeMismatch(Event, same_by=("received", "expected")):
     """`op.preamble.length <= op.nbytes`: a peer sent another size than this rank expects (bytes)."""
 
