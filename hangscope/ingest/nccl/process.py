@@ -17,6 +17,7 @@ from hangscope.ingest.recorder.recording import Recording
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import State
 
+
 @dataclass(slots=True)
 class _Track:
     """A communicator, and what is needed to count its calls."""

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from hangscope.ingest.lines.forms import integer, says
@@ -94,7 +93,7 @@ def is_default_group(fields: dict[str, Any]) -> bool:
     return desc == "default_pg" or (name in {"0", "default_pg"} and not desc)
 
 
-#: what `WorkNCCL(...)` states about a collective; TensorShape is printed up to 1.13
+#: what `WorkNCCL(...)` states about a collective
 _WORK = (
     regex(r"\bSeqNum=(?P<seq>\d{1,18})"),
     regex(r"\bOpType=(?P<op>[A-Z_]{1,60})"),
@@ -102,7 +101,6 @@ _WORK = (
     regex(r"\bNumelOut=(?P<numel_out>\d{1,18}(?!\d))"),
     regex(r"\bTimeout\(ms\)=(?P<timeout_ms>\d{1,18})"),
 )
-_SHAPE = regex(r"\bTensorShape=\[([\d, ]{1,200})\]")
 _ASYNC_ERRORS = (
     ("remote", ("ncclRemoteError", "remote process exited", "remote error")),
     ("system", ("ncclSystemError", "unhandled system error", "system error")),
@@ -110,18 +108,6 @@ _ASYNC_ERRORS = (
     ("invalid_usage", ("ncclInvalidUsage", "invalid usage", "ncclInvalidArgument", "invalid argument")),
     ("internal", ("ncclInternalError", "internal error")),
 )
-
-
-def _numel(line: Line, match: re.Match[str]) -> dict[str, Any]:
-    shape = _SHAPE.search(match[0])
-    if shape is None:
-        # One of the two alone is what is left of a damaged line.
-        return (
-            {}
-            if ("NumelIn=" in match[0]) == ("NumelOut=" in match[0])
-            else {"numel_in": None, "numel_out": None}
-        )
-    return {"numel_in": prod(map(int, re.findall(r"\d{1,18}", shape[1])))}
 
 
 def _async_error(line: Line, match: re.Match[str]) -> dict[str, Any]:
@@ -148,13 +134,9 @@ class WatchdogTimeout(GroupEvent, same_by=("seq", "op", "timeout_ms"), prints_gr
     forms = (
         says(
             r"aught collective operation timeout: Work[A-Z]{3,6}\(.{0,200}?\bOpType=[A-Z_].{0,400}?\)"
-            r" ran for (?P<ran_ms>\d{1,18}) milliseconds",
-            read=_numel,
+            r" ran for (?P<ran_ms>\d{1,18}) milliseconds"
         ),
-        says(
-            r"Work Work[A-Z]{3,6}\(.{0,200}?\bOpType=[A-Z_].{0,400}?\) timed out in blocking wait",
-            read=_numel,
-        ),
+        says(r"Work Work[A-Z]{3,6}\(.{0,200}?\bOpType=[A-Z_].{0,400}?\) timed out in blocking wait"),
         says(
             r"\bWatchdog caught (?:collective operation timeout: )?(?:Work[A-Z]{3,6}\((?:SeqNum=\d[^()]{0,300}?)?)?(?:\.{3}|…)"
             r"(?:.{0,80}?ran for (?P<ran_ms>\d{1,18}) milliseconds)?"
