@@ -5,7 +5,6 @@
     train batch 40 loss 2.07 lr 0.00001 rank 3   at the end of the lines of all ranks
     Stack of rank 3:                             a title above the stack, the log or the entries of a process
     ranks 1-3 all show                           one stack for several ranks
-    $ py-spy dump --pid 812  # rank 3            a remark after a command
     ==> dumps/rank3.txt <==                      a file of which the text is a copy
     20:15:02 [rank5] pid 78808 writing           a process that a line names
 
@@ -39,7 +38,6 @@ _MENTION = regex(r"\branks?\W{0,3}\d", re.IGNORECASE)
 _FILE = regex(
     r"^(?:[=#*>-]{1,6} ?|\$ (?:cat|less|tail|head) (?:-\S{1,8} ){0,3})(\S{1,300}?)(?: ?[=#*<:-]{1,6})?$"
 )
-_REMARK = regex(r"^\S{0,80}[$#%>] .{1,120}? # ?ranks? {0,2}(\d{1,7})$", re.IGNORECASE)  # after a command
 _OF_A_WORLD = regex(
     r"(?i)(?<![\w-])(?:global[_ ])?rank\W{0,3}(\d{1,5})(?: ?/ ?| of |,? ?world[_ ]?size\W{0,3})(\d{1,5})\b"
 )
@@ -178,8 +176,6 @@ def ranks_titled(text: str, above_a_stack: bool = False) -> tuple[int, ...]:
     if (file := _FILE.match(text)) and says_rank(file[1].rsplit("/", 1)[-1]):
         rank, _ = rank_of_log(file[1])
         return () if rank is None else (rank,)
-    if remark := _REMARK.match(text.rstrip()):
-        return _numbers(remark[1])
     if above_a_stack and (bare := _ASIDE.sub("", text)) != text and (ranks := ranks_titled(bare, True)):
         return ranks
     alone = len(_MENTION.findall(text)) == 1
