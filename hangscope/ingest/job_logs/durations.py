@@ -23,9 +23,6 @@ from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
 _LAST = 200  # lines of a log's end that are read
-_LABELLED = regex(
-    r"(?<![\w.])([A-Za-z][A-Za-z_-]{1,23}(?:\([^()]{1,30}\))?)[ _]?(?:time|took|for)?[ =:]{1,3}(\d{1,7}(?:\.\d{1,6})?) ?(ms\b|s\b|secs?\b|seconds\b)?(?![\w%/:]|\.\d)"
-)
 _HINT = regex(
     rb"(?i)(?:load|data|comp|fetch|read|io|h2d|fwd|bwd|ward|optim|prep|coll|code|augm|toke|gen|roll|sync|comm|wait|reduc|barr|save|eval)[\w()/ -]{0,32}[ =:]\d"
 )
@@ -34,7 +31,6 @@ LASTED = regex(
     r"(?i)\b(?:in|took|takes|elapsed)\b[^\d.;]{0,16}(?<![\d.])(\d{2,6}(?:\.\d{1,6})?) ?(s|secs?|seconds|min|minutes)\b"
 )
 _LONG = 60  # s: shorter than the timeouts of collectives
-_DEVICE = regex(r"\b(?:cuda|gpu|device)[: ]{0,2}(\d{1,3})\b")
 
 
 class Durations(Event, calm=True):
@@ -94,13 +90,13 @@ def durations(kept: KeptText) -> list[Event]:
         line = kept.own_line(place)
         parts = [
             (m[1], float(m[2]) / (1000 if m[3] == "ms" else 1))
-            for m in _LABELLED.finditer(line.text)
+            for m in words("labelled_duration").finditer(line.text)
             if words("parts_of_a_step").match(m[1])
         ]
         if not parts:
             continue
         rank = line.rank
-        if rank is None and not kept.own and (device := _DEVICE.search(line.text)):
+        if rank is None and not kept.own and (device := words("device_of_line").search(line.text)):
             rank = int(device[1])
         last[rank] = line
         for label, seconds in parts:

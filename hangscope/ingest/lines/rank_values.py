@@ -20,22 +20,14 @@ from collections.abc import Iterable, Iterator
 from statistics import median
 
 from hangscope.ingest.lines.prefixes import strip_prefix
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.model.regex import regex
 
 _LEAST = 4  # ranks
 _SHOWN, _TITLE = 80, 60  # characters of a row and of what stands above a list
 _OFF, _ALIKE = 1.5, 1.25  # times the median: of the one that is off, and of the others at most
-_HINT = regex(r"(?i)rank[ _:=#\[]{0,2}\d")
-_NUMBER = regex(
-    r"(?i)^\W{0,20}rank[ _:=#\[]{0,2}(\d{1,5})\W{1,6}(\d{1,12}(?:\.\d{1,9})?) ?([a-zµ%/]{0,8})\W{0,4}$"
-)
-_WORD = regex(
-    r"(?i)^\W{0,20}(?:(?:global[_ ])?rank|gpu|worker)[ _:=#\[]{0,2}(\d{1,5})(?![\d.])[\])]?[\s:=|-]{1,12}([A-Za-z_][^\s(<,;:]{2,120})(.{0,160})$"
-)
 _DIGITS = regex(r"\d+")
 
-_HEADER = regex(r"(?i)^\W{0,3}(?:global[ _])?rank\b.{1,200}$")
-_CELLS = regex(r" {2,}|\t+| *\| *")
 _COLUMNS = 16
 
 _Rows = dict[int, tuple[str, str]]  # by rank, the two parts of what is listed for it
@@ -47,11 +39,11 @@ def outlier(lines: Iterable[tuple[int, str]]) -> tuple[int, str, bool] | None:
         if len(rows) < _LEAST:
             continue
         if not any(map(_is_number, rows.values())):
-            words = {rank: _DIGITS.sub("#", word) for rank, (word, _) in rows.items()}
-            (usual, times), *others = Counter(words.values()).most_common()
+            each = {rank: _DIGITS.sub("#", word) for rank, (word, _) in rows.items()}
+            (usual, times), *others = Counter(each.values()).most_common()
             if times == len(rows) - 1 and others:
-                rank = next(rank for rank, word in words.items() if word != usual)
-                other = next(rank for rank, word in words.items() if word == usual)
+                rank = next(rank for rank, word in each.items() if word != usual)
+                other = next(rank for rank, word in each.items() if word == usual)
                 own, theirs = (" ".join("".join(rows[r]).split())[:_SHOWN].rstrip() for r in (rank, other))
                 shows = f"rank {rank} differs from all others in a list by rank: '{own}', where the others have '{theirs}'"
                 return rank, shows, True
@@ -71,8 +63,8 @@ def odd_cells(lines: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
     header: list[str] = []
     rows: dict[int, list[str]] = {}
     for _, text in lines:
-        cells = [cell for cell in _CELLS.split(text.strip(" |\t")) if cell]
-        if _HEADER.match(text.strip()) and len(cells) > 1:
+        cells = [cell for cell in words("border_of_cells").split(text.strip(" |\t")) if cell]
+        if words("header_by_rank").match(text.strip()) and len(cells) > 1:
             header, rows = cells, {}
         elif header and len(cells) > 1 and cells[0].isdigit() and int(cells[0]) not in rows:
             last = len(header) - 1
@@ -96,8 +88,12 @@ def _lists(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, _Rows]]:
     """Yield each list by rank with the line above it; a line of another form, or a rank that comes again, ends one."""
     title, rows = "", _Rows()
     for text in (text for _, text in lines if text.strip()):
-        number = _NUMBER.match(strip_prefix(text).text.strip()) if _HINT.search(text) else None
-        row = number or _WORD.match(text.strip())
+        number = (
+            words("number_by_rank").match(strip_prefix(text).text.strip())
+            if words("rank_with_number").search(text)
+            else None
+        )
+        row = number or words("word_by_rank").match(text.strip())
         if rows and (row is None or int(row[1]) in rows):
             yield title, rows
             rows = {}
