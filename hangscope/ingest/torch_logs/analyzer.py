@@ -164,9 +164,8 @@ _CELLS = 5  # of a row at least, from its sizes on
 
 
 class NoAnswer(Event, by_launcher=True, size_field="world"):
-    """The debug server of `rank` did not answer, where those of `answered` of `world` ranks did: it is gone or timed out."""
+    """The debug server of `rank` did not answer, where those of others of the `world` ranks did: it is gone or timed out."""
 
-    answered: int
     world: int
 
 
@@ -176,7 +175,7 @@ def _silent(found: Found) -> Iterator[Event]:
     for line, match in found.parts[1:]:
         rank = int(match["silent"])
         if rank < world and answered and _GONE.match(match["error"]):
-            yield line.event(NoAnswer, rank=rank, answered=answered, world=world)
+            yield line.event(NoAnswer, rank=rank, world=world)
 
 
 def _rows(found: Found) -> Iterator[Event]:

@@ -254,8 +254,8 @@ class StoreParser(FormParser):
 
     def feed(self, line: Line) -> list[Event]:
         """Return a timeout; keep who waits until a later line shows how that ended."""
-        key, completed = _BARRIER_KEY.search(line.text), _COMPLETED.search(line.text)
-        if completed and key:
+        key = _BARRIER_KEY.search(line.text)
+        if key and (completed := _COMPLETED.search(line.text)):
             self._waits.pop((int(completed[1]), key[1]), None)
         found = super().feed(line)
         events = [event for event in found if isinstance(event, StoreBarrier)]
