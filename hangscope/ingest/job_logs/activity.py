@@ -172,12 +172,9 @@ class GpuUse(Event, same_by=("gpu",), by_launcher=True, calm=True):
 
 
 ROWS = block(
-    *(
-        says(
-            r"^\|\s{1,4}(?P<gpu>\d{1,3})\s{1,4}\S.{0,60}\|\s{1,6}[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d",
-            literal=literal,
-        )
-        for literal in (".0 Off |", ".0  On |")
+    *any_of(
+        (".0 Off |", ".0  On |"),
+        r"^\|\s{1,4}(?P<gpu>\d{1,3})\s{1,4}\S.{0,60}\|\s{1,6}[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d",
     ),
     ends=regex(
         r"^\|.{1,44}?\s(?:(?P<watts>\d{1,4})W|N/A) ?/ {1,4}(?:(?P<limit>\d{1,4})W|N/A) \|"

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hangscope.ingest.job_logs.faults import OomHost
-from hangscope.ingest.lines.forms import any_of, each, says, spans
+from hangscope.ingest.lines.forms import any_of, says, spans
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.values import short_number
 from hangscope.model.events import Event, in_leap_year
@@ -151,9 +151,9 @@ class Exit(Event, by_launcher=True):
             rf"(?P<word>{'|'.join(WORDS)})?.{{0,120}}?(?:exit code (?P<exit>\d{{1,3}})|$)",
             read=_srun,
         ),
-        *each(
-            "via",
-            {
+        *(
+            says(pattern, via=via, read=_coded)
+            for pattern, via in {
                 r"process rank (?P<task>\d{1,7}) with PID (?P<pid>\d{1,9}) on node (?P<host>\S{1,253}) exited on signal (?P<number>\d{1,3})": "mpirun",
                 r"MPI_ABORT was invoked on rank (?P<task>\d{1,7}) in communicator": "mpirun",
                 r"rocess (?P<local_rank>\d{1,6}) terminated with (?:signal (?P<name>SIG[A-Z]{2,8})|exit code (?P<exit>\d{1,3})|the following error:)": "spawn",
@@ -166,8 +166,7 @@ class Exit(Event, by_launcher=True):
                 # torch/testing/_internal/common_distributed.py: the processes of a test are numbered by rank
                 r"Process (?P<rank>\d{1,7}) exited with error code (?P<code>\d{1,3}) and exception:": "test",
                 r": line \d{1,7}: +(?P<pid>\d{1,9}) (?P<word>Killed|Terminated|Aborted|Segmentation fault|Bus error|Floating point exception)\b": "shell",
-            },
-            read=_coded,
+            }.items()
         ),
         *any_of(
             KILLED_ABROAD,

@@ -60,20 +60,14 @@ def _oom_cuda(line: Line, match: re.Match[str]) -> dict[str, Any]:
     amount, own = _AMOUNT.search(line.text), _OWN.search(line.text)
     requested = _bytes(amount) if amount else None
     others = [_bytes(found) for found in _OTHERS.finditer(line.text)]
-    held = f"{sum(others) / 2**30:.1f} GiB are held by {counted(len(others), 'other process')}"
-    shared = own is not None and sum(others) > _bytes(own)
+    elsewhere, who = sum(others), counted(len(others), "other process")
+    shared = own is not None and elsewhere > _bytes(own)
     if (sizes := _SIZES.search(line.text)) is not None:
         total, free, reserved = (_bytes(found) for found in _SIZE.finditer(sizes[0]))
-        elsewhere = total - free - reserved
-        shared, held = (
-            elsewhere > max(reserved, total // 2),
-            f"{elsewhere / 2**30:.1f} GiB are held by other processes",
-        )
-    return {
-        "requested": requested,
-        "implausible": bool(requested and requested >= IMPLAUSIBLE),
-        "held": held if shared else "",
-    }
+        elsewhere, who = total - free - reserved, "other processes"
+        shared = elsewhere > max(reserved, total // 2)
+    held = f"{elsewhere / 2**30:.1f} GiB are held by {who}" if shared else ""
+    return {"requested": requested, "implausible": (requested or 0) >= IMPLAUSIBLE, "held": held}
 
 
 class OomCuda(Event, same_by=("requested",)):
@@ -248,15 +242,8 @@ class LinkParser(LineParser):
     """Returns at the end of a text the links that went down and did not come back."""
 
     literals = (
-        b"Link down",
-        b"Link up",
-        b"link down",
-        b"link up",
-        b"Link is ",
-        b"link is ",
-        b": Port ",
-        b": port ",
-    )
+        b"Link down", b"Link up", b"link down", b"link up", b"Link is ", b"link is ", b": Port ", b": port ",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._down: dict[tuple[str | None, str], Line] = {}

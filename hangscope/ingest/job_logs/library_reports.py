@@ -84,9 +84,8 @@ def _names(tensors: str) -> list[str]:
 def _alike(lists: list[str]) -> bool:
     """Return whether ranks have not submitted the same tensors, as far as lists that are cut off show them."""
     names = [_names(tensors) for tensors in lists]
-    shortest = min(map(len, names), default=0)
-    cut = all("..." in tensors for tensors in lists)
-    return len({tuple(own[:shortest] if cut else own) for own in names}) < 2
+    shown = min(map(len, names), default=0) if all("..." in tensors for tensors in lists) else None
+    return len({tuple(own[:shown]) for own in names}) < 2
 
 
 def _check(found: Found) -> Iterator[Event]:

@@ -19,7 +19,7 @@ from hangscope.ingest.lines.call_lines import CallParser
 from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.literals import finder_of
 from hangscope.ingest.lines.pasted import LIMIT, repair
-from hangscope.ingest.lines.prefixes import Line, is_headless, pieces, strip_prefix
+from hangscope.ingest.lines.prefixes import Line, pieces, strip_prefix
 from hangscope.ingest.lines.records import unwrapped
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -116,7 +116,6 @@ class _Run:
         self.quiet_bytes = 0  # since the last error
         self.had_error = False
         self.failed: set[str] = set()
-        self.headless = False
 
     def block(self, block: bytes, number: int) -> int:
         """Read one block whose first line has this number; return the number of the line after it."""
@@ -165,11 +164,7 @@ class _Run:
 
     def _line(self, data: bytes, number: int, mask: int, block: bytes, start: int) -> None:
         text = data.decode("utf-8", "replace")
-        parts = pieces(text)
-        if len(parts) > 1 and is_headless(text) and not self.headless:
-            self.headless = True
-            self.notes.append(Note("contradiction", "a JSON record lacks its beginning", self.file, number))
-        for piece in parts:
+        for piece in pieces(text):
             line = strip_prefix(piece, number, self.file)
             for bit, parser in self.by_bit:
                 if mask & bit:
@@ -215,7 +210,9 @@ class _Run:
         events = self.kept.events()
         if _is_cut(data):
             self.notes.append(Note("truncated", "ends inside a line", self.file, self.last_number))
-        elif not broken and _lacks_its_end(data) and _ends_with(events, self.last_number):
+        # what would follow the last line may say more of the trouble that it reports, or that it is over
+        in_trouble = any(e.line == self.last_number and not e.calm for e in events[-_KINDS:])
+        if in_trouble and b"\n" in data and not (_is_cut(data) or broken or data.endswith((b"\n", b"\r"))):
             what = "ends without a line feed, so its last line may be cut"
             self.notes.append(Note("open_end", what, self.file, self.last_number))
         return Scan(events, self.notes, self.last_number, self.bytes, self.windows)
@@ -233,16 +230,6 @@ def _is_cut(data: bytes) -> bool:
     """Return whether a text ends inside a line: its last one has no line feed and is, numbers apart, the head of one before it."""
     *before, last = data[-WINDOW_OF_LINES:].translate(_DIGITS).split(b"\n")
     return bool(last.strip()) and last not in before and any(line.startswith(last) for line in before)
-
-
-def _lacks_its_end(data: bytes) -> bool:
-    """Return whether the last of several lines has no line feed."""
-    return b"\n" in data and not data.endswith((b"\n", b"\r"))
-
-
-def _ends_with(events: Sequence[Event], number: int) -> bool:
-    """Return whether the last line reports trouble: what would follow may say more of it, or that it is over."""
-    return any(event.line == number and not event.calm for event in events[-_KINDS:])
 
 
 class EventStore:

@@ -63,6 +63,11 @@ def join_processes(
     joined = Joined()
     world = rank_members(members, rank_hints or {}, joined.notes)
     _group(members, world, joined)
+    complete = {
+        name: tuple(rank for rank in ranks if rank is not None)
+        for name, ranks in joined.members_of_group.items()
+        if ranks and None not in ranks
+    }
     processes: dict[ProcessKey, set[int | None]] = defaultdict(set)
     for member in members:
         first = member.comms[0]
@@ -70,16 +75,11 @@ def join_processes(
         if first.ip:
             joined.host_of_ip.setdefault(first.ip, first.host)
         groups = [(g[0], joined.name_of.get(g[0], g[1]), g[2]) for g in member.recording.groups]
-        config = {name: ("", _complete(joined.members_of_group.get(name, ()))) for _, name, _ in groups}
+        config = {name: ("", complete.get(name)) for _, name, _ in groups}
         joined.recordings.append(replace(member.recording, rank=member.rank, groups=groups, config=config))
     joined.rank_of_process = {key: next(iter(ranks)) for key, ranks in processes.items() if len(ranks) == 1}
     _note_networks(members, joined.notes)
     return joined
-
-
-def _complete(members: Ranks) -> tuple[int, ...] | None:
-    known = tuple(rank for rank in members if rank is not None)
-    return known if known and len(known) == len(members) else None
 
 
 def _group(members: list[Member], world: int | None, joined: Joined) -> None:
@@ -101,10 +101,7 @@ def _group(members: list[Member], world: int | None, joined: Joined) -> None:
         joined.notes.append(Note("too_many_communicators", text))
     if assumed := [name for name, part in groups.items() if any(comm.assumed for _, comm in part)]:
         first = groups[assumed[0]][0][1]
-        text = (
-            f"{len(assumed)} communicators were joined across ranks by size, order of creation and rank: "
-            f"NCCL printed no id for them; the first is {assumed[0]}"
-        )
+        text = f"{len(assumed)} communicators were joined across ranks by size, order of creation and rank: NCCL printed no id for them; the first is {assumed[0]}"
         joined.notes.append(Note("assumed_communicator", text, first.file, first.first_line or None))
 
 
