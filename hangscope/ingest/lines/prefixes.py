@@ -135,6 +135,11 @@ def pieces(text: str) -> list[str]:
     return _glued(text)
 
 
+def is_headless(text: str) -> bool:
+    """Return whether a line is the end of a JSON record whose beginning was lost."""
+    return text.rstrip().endswith('"}') and '{"' not in text
+
+
 def _opened(first: str) -> str:
     """Return the first line of a quoted text without the JSON before it."""
     at = first.rfind('": "')

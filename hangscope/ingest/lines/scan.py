@@ -19,7 +19,7 @@ from hangscope.ingest.lines.call_lines import CallParser
 from hangscope.ingest.lines.forms import LineParser
 from hangscope.ingest.lines.literals import finder_of
 from hangscope.ingest.lines.pasted import LIMIT, repair
-from hangscope.ingest.lines.prefixes import Line, pieces, strip_prefix
+from hangscope.ingest.lines.prefixes import Line, is_headless, pieces, strip_prefix
 from hangscope.ingest.lines.records import unwrapped
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
@@ -116,6 +116,7 @@ class _Run:
         self.quiet_bytes = 0  # since the last error
         self.had_error = False
         self.failed: set[str] = set()
+        self.headless = False
 
     def block(self, block: bytes, number: int) -> int:
         """Read one block whose first line has this number; return the number of the line after it."""
@@ -164,7 +165,11 @@ class _Run:
 
     def _line(self, data: bytes, number: int, mask: int, block: bytes, start: int) -> None:
         text = data.decode("utf-8", "replace")
-        for piece in pieces(text):
+        parts = pieces(text)
+        if len(parts) > 1 and is_headless(text) and not self.headless:
+            self.headless = True
+            self.notes.append(Note("contradiction", "a JSON record lacks its beginning", self.file, number))
+        for piece in parts:
             line = strip_prefix(piece, number, self.file)
             for bit, parser in self.by_bit:
                 if mask & bit:
