@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
@@ -17,7 +17,13 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.regex import regex
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, dataclass_transform
+else:
+
+    def dataclass_transform(**_: Any) -> Any:
+        """Return a class as it is; type checkers know what it does."""
+        return lambda cls: cls
+
 
 LEAP = 2024  # the year that stamps without one are counted in
 
@@ -25,8 +31,18 @@ _CLASSES: dict[str, type[Event]] = {}
 _CAPITAL = regex(r"(?<=[a-z0-9])([A-Z])")
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+class _Kind(type):
+    """Makes `Event` and what is derived from it frozen dataclasses with slots, whose fields are given by name."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
+        made = super().__new__(cls, name, bases, namespace, **options)
+        if "__dataclass_fields__" in namespace:  # `dataclass` makes a class again, with its slots
+            return made
+        return dataclass(frozen=True, slots=True, kw_only=True)(made)
+
+
+class Event(metaclass=_Kind):
     """One statement of a log.
 
     `rank` is global and None if the line does not contain it; `group_rank` is group-local, as most c10d lines print it; `local_rank` is torchrun's, of its host; `task` is srun's or mpirun's number. `text` is the quoted line (control
@@ -47,9 +63,11 @@ class Event:
     forms: ClassVar[tuple[Any, ...]] = ()
     also: ClassVar[tuple[Any, ...]] = ()
 
-    file: str
-    line: int
-    text: str
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    file: str = field(kw_only=False)
+    line: int = field(kw_only=False)
+    text: str = field(kw_only=False)
     rank: int | None = None
     group_rank: int | None = None
     host: str | None = None

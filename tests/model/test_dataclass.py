@@ -152,5 +152,9 @@ def classes() -> Iterator[Any]:
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         if "@dataclass" in path.read_text(encoding="utf-8") and ".agent." not in name:
             for value in vars(importlib.import_module(name)).values():
-                if inspect.isclass(value) and dataclasses.is_dataclass(value) and getattr(value, "__module__", "") == name:
+                if (
+                    inspect.isclass(value)
+                    and dataclasses.is_dataclass(value)
+                    and getattr(value, "__module__", "") == name
+                ):
                     yield value

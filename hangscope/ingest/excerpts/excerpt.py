@@ -27,7 +27,7 @@ from hangscope.ingest.excerpts.sections import Side, sides
 from hangscope.ingest.job_logs.last_lines import template_of
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line, quote, strip_prefix
-from hangscope.ingest.lines.rank_values import odd_cells, odd_word, uneven
+from hangscope.ingest.lines.rank_values import odd_cells, outlier
 from hangscope.ingest.lines.rank_words import Named, named_processes, ranks_of_hosts
 from hangscope.ingest.lines.vocabulary import Stage, complains, stage_of_line, words
 from hangscope.ingest.recorder.members import MAX_RANKS
@@ -51,7 +51,6 @@ _EXHIBITS = {
 _VERSION = regex(r"^([\w.-]{2,60}?)(?: {2,40}|==)(\d{1,4}\.\d[\w.+]{0,30})$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Excerpt(Event, by_launcher=True, calm=True):
     """A short text as a whole; the event's line is its most telling last one.
 
@@ -59,7 +58,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     the whole job, or else that a reporter counts. `complaint`: what a reporter writes of the hang, `prose`: all that people write. `logged`: some lines are a program's, or report a failure.
     `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count of
     lines that are alike but for their numbers, where the last of them is the end of the text.
-    `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace; `went_on`: from where to where they count, wherever in the text; `silence`: the longest pause between lines, `gave_up`: its seconds, where it has the length of a usual timeout and the first errors follow it; `uneven`: a rank whose number is far from those of the others in a list by rank, and a sentence about it, `odd_word`: one whose word is unlike those of all others, `odd_cells`: ranks that alone differ in a column of a table by rank, and how. `gone`: local ranks that a list of processes lacks. `exhibits`: what else was pasted, such as a
+    `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace; `went_on`: from where to where they count, wherever in the text; `silence`: the longest pause between lines, `gave_up`: its seconds, where it has the length of a usual timeout and the first errors follow it; `outlier`: a rank whose number or word is unlike those of all others in a list by rank, a sentence about it, and whether it is a word, `odd_cells`: ranks that alone differ in a column of a table by rank, and how. `gone`: local ranks that a list of processes lacks. `exhibits`: what else was pasted, such as a
     kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`.
@@ -84,8 +83,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     went_on: str = ""
     silence: str = ""
     gave_up: int = 0
-    uneven: tuple[int, str] | None = None
-    odd_word: tuple[int, str] | None = None
+    outlier: tuple[int, str, bool] | None = None
     odd_cells: tuple[tuple[int, str], ...] = ()
     exhibits: tuple[str, ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
@@ -169,8 +167,7 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         went_on=pace.went_on(counts),
         silence=quiet,
         gave_up=pause if is_timeout and telling and telling[0][0] > before else 0,
-        uneven=uneven(printed),
-        odd_word=odd_word(lines),
+        outlier=outlier(printed),
         odd_cells=odd_cells(lines),
         exhibits=tuple(n for n, form in _EXHIBITS.items() if sum(bool(form.search(t)) for t in texts) > 1),
         versions=tuple((m[1], m[2]) for t in texts if (m := _VERSION.match(t.strip()))),

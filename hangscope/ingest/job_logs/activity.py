@@ -31,7 +31,6 @@ from collections.abc import Iterator
 
 from hangscope.ingest.lines.blocks import Found, block
 from hangscope.ingest.lines.forms import any_of, says
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
@@ -48,7 +47,6 @@ def process_of(raw: str) -> str | None:
     return found[0].replace("_", " ") if found else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Held(Event, same_by=("by", "victim_pid")):
     """A process is held up: `by` is debugger, kernel or stop (a signal, such as SIGSTOP). The rank follows where one rank alone is known by `victim_pid`."""
 
@@ -71,7 +69,6 @@ class Held(Event, same_by=("by", "victim_pid")):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Computing(Event, same_by=("victim_pid",)):
     """A rank used a processor between two captures. `share` is in percent; where is `in Python code`, or `in one place`, which may be a wait that spins."""
 
@@ -85,7 +82,6 @@ class Computing(Event, same_by=("victim_pid",)):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreAccess(Event, same_by=("store_host", "port", "reaches")):
     """A rank in no process group yet: the store that it was given, and whether it reaches it, or serves it itself."""
 
@@ -110,7 +106,6 @@ class StoreAccess(Event, same_by=("store_host", "port", "reaches")):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitedFor(Event, same_by=("peer_rank",), rank_fields=("peer_rank",)):
     """A process gave up waiting for the rank that it names (`peer_rank`, global as far as the line says)."""
 
@@ -124,7 +119,6 @@ class WaitedFor(Event, same_by=("peer_rank",), rank_fields=("peer_rank",)):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineTimeout(Event, same_by=("what", "process")):
     """An engine gave up waiting for its workers: `what` is the call they did not answer, `scheduler` or `heartbeat`.
 
@@ -158,7 +152,6 @@ def _use(found: Found) -> Iterator[Event]:
         yield found.parts[-1][0].event(GpuUse, **found.caught(GpuUse))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuUse(Event, same_by=("gpu",), by_launcher=True, calm=True):
     """One GPU of a host by its local number: `percent` of time with a kernel, its power and limit in `watts` and `limit`."""
 
@@ -179,12 +172,9 @@ class GpuUse(Event, same_by=("gpu",), by_launcher=True, calm=True):
 
 
 ROWS = block(
-    *(
-        says(
-            r"^\|\s{1,4}(?P<gpu>\d{1,3})\s{1,4}\S.{0,60}\|\s{1,6}[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d",
-            literal=literal,
-        )
-        for literal in (".0 Off |", ".0  On |")
+    *any_of(
+        (".0 Off |", ".0  On |"),
+        r"^\|\s{1,4}(?P<gpu>\d{1,3})\s{1,4}\S.{0,60}\|\s{1,6}[0-9A-F]{4,8}:[0-9A-F]{2}:[0-9A-F]{2}\.\d",
     ),
     ends=regex(
         r"^\|.{1,44}?\s(?:(?P<watts>\d{1,4})W|N/A) ?/ {1,4}(?:(?P<limit>\d{1,4})W|N/A) \|"

@@ -19,14 +19,10 @@ from statistics import median
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line, quote
 from hangscope.ingest.lines.vocabulary import words
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
 _LAST = 200  # lines of a log's end that are read
-_LABELLED = regex(
-    r"(?<![\w.])([A-Za-z][A-Za-z_-]{1,23}(?:\([^()]{1,30}\))?)[ _]?(?:time|took|for)?[ =:]{1,3}(\d{1,7}(?:\.\d{1,6})?) ?(ms\b|s\b|secs?\b|seconds\b)?(?![\w%/:]|\.\d)"
-)
 _HINT = regex(
     rb"(?i)(?:load|data|comp|fetch|read|io|h2d|fwd|bwd|ward|optim|prep|coll|code|augm|toke|gen|roll|sync|comm|wait|reduc|barr|save|eval)[\w()/ -]{0,32}[ =:]\d"
 )
@@ -35,10 +31,8 @@ LASTED = regex(
     r"(?i)\b(?:in|took|takes|elapsed)\b[^\d.;]{0,16}(?<![\d.])(\d{2,6}(?:\.\d{1,6})?) ?(s|secs?|seconds|min|minutes)\b"
 )
 _LONG = 60  # s: shorter than the timeouts of collectives
-_DEVICE = regex(r"\b(?:cuda|gpu|device)[: ]{0,2}(\d{1,3})\b")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Durations(Event, calm=True):
     """The usual time (s) of each of the parts of a rank's steps that its last lines label, and of how many lines (`counts`)."""
 
@@ -47,7 +41,6 @@ class Durations(Event, calm=True):
     counts: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LongWork(Event, calm=True):
     """The last line of the longest work (`seconds`) of a rank alone, as the line states it or by the time of the rank's line before, `after`."""
 
@@ -97,13 +90,13 @@ def durations(kept: KeptText) -> list[Event]:
         line = kept.own_line(place)
         parts = [
             (m[1], float(m[2]) / (1000 if m[3] == "ms" else 1))
-            for m in _LABELLED.finditer(line.text)
+            for m in words("labelled_duration").finditer(line.text)
             if words("parts_of_a_step").match(m[1])
         ]
         if not parts:
             continue
         rank = line.rank
-        if rank is None and not kept.own and (device := _DEVICE.search(line.text)):
+        if rank is None and not kept.own and (device := words("device_of_line").search(line.text)):
             rank = int(device[1])
         last[rank] = line
         for label, seconds in parts:

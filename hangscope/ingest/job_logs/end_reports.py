@@ -56,8 +56,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from datetime import datetime, timezone
+from typing import Any
 
 from hangscope.errors import Note
 from hangscope.ingest.job_logs.endings import Exit, WorkersSwept
@@ -102,14 +104,15 @@ class _Entry:
         code = re.match(r"(-?\d{1,4}) {1,6}\(pid: (\d{1,9})\)", self.stated.get("exitcode", ""))
         if not code:
             return None
+        who: dict[str, Any] = {"rank": int(rank[1]), "local_rank": int(rank[2])} if rank else {}
+        with suppress(ValueError):
+            time = datetime.strptime(self.stated.get("time", "")[:19], "%Y-%m-%d_%H:%M:%S")
+            who["time"] = time.replace(tzinfo=timezone.utc).timestamp()
         host = self.stated.get("host") or None
-        where = replace(self.where, host=host, time=_time(self.stated.get("time", "")) or self.where.time)
-        if rank:
-            where = replace(where, rank=int(rank[1]), local_rank=int(rank[2]))
         message = self.stated.get("message") or self.stated.get("msg")
         return Exit.of(
-            where, code=int(code[1]), pid=int(code[2]), host=host, via="table", first=self.root,
-            message=quote(message) if message else None,
+            replace(self.where, host=host), code=int(code[1]), pid=int(code[2]), via="table", first=self.root,
+            message=quote(message) if message else None, **who,
         )  # fmt: skip
 
 
@@ -125,8 +128,7 @@ def _table(found: Found) -> Iterator[Event | Note]:
 
 def _entries(found: Found) -> list[_Entry]:
     """Return the entries of a table in their order."""
-    root, entries = False, list[_Entry]()
-    entry: _Entry | None = None
+    root, entries, entry = False, list[_Entry](), None
     for line, match in found.parts:
         caught = match.groupdict()
         if "root" in caught or "others" in caught:
@@ -169,13 +171,6 @@ TABLE = block(
     gap=60,
     made=_table,
 )
-
-
-def _time(text: str) -> float | None:
-    try:
-        return datetime.strptime(text[:19], "%Y-%m-%d_%H:%M:%S").replace(tzinfo=timezone.utc).timestamp()
-    except ValueError:
-        return None
 
 
 def _end(found: Found) -> Iterator[Event]:

@@ -18,10 +18,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hangscope.ingest.job_logs.faults import OomHost
-from hangscope.ingest.lines.forms import any_of, each, says, spans
+from hangscope.ingest.lines.forms import any_of, says, spans
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.values import short_number
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event, in_leap_year
 from hangscope.model.regex import regex
 
@@ -128,7 +127,6 @@ def _lost(line: Line, match: re.Match[str]) -> Event:
     return replace(event, pid=int(pid[1]) if pid else None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Exit(Event, by_launcher=True):
     """The end of a process as a launcher reports it. `code` is negative for a signal; `pid` and `host` are the process's.
 
@@ -153,9 +151,9 @@ class Exit(Event, by_launcher=True):
             rf"(?P<word>{'|'.join(WORDS)})?.{{0,120}}?(?:exit code (?P<exit>\d{{1,3}})|$)",
             read=_srun,
         ),
-        *each(
-            "via",
-            {
+        *(
+            says(pattern, via=via, read=_coded)
+            for pattern, via in {
                 r"process rank (?P<task>\d{1,7}) with PID (?P<pid>\d{1,9}) on node (?P<host>\S{1,253}) exited on signal (?P<number>\d{1,3})": "mpirun",
                 r"MPI_ABORT was invoked on rank (?P<task>\d{1,7}) in communicator": "mpirun",
                 r"rocess (?P<local_rank>\d{1,6}) terminated with (?:signal (?P<name>SIG[A-Z]{2,8})|exit code (?P<exit>\d{1,3})|the following error:)": "spawn",
@@ -168,8 +166,7 @@ class Exit(Event, by_launcher=True):
                 # torch/testing/_internal/common_distributed.py: the processes of a test are numbered by rank
                 r"Process (?P<rank>\d{1,7}) exited with error code (?P<code>\d{1,3}) and exception:": "test",
                 r": line \d{1,7}: +(?P<pid>\d{1,9}) (?P<word>Killed|Terminated|Aborted|Segmentation fault|Bus error|Floating point exception)\b": "shell",
-            },
-            read=_coded,
+            }.items()
         ),
         *any_of(
             KILLED_ABROAD,
@@ -196,14 +193,12 @@ class Exit(Event, by_launcher=True):
         return replace(event, pid=fields.get("pid"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExitOk(Event, by_launcher=True, calm=True):
     """A process ended with exit code 0."""
 
     forms = (says(r"Process (?P<pid>\d{1,9}) exits successfully"),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerDied(Event, same_by=("pid",), by_launcher=True):
     """Ray's raylet, or an engine, lost a process. The raylet reports survivors that were aborted by their watchdogs as well."""
 
@@ -217,7 +212,6 @@ class WorkerDied(Event, same_by=("pid",), by_launcher=True):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupSignal(Event, by_launcher=True):
     """The line "Sending process … closing signal SIGTERM" about a process that still ran; `signal` is a name, or `restart`."""
 
@@ -236,7 +230,6 @@ class CleanupSignal(Event, by_launcher=True):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersSwept(Event, same_by=("failed",), by_launcher=True):
     """A launcher ends all its workers and reports no more: `failed` is which of them failed, empty where a signal may be why."""
 
@@ -251,7 +244,6 @@ class WorkersSwept(Event, same_by=("failed",), by_launcher=True):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalEnd(Event, same_by=("reason",), by_launcher=True):
     """The job was terminated externally: `reason` is preemption, time_limit, cancelled, sigterm, evicted or node_failure.
 

@@ -29,7 +29,6 @@ from hangscope.ingest.lines.forms import LineParser, any_of, says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import GroupEvent
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.rankset import counted
 from hangscope.model.regex import regex
@@ -61,23 +60,16 @@ def _oom_cuda(line: Line, match: re.Match[str]) -> dict[str, Any]:
     amount, own = _AMOUNT.search(line.text), _OWN.search(line.text)
     requested = _bytes(amount) if amount else None
     others = [_bytes(found) for found in _OTHERS.finditer(line.text)]
-    held = f"{sum(others) / 2**30:.1f} GiB are held by {counted(len(others), 'other process')}"
-    shared = own is not None and sum(others) > _bytes(own)
+    elsewhere, who = sum(others), counted(len(others), "other process")
+    shared = own is not None and elsewhere > _bytes(own)
     if (sizes := _SIZES.search(line.text)) is not None:
         total, free, reserved = (_bytes(found) for found in _SIZE.finditer(sizes[0]))
-        elsewhere = total - free - reserved
-        shared, held = (
-            elsewhere > max(reserved, total // 2),
-            f"{elsewhere / 2**30:.1f} GiB are held by other processes",
-        )
-    return {
-        "requested": requested,
-        "implausible": bool(requested and requested >= IMPLAUSIBLE),
-        "held": held if shared else "",
-    }
+        elsewhere, who = total - free - reserved, "other processes"
+        shared = elsewhere > max(reserved, total // 2)
+    held = f"{elsewhere / 2**30:.1f} GiB are held by {who}" if shared else ""
+    return {"requested": requested, "implausible": (requested or 0) >= IMPLAUSIBLE, "held": held}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OomCuda(Event, same_by=("requested",)):
     """CUDA out of memory; `requested` is in bytes. `implausible`: 1 PiB or more, the consequence of a collective that never filled its buffer.
 
@@ -103,7 +95,6 @@ def _killed_worker(line: Line, match: re.Match[str]) -> Event:
     return replace(event, pid=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OomHost(Event, same_by=("victim_pid",), by_launcher=True):
     """The host's or the cgroup's out-of-memory killer. The rank follows where one rank alone is known by `victim_pid`."""
 
@@ -134,7 +125,6 @@ class OomHost(Event, same_by=("victim_pid",), by_launcher=True):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CudaError(GroupEvent, same_by=("error",), prints_group_rank=True):
     """Illegal access, device-side assert, ECC, launch failure."""
 
@@ -157,7 +147,6 @@ class CudaError(GroupEvent, same_by=("error",), prints_group_rank=True):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Xid(Event, same_by=("code", "device"), by_launcher=True):
     """The driver's Xid. The rank follows where one rank alone is known by `victim_pid`."""
 
@@ -175,7 +164,6 @@ class Xid(Event, same_by=("code", "device"), by_launcher=True):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceReset(Event, same_by=("device",), by_launcher=True):
     """The kernel resets an AMD GPU that hung (drivers/gpu/drm/amd/amdgpu/amdgpu_device.c). The rank follows from `device`, the PCI address."""
 
@@ -185,7 +173,6 @@ class DeviceReset(Event, same_by=("device",), by_launcher=True):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderWorkerDeath(Event, same_by=("worker_pid",)):
     """A data loader worker was killed, or had a bus error."""
 
@@ -204,7 +191,6 @@ def _on_a_disk(line: Line, _: re.Match[str]) -> dict[str, Any] | None:
     return None if "/dev/shm" in line.text else {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFull(Event, same_by=()):
     """No space, or no quota, left where the rank writes; a full /dev/shm is no disk."""
 
@@ -214,7 +200,6 @@ class DiskFull(Event, same_by=()):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NoProgress(Event, same_by=()):
     """A watcher in the job reports that it makes no progress."""
 
@@ -257,15 +242,8 @@ class LinkParser(LineParser):
     """Returns at the end of a text the links that went down and did not come back."""
 
     literals = (
-        b"Link down",
-        b"Link up",
-        b"link down",
-        b"link up",
-        b"Link is ",
-        b"link is ",
-        b": Port ",
-        b": port ",
-    )
+        b"Link down", b"Link up", b"link down", b"link up", b"Link is ", b"link is ", b": Port ", b": port ",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._down: dict[tuple[str | None, str], Line] = {}

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from hangscope.ingest.excerpts.prose import has_fences, written_by_people
+from hangscope.ingest.excerpts.prose import written_by_people
 from hangscope.ingest.files.numbering import number_in
 from hangscope.ingest.files.run_evidence import is_of_the_watcher
 from hangscope.ingest.job_logs.progress import (
@@ -30,7 +30,6 @@ from hangscope.ingest.job_logs.progress import (
 from hangscope.ingest.lines.kept_text import KeptText
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.vocabulary import of_people, words
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
@@ -39,13 +38,6 @@ _WIDTH = 200  # characters of a line
 _LONGEST = 120
 _ASKS = b"echo $?"  # what a shell prints then is an exit code
 _SHORT = 400  # lines of a text around which people may have written
-#: a word besides those of a title: `-- 4711 (rank 0)`
-_SAYS = regex(r"(?i)\b(?!(?:global |local )?(?:rank|pid|process)s?\b)[^\W\d_]{2}")
-#: somebody writes about a rank
-_ABOUT = regex(r"(?i)rank \d{1,6} [a-z].{0,300}(?:\?|\b(?:I|we|my|our|guess|seems|always|why)\b)")
-#: of a traceback: the line after it is source
-_FRAME = regex(rb'File "[^"\n]{1,400}", line \d{1,7}, in ')
-_FIGURES = regex(r"\d\.\d{3}")  # as programs print them
 #: what does not depend on the line's words: quoted names, paths, addresses, and numbers with their signs and units
 _MASKS = (
     (regex(r"'[^']{0,200}'|\"[^\"]{0,200}\""), "<s>"),
@@ -58,7 +50,6 @@ _MASKS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Printed(Event, kind="printed", calm=True):
     """The templates of the lines that one writer's own program printed into one log, in the order in which each was last printed.
 
@@ -98,7 +89,11 @@ def printed_by(places_of: Mapping[str, list[int]], line_at: Callable[[int], Line
 def template_of(line: Line) -> str:
     """Return a line with all that varies masked, empty where it is not the program's own, or only a title."""
     text = line.text
-    if line.source is not None or words("not_its_own").search(text) or not _SAYS.search(text):
+    if (
+        line.source is not None
+        or words("not_its_own").search(text)
+        or not words("says_something").search(text)
+    ):
         return ""
     for pattern, mask in _MASKS:
         text = pattern.sub(mask, text)
@@ -107,8 +102,6 @@ def template_of(line: Line) -> str:
 
 _MOST = 1024  # wordings whose lines are compared between ranks
 _LEAST_SPEAKERS = 3  # ranks
-_SPEAKER = regex(r"(?i)\brank\W{0,3}#")
-_SPEAKER_OF = regex(r"(?i)\brank\W{0,3}(\d{1,5})\b")
 _LEAST = 4  # lines of the one rank that prints in a file, which are then compared with those of other files
 
 
@@ -120,20 +113,17 @@ def last_lines(kept: KeptText) -> list[Event]:
     groups = kept.by_writer()
     short = not kept.own and len(kept.raw) <= _SHORT
     people = written_by_people(kept.texts) if short else {}
-    fenced = short and has_fences(text for _, text in kept.texts)
     # Ranks begin lines with `[rank 2] `; where one alone does, a person may name it so.
     own = (kept.own_line(places[-1]) for places in groups) if short else ()
     several = len({line.rank for line in own if line.rank is not None and line.raw.startswith("[")}) > 1
     for number, places in enumerate(groups):
         line = kept.line(places[-1])
-        if fenced and line.number in people:
-            continue
         asked = places[-1] > 0 and kept.raw[places[-1] - 1].rstrip().endswith(_ASKS)
         if places[-1] >= kept.end and (end := good_end_of(line, asked=asked)) is not None:
             ends.setdefault(end.kind, end)
         whole, line = line, kept.own_line(places[-1])
-        said = whole.number in people and not whole.origin and not _FIGURES.search(whole.text)
-        about = _ABOUT.match(whole.text) or said
+        said = whole.number in people and not whole.origin and not words("figures").search(whole.text)
+        about = words("about_a_rank").match(whole.text) or said
         tagged = several and whole.text.startswith("[")
         if line is not whole and about and not tagged and of_people(whole.text):
             continue
@@ -143,8 +133,7 @@ def last_lines(kept: KeptText) -> list[Event]:
         if step is not None and key not in progress and not asks:
             before = kept.own_line(places[-2]) if len(places) > 1 else None
             progress[key] = paced(step, before)
-        quoted = places[-1] > 0 and _FRAME.search(kept.raw[places[-1] - 1]) is not None
-        if number < _MOST and not quoted:
+        if number < _MOST:
             printed.add(line, places, whole.origin if line is not whole else "")
     last = (kept.line(places[-1]) for places in groups if places[-1] >= kept.end)
     if WorkersEnded.kind in ends and any(map(is_complaint, last)):
@@ -183,12 +172,12 @@ class _Writers:
         speakers: dict[str, set[int]] = {}
         found = []
         for template, places in self._places.get("", {}).items():
-            named = _SPEAKER.search(template)
+            named = words("speaker_masked").search(template)
             if named is None or len(places) < _LEAST_SPEAKERS:
                 continue
             by_rank: dict[int, list[int]] = defaultdict(list)
             for place in sorted(places):
-                if (own := _SPEAKER_OF.search(self._kept.line(place).text)) is not None:
+                if (own := words("speaker").search(self._kept.line(place).text)) is not None:
                     by_rank[int(own[1])].append(place)
             before = template[: named.start()]
             if len(by_rank) >= _LEAST_SPEAKERS and sum(map(len, by_rank.values())) == len(places):

@@ -29,7 +29,6 @@ from hangscope.ingest.lines.forms import says
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.torch_logs.analyzer import AnalyzerReport
 from hangscope.ingest.torch_logs.c10d import ranks_in
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.rankset import ranks_phrase
 from hangscope.model.regex import regex
@@ -40,7 +39,6 @@ _LEAST = 3  # processes of which one may be the outlier
 _ISSUED = {"gather": "all_gather_into_tensor", "reduce": "all_reduce"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HorovodStall(Event, same_by=("missing",), rank_fields=("missing",)):
     """One report: `missing` are the ranks (global) without which none of the tensors in it can be reduced; empty where they differ.
 
@@ -86,9 +84,8 @@ def _names(tensors: str) -> list[str]:
 def _alike(lists: list[str]) -> bool:
     """Return whether ranks have not submitted the same tensors, as far as lists that are cut off show them."""
     names = [_names(tensors) for tensors in lists]
-    shortest = min(map(len, names), default=0)
-    cut = all("..." in tensors for tensors in lists)
-    return len({tuple(own[:shortest] if cut else own) for own in names}) < 2
+    shown = min(map(len, names), default=0) if all("..." in tensors for tensors in lists) else None
+    return len({tuple(own[:shown]) for own in names}) < 2
 
 
 def _check(found: Found) -> Iterator[Event]:

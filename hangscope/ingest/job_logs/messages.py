@@ -20,7 +20,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
-from typing import Any
 
 from hangscope.ingest.job_logs.activity import process_of
 from hangscope.ingest.lines.forms import FormParser, Keyed, integer, literals_of, says
@@ -66,7 +65,6 @@ class Known:
     upstream: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Message(Event, same_by=("id", "values", "process")):
     """A line of the table: `id` is its entry, `values` are (blank, text) in the order of the pattern, `process` its writer's name in an engine."""
 
@@ -81,12 +79,10 @@ class Message(Event, same_by=("id", "values", "process")):
         return dict(self.values).get("device", "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(Message, same_by=("id", "values", "process"), calm=True):
     """A line of the table that a healthy job prints as well."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HcclTimeout(Event, same_by=("what",)):
     """HCCL waited for a peer until its timeout: `what` is notify or task (in a call), or socket (while it connects)."""
 
@@ -103,7 +99,6 @@ class HcclTimeout(Event, same_by=("what",)):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HcclWarn(NcclWarn):
     """A fault that HCCL reports, in the terms of NCCL's warnings."""
 
@@ -128,7 +123,7 @@ def table() -> Mapping[str, Known]:
     """Return the entries by id."""
     return {
         entry["id"]: Known(**{name: value for name, value in entry.items() if name not in _OF_THE_LINE})
-        for entry in _entries()
+        for entry in entries("messages", "message")
     }
 
 
@@ -154,17 +149,12 @@ class MessageParser(FormParser):
 def _forms() -> Keyed:
     """Return a form of each wording with its entry's id; without a pattern the literal says it all."""
     forms = []
-    for entry in _entries():
+    for entry in entries("messages", "message"):
         read = partial(_message, table()[entry["id"]])
         for text in [entry["literal"]] if isinstance(entry["literal"], str) else entry["literal"]:
             form = says(entry.get("pattern", re.escape(text)), literal=text, read=read)
             forms.append((entry["id"], Message, form))
     return tuple(forms)
-
-
-@cache
-def _entries() -> tuple[dict[str, Any], ...]:
-    return tuple(entries("messages", "message"))
 
 
 def _message(known: Known, line: Line, match: re.Match[str]) -> Event:

@@ -21,20 +21,9 @@ from dataclasses import replace
 from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.vocabulary import complains, of_people, states_a_hang, words
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
-from hangscope.model.regex import regex
-
-# how many a loop had
-_BEFORE = regex(r"(?i)(?<![\w.-])(\d{1,12}) (?:steps|iterations|iters|its|batches|updates)\b")
-_EPOCH = regex(r"(?i)\bepoch\b\s{0,3}[:=#(/]?\s{0,3}\[?(\d{1,9})")
-_OF = regex(r"\s{0,3}(?:/|of)\s{0,8}(\d{1,12})\b")
-#: `Epoch: [3][2340/5004]` (pytorch/examples, imagenet/main.py), `[iter 40/100]`
-_IN_BRACKETS = regex(r"\[ {0,8}(\d{1,12})/\d{1,12}\]")
-_BAR = regex(r"(?:\||\b)\s{0,4}(\d{1,12})/(\d{1,12}|\?) \[\d{1,3}:\d\d")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(Event):
     """The last line of a rank's output that counts steps (of `total`, where it says so), or one that says that a loop or epoch ended (`done`) or that the process stops (`leaving`).
 
@@ -51,7 +40,6 @@ class Progress(Event):
     over: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoopLength(Event, calm=True):
     """A rank prints how many steps (`total`) its loop has, before it begins or after its end."""
 
@@ -84,22 +72,32 @@ def progress_of(line: Line) -> Progress | LoopLength | None:
     if line.source and not line.source.rpartition(":")[0].endswith(".py"):
         return None
     done = words("loop_ended").search(line.text)
-    epoch = _EPOCH.search(line.text)
-    bar = _BAR.search(line.text)
+    epoch = words("epoch").search(line.text)
+    bar = words("progress_bar").search(line.text)
     if line.text.startswith(("  ", "\t")) and not bar:  # Megatron's lines of iterations begin with one blank
         return None  # a line of a traceback or of a report
     if bar and words("loads").search(line.text, 0, bar.start()):
         return None
     if not bar and (length := words("loop_length").match(line.text)):
         return line.event(LoopLength, total=int(length[1] or length[2]))
-    counted = bar or words("step").search(line.text) or (_IN_BRACKETS.search(line.text) if epoch else None)
+    counted = (
+        bar
+        or words("step").search(line.text)
+        or (words("count_in_brackets").search(line.text) if epoch else None)
+    )
     leaving = words("leaves").search(line.text)
     over = words("over").search(line.text)
     if done is None and counted is None and epoch is None and leaving is None and over is None:
         return None
     if counted is None and line.rank is None and line.source is None and of_people(line.text):
         return None
-    of = _OF.match(line.text, counted.end(1)) if counted else _BEFORE.search(line.text) if done else None
+    of = (
+        words("of_total").match(line.text, counted.end(1))
+        if counted
+        else words("steps_of_loop").search(line.text)
+        if done
+        else None
+    )
     return line.event(
         Progress,
         total=int(of.group(1)) if of else None,
@@ -111,7 +109,6 @@ def progress_of(line: Line) -> Progress | LoopLength | None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersEnded(Event, same_by=("everywhere",), by_launcher=True, calm=True):
     """An elastic agent reports that all its workers exited with 0, or (`everywhere`) that those of all other agents did as well.
 
@@ -127,7 +124,6 @@ class WorkersEnded(Event, same_by=("everywhere",), by_launcher=True, calm=True):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JobCompleted(Event, same_by=(), by_launcher=True, calm=True):
     """Slurm reports that the whole job ended with exit code 0, as seff, sacct, scontrol and its mails print it."""
 
@@ -141,18 +137,10 @@ class JobCompleted(Event, same_by=(), by_launcher=True, calm=True):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Served(Event, same_by=("well",), by_launcher=True, calm=True):
     """The last line of an inference server's load: it generates or answered (`well`), or holds requests and generates nothing."""
 
     well: bool
-
-
-_LOAD = regex(r"Avg generation throughput: (\d{1,9}(?:\.\d{1,9})?) tokens/s, Running: (\d{1,9}) req")
-# whole: no server prints quotes
-_DECODED = regex(r"Decode batch.{0,300}gen throughput \(token/s\): (\d{1,9}(?:\.\d{1,9})?)[^\"]{0,200}$")
-_WAITS = regex(r"No available shared memory broadcast block|(?i:\bno progress (?:for|in|within|since)\b)")
-_ANSWERED = regex(r"\"POST /\S{1,200} HTTP/1\.\d\" 200\b")
 
 
 def good_end_of(line: Line, *, asked: bool = False) -> Event | None:
@@ -163,28 +151,27 @@ def good_end_of(line: Line, *, asked: bool = False) -> Event | None:
 
 
 def _end(line: Line) -> WorkersEnded | None:
-    all_of_them = words("all_ended").search(line.text)
-    if all_of_them is not None and all_of_them[1] == all_of_them[2]:
-        return line.event(WorkersEnded, everywhere=True, of_a_script=True)
-    if not words("script_ended").match(line.text) or words("of_one_process").search(line.text):
-        return None
-    # a launcher ends with 0 where all its workers did
-    return line.event(
-        WorkersEnded, everywhere=words("launchers").search(line.text) is not None, of_a_script=True
-    )
+    of_all = words("all_ended").search(line.text)
+    everywhere = of_all is not None and of_all[1] == of_all[2]
+    if not everywhere:
+        if not words("script_ended").match(line.text) or words("of_one_process").search(line.text):
+            return None
+        # a launcher ends with 0 where all its workers did
+        everywhere = words("launchers").search(line.text) is not None
+    return line.event(WorkersEnded, everywhere=everywhere, of_a_script=True)
 
 
 def _served(line: Line) -> Served | None:
-    load = _LOAD.search(line.text)
+    load = words("server_load").search(line.text)
     if load is not None:
         busy = float(load[1]) > 0
         return line.event(Served, well=busy) if busy or int(load[2]) else None
-    decoded = _DECODED.search(line.text)
+    decoded = words("server_decoded").search(line.text)
     if decoded is not None:
         return line.event(Served, well=float(decoded[1]) > 0)
-    if _WAITS.search(line.text):
+    if words("server_waits").search(line.text):
         return line.event(Served, well=False)
-    return line.event(Served, well=True) if _ANSWERED.search(line.text) else None
+    return line.event(Served, well=True) if words("server_answered").search(line.text) else None
 
 
 def is_complaint(line: Line) -> bool:

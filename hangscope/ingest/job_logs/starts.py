@@ -25,7 +25,6 @@ from hangscope.ingest.lines.blocks import Found, block
 from hangscope.ingest.lines.forms import any_of, says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.members import MAX_RANKS
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
@@ -40,7 +39,6 @@ def _introduced(line: Line, match: re.Match[str]) -> dict[str, Any] | None:
     return _announced(line, match) if line.pid is not None else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Announced(Event, calm=True, size_field="world_size"):
     """A rank reports that it is about to form a group (of `world_size`, where the line states it)."""
 
@@ -63,7 +61,6 @@ class Announced(Event, calm=True, size_field="world_size"):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Spawned(Event, by_launcher=True, calm=True):
     """A process was started as the rank that the event carries; `pid` is its process id on `host`."""
 

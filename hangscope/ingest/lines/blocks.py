@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -168,9 +167,5 @@ class BlockParser(LineParser):
 def parsers_of(*modules: ModuleType) -> list[LineParser]:
     """Return what reads the forms and the blocks that modules declare."""
     forms = [parser for module in modules if (parser := FormParser(module)).literals]
-    return [*forms, *map(BlockParser, _declared(modules))]
-
-
-@cache
-def _declared(modules: tuple[ModuleType, ...]) -> list[Block]:
-    return [value for module in modules for value in vars(module).values() if isinstance(value, Block)]
+    values = (value for module in modules for value in vars(module).values())
+    return [*forms, *(BlockParser(value) for value in values if isinstance(value, Block))]

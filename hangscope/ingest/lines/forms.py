@@ -1,6 +1,5 @@
 r"""The grammar of log lines: a form is declared in the class of its event, and everything that reads it follows from that.
 
-    @dataclass(frozen=True, slots=True, kw_only=True)
     class HeartbeatTimeout(GroupEvent, same_by=("what",)):
         what: str
         pending: int | None = None
@@ -57,11 +56,6 @@ def says(pattern: str, *, literal: str = "", read: Read | None = None, **known: 
 def any_of(literals: Iterable[str], pattern: str, **options: Any) -> tuple[Form, ...]:
     """Return forms of one pattern for each of several texts, one of which is in every such line."""
     return tuple(says(pattern, literal=literal, **options) for literal in literals)
-
-
-def each(field: str, patterns: Mapping[str, Any], **options: Any) -> tuple[Form, ...]:
-    """Return a form for each of several patterns, next to which is the value that it implies for a field."""
-    return tuple(says(pattern, **{field: value}, **options) for pattern, value in patterns.items())
 
 
 _ATOM = regex(
@@ -121,8 +115,8 @@ class LineParser:
 class FormParser(LineParser):
     """Reads forms; of those with one key, such as all of one kind of event, the first that matches counts."""
 
-    def __init__(self, *modules: ModuleType) -> None:
-        self._forms, self.literals = _forms(modules)
+    def __init__(self, module: ModuleType) -> None:
+        self._forms, self.literals = _forms(module)
 
     def feed(self, line: Line) -> list[Event]:
         """Return what a line states in its forms."""
@@ -135,12 +129,6 @@ class FormParser(LineParser):
         return [event for events in found.values() for event in events]
 
 
-def kinds_of(module: ModuleType) -> list[type[Event]]:
-    """Return the kinds of event that a module declares."""
-    kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Event)]
-    return [kind for kind in kinds if kind.__module__ == module.__name__]
-
-
 #: forms, each with its key and its kind of event
 Keyed = tuple[tuple[object, type[Event], Form], ...]
 
@@ -151,10 +139,10 @@ def literals_of(forms: Iterable[Form]) -> tuple[bytes, ...]:
 
 
 @cache
-def _forms(modules: tuple[ModuleType, ...]) -> tuple[Keyed, tuple[bytes, ...]]:
-    forms = tuple(
-        (kind, kind, form) for module in modules for kind in kinds_of(module) for form in kind.forms
-    )
+def _forms(module: ModuleType) -> tuple[Keyed, tuple[bytes, ...]]:
+    kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Event)]
+    declared = [kind for kind in kinds if kind.__module__ == module.__name__]
+    forms = tuple((kind, kind, form) for kind in declared for form in kind.forms)
     return forms, literals_of(form for _, _, form in forms)
 
 
@@ -183,23 +171,15 @@ def integer(text: str | None) -> int | None:
     return int(text) if text and len(text) < 19 else None
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d{1,15}", text[:_ITEMS_SHOWN]))
-
-
 def spans(text: str, most: int) -> list[int]:
     """Return the numbers of a list such as `3,5-7`, so many at most."""
     found = re.findall(r"(\d{1,9})(?: ?- ?(\d{1,9}))?", text)
     return [*islice(chain.from_iterable(range(int(low), int(high or low) + 1) for low, high in found), most)]
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, re.split(r"[,\s]+", text[:_ITEMS_SHOWN])))
-
-
 _CONVERT: Mapping[Any, Callable[[str], Any]] = {
     int: integer,
     int | None: integer,
-    tuple[int, ...]: _numbers,
-    tuple[str, ...]: _words,
+    tuple[int, ...]: lambda text: tuple(map(int, re.findall(r"\d{1,15}", text[:_ITEMS_SHOWN]))),
+    tuple[str, ...]: lambda text: tuple(re.findall(r"[^,\s]+", text[:_ITEMS_SHOWN])),
 }

@@ -25,13 +25,9 @@ _TAIL = 24  # bytes at the end of a line that hold a rank
 _AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 #: what changes from line to line in the prefix of one writer
 _TIME = regex(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?")
-
 #: tqdm's bar, behind which another writer goes on in the same line
 _BAR_END = regex(rb"[\d.?](?:it/s|s/it)(?:, [^\]]{1,200})?\](?=[^\s\]])")
-
 _HEAD_END = regex(rb"^.{0,40}(?:" + _TIME.pattern + rb")[Z\]|,: -]{0,4}")
-
-
 #: `[rank 0] batches: 1950   [rank 1] batches: 1872`
 _SIDE_BY_SIDE = regex(rb"(?:^|(?<=\s\s)|(?<=[|;,] ))\[?rank \d{1,7}(?:\] |[:=] ?)(?=\S)")
 _FILE = regex(r"^[=#*>-]{0,6} ?[\w./-]{1,200}\.(?:log|txt|out|err) ?[=#*<:-]{0,6}$")
@@ -54,10 +50,10 @@ def _unglued(state: bytes) -> Sequence[bytes]:
 
     Whole where a launcher's prefix begins it.
     """
-    if (
-        state.startswith((b"[rank ", b"rank "))
-        and len(starts := [m.start() for m in _SIDE_BY_SIDE.finditer(state)]) > 1
-    ):
+    starts = (
+        [m.start() for m in _SIDE_BY_SIDE.finditer(state)] if state.startswith((b"[rank ", b"rank ")) else []
+    )
+    if len(starts) > 1:
         return [state[a:b].rstrip() for a, b in zip(starts, [*starts[1:], None], strict=True)]
     if state.startswith(b"[") or (b"it/s" not in state and b"s/it" not in state):
         return (state,)

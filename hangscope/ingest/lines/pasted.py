@@ -103,15 +103,7 @@ _NUMBERED_PART = 0.8  # of the lines have numbers where a page put them there
 _TERMINAL = 60  # characters, of the narrowest terminal that is recognised by its edge
 _EDGES, _MOST_FULL = 2, 0.8  # lines that reach the edge, and the part of them that goes on in the next line
 _WRITERS = 0.9  # of the lines that begin with a writer's name, where a collector put it before each
-_TASK = regex(r"^ {0,6}\d{1,7}: ")
-_TABLE = regex(r"^\s*[|+│├╭╰└=*#-]|[|+│┤╮╯┘]\s*$")
-_WRITER = regex(
-    r" {0,6}(?:\[[^\]\s]{1,100}\]|[\w.-]{1,100}(?::| {1,20}\|)|[\w.-]{1,100} \[std(?:out|err)\])(?= |$)"
-)
-_QUOTE = regex(r"^(?:>[ >]{0,8})(?=\S|$)|^(?:>[ >]{0,8}) ")
 _DIGITS = regex(r"\d")
-_PROCESSES = regex(r" {0,12}(?:\w{1,8} {1,12})?PID .{0,120}\b(?:CMD|COMMAND)\b")  # the head of what ps prints
-_NUMBER = regex(r"^ {0,6}(\d{1,7})(?:[:|\t] ?| {1,4})")
 
 
 @cache
@@ -122,7 +114,9 @@ def _forms() -> Sequence[tuple[str, re.Pattern[str]]]:
 def repair(data: bytes) -> tuple[bytes, int]:
     """Return a text as it was printed, with as many line feeds as before, and how many breaks were taken out. Linear in its length."""
     lines = data.decode("utf-8", "surrogateescape").split("\n")
-    lines = _undented(_unnumbered([_QUOTE.sub("", line.rstrip("\r"), count=1) for line in lines]))
+    lines = _undented(
+        _unnumbered([words("quotation_mark").sub("", line.rstrip("\r"), count=1) for line in lines])
+    )
     if sum(line.endswith(_PADDING) for line in lines) >= _NUMBERED:  # as a terminal's copy mode pads lines
         lines = [line.rstrip(" ") for line in lines]
     writers, joined = _writers(lines), 0
@@ -155,8 +149,13 @@ def _join_at_width(lines: list[str], writers: Container[str]) -> int:
 
 def _goes_on(line: str, after: str, writers: Container[str]) -> bool:
     """Return whether a line may be the rest of the one before it, and neither is of a table or of another bar of the same loop."""
-    own = _TASK.sub("", after, count=1)
-    if own.startswith("  ") or line.rstrip()[-1:] in ".:" or _TABLE.search(line) or _TABLE.match(after):
+    own = words("task_number").sub("", after, count=1)
+    if (
+        own.startswith("  ")
+        or line.rstrip()[-1:] in ".:"
+        or words("row_of_table").search(line)
+        or words("row_of_table").match(after)
+    ):
         return False
     alike = _DIGITS.sub("0", line).split(maxsplit=1)[:1] == _DIGITS.sub("0", after).split(maxsplit=1)[:1]
     return not alike and not _is_whole(own, after, writers)
@@ -164,7 +163,7 @@ def _goes_on(line: str, after: str, writers: Container[str]) -> bool:
 
 def _is_whole(own: str, line: str, writers: Container[str]) -> bool:
     """Return whether a line is empty, or begins like one or with the name of a writer; `own` is its part after a task's number."""
-    writer = _WRITER.match(line)
+    writer = words("name_of_writer").match(line)
     return (
         not own.strip()
         or words("begins_a_line").match(own) is not None
@@ -180,9 +179,9 @@ def _writers(lines: list[str]) -> Counter[str]:
     width = max(map(len, lines)) - 1
     found, after_full = Counter[str](), Counter[str]()
     for before, line in pairwise(["", *lines]):
-        if match := _WRITER.match(line):
+        if match := words("name_of_writer").match(line):
             found[match[0]] += 1
-            after_full[match[0]] += len(before) >= width and not _WRITER.match(before)
+            after_full[match[0]] += len(before) >= width and not words("name_of_writer").match(before)
     return Counter({name: n for name, n in found.items() if n >= _NUMBERED and n > after_full[name]})
 
 
@@ -191,9 +190,9 @@ def _unnumbered(lines: list[str]) -> list[str]:
 
     A page counts from 1: what counts from 0 are srun's tasks, and a list of processes begins with their numbers.
     """
-    if any(_PROCESSES.match(line) for line in lines):
+    if any(words("head_of_ps").match(line) for line in lines):
         return lines
-    found = [(_NUMBER.match(line), line) for line in lines]
+    found = [(words("number_of_line").match(line), line) for line in lines]
     numbers = [int(match[1]) for match, line in found if match]
     numbered = 1 + sum(b == a + 1 for a, b in pairwise(numbers))
     written = sum(1 for line in lines if line.strip())
@@ -235,7 +234,7 @@ def _parts(lines: list[str], at: int, writers: Container[str]) -> tuple[list[str
         return parts, 1
     full = 1
     for line in lines[at + 1 : at + _PARTS]:
-        if len(line) > _WIDTH or _is_whole(_TASK.sub("", line, count=1), line, writers):
+        if len(line) > _WIDTH or _is_whole(words("task_number").sub("", line, count=1), line, writers):
             break
         fits = len(line) * _FULL <= len(parts[0]) and len(parts[-1]) >= len(parts[0]) * _FULL
         parts.append(line)

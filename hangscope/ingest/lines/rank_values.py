@@ -16,58 +16,45 @@ rank  host   dp     in
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from statistics import median
 
 from hangscope.ingest.lines.prefixes import strip_prefix
+from hangscope.ingest.lines.vocabulary import words
 from hangscope.model.regex import regex
 
 _LEAST = 4  # ranks
 _SHOWN, _TITLE = 80, 60  # characters of a row and of what stands above a list
 _OFF, _ALIKE = 1.5, 1.25  # times the median: of the one that is off, and of the others at most
-_HINT = regex(r"(?i)rank[ _:=#\[]{0,2}\d")
-_NUMBER = regex(
-    r"(?i)^\W{0,20}rank[ _:=#\[]{0,2}(\d{1,5})\W{1,6}(\d{1,12}(?:\.\d{1,9})?) ?([a-zµ%/]{0,8})\W{0,4}$"
-)
-_WORD = regex(
-    r"(?i)^\W{0,20}(?:(?:global[_ ])?rank|gpu|worker)[ _:=#\[]{0,2}(\d{1,5})(?![\d.])[\])]?[\s:=|-]{1,12}([A-Za-z_][^\s(<,;:]{2,120})(.{0,160})$"
-)
 _DIGITS = regex(r"\d+")
 
-_HEADER = regex(r"(?i)^\W{0,3}(?:global[ _])?rank\b.{1,200}$")
-_CELLS = regex(r" {2,}|\t+| *\| *")
 _COLUMNS = 16
 
-_Row = tuple[int, str, str]  # a rank, and the two parts of what is listed for it
-_Rows = dict[int, tuple[str, str]]
+_Rows = dict[int, tuple[str, str]]  # by rank, the two parts of what is listed for it
 
 
-def odd_word(lines: Iterable[tuple[int, str]]) -> tuple[int, str] | None:
-    """Return the rank beside whose number a list has another word than beside all others, and a sentence about both."""
-    for _, rows in _lists(lines, _word):
-        words = {rank: _DIGITS.sub("#", word) for rank, (word, _) in rows.items()}
-        times = Counter(words.values())
-        if len(rows) >= _LEAST and sorted(times.values()) == [1, len(rows) - 1]:
-            rank = next(rank for rank, word in words.items() if times[word] == 1)
-            other = next(rank for rank, word in words.items() if times[word] > 1)
-            own, usual = (" ".join("".join(rows[r]).split())[:_SHOWN].rstrip() for r in (rank, other))
-            return (
-                rank,
-                f"rank {rank} differs from all others in a list by rank: '{own}', where the others have '{usual}'",
-            )
-    return None
-
-
-def uneven(lines: Iterable[tuple[int, str]]) -> tuple[int, str] | None:
-    """Return the rank whose number is far off in a list, and a sentence about it and the others."""
-    for title, rows in _lists(lines, _number):
-        numbers = {rank: float(number) for rank, (number, _) in rows.items()}
-        if (rank := _off(numbers)) is not None:
-            others = [number for other, number in numbers.items() if other != rank]
-            named = strip_prefix(title).text.strip(" :")[:_TITLE]
-            head = f"in the list '{named}' " if named else ""
-            shows = f"{head}rank {rank} has {numbers[rank]:g} {rows[rank][1]}".rstrip()
-            return rank, f"{shows}, the others {min(others):g} to {max(others):g}"
+def outlier(lines: Iterable[tuple[int, str]]) -> tuple[int, str, bool] | None:
+    """Return the one rank that a list sets apart, a sentence about it and the others, and whether its word and not its number does so."""
+    for title, rows in _lists(lines):
+        if len(rows) < _LEAST:
+            continue
+        if not any(map(_is_number, rows.values())):
+            each = {rank: _DIGITS.sub("#", word) for rank, (word, _) in rows.items()}
+            (usual, times), *others = Counter(each.values()).most_common()
+            if times == len(rows) - 1 and others:
+                rank = next(rank for rank, word in each.items() if word != usual)
+                other = next(rank for rank, word in each.items() if word == usual)
+                own, theirs = (" ".join("".join(rows[r]).split())[:_SHOWN].rstrip() for r in (rank, other))
+                shows = f"rank {rank} differs from all others in a list by rank: '{own}', where the others have '{theirs}'"
+                return rank, shows, True
+        elif all(map(_is_number, rows.values())):
+            numbers = {rank: float(number) for rank, (number, _) in rows.items()}
+            if (far := _off(numbers)) is not None:
+                near = [number for rank, number in numbers.items() if rank != far]
+                named = strip_prefix(title).text.strip(" :")[:_TITLE]
+                head = f"in the list '{named}' " if named else ""
+                shows = f"{head}rank {far} has {numbers[far]:g} {rows[far][1]}".rstrip()
+                return far, f"{shows}, the others {min(near):g} to {max(near):g}", False
     return None
 
 
@@ -76,8 +63,8 @@ def odd_cells(lines: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
     header: list[str] = []
     rows: dict[int, list[str]] = {}
     for _, text in lines:
-        cells = [cell for cell in _CELLS.split(text.strip(" |\t")) if cell]
-        if _HEADER.match(text.strip()) and len(cells) > 1:
+        cells = [cell for cell in words("border_of_cells").split(text.strip(" |\t")) if cell]
+        if words("header_by_rank").match(text.strip()) and len(cells) > 1:
             header, rows = cells, {}
         elif header and len(cells) > 1 and cells[0].isdigit() and int(cells[0]) not in rows:
             last = len(header) - 1
@@ -97,37 +84,32 @@ def odd_cells(lines: Iterable[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
     return tuple(found)
 
 
-def _lists(
-    lines: Iterable[tuple[int, str]], row_of: Callable[[str], _Row | None]
-) -> Iterator[tuple[str, _Rows]]:
+def _lists(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, _Rows]]:
     """Yield each list by rank with the line above it; a line of another form, or a rank that comes again, ends one."""
     title, rows = "", _Rows()
     for text in (text for _, text in lines if text.strip()):
-        row = row_of(text)
-        if rows and (row is None or row[0] in rows):
+        number = (
+            words("number_by_rank").match(strip_prefix(text).text.strip())
+            if words("rank_with_number").search(text)
+            else None
+        )
+        row = number or words("word_by_rank").match(text.strip())
+        if rows and (row is None or int(row[1]) in rows):
             yield title, rows
             rows = {}
         if row is not None:
-            rows[row[0]] = row[1:]
+            rows[int(row[1])] = (row[2], row[3])
         elif not title or text.rstrip().endswith(":"):
             title = text
     yield title, rows
 
 
-def _word(text: str) -> _Row | None:
-    row = _WORD.match(text.strip())
-    return (int(row[1]), row[2], row[3]) if row is not None else None
-
-
-def _number(text: str) -> _Row | None:
-    row = _NUMBER.match(strip_prefix(text).text.strip()) if _HINT.search(text) else None
-    return (int(row[1]), row[2], row[3]) if row is not None else None
+def _is_number(row: tuple[str, str]) -> bool:
+    return row[0][0].isdigit()
 
 
 def _off(numbers: dict[int, float]) -> int | None:
     """Return the one rank whose number is far from those of all others, which are alike."""
-    if len(numbers) < _LEAST:
-        return None
     middle = median(numbers.values())
     apart = [rank for rank, number in numbers.items() if not _within(number, middle, _ALIKE)]
     return apart[0] if len(apart) == 1 and not _within(numbers[apart[0]], middle, _OFF) else None

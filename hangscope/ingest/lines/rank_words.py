@@ -5,7 +5,6 @@
     train batch 40 loss 2.07 lr 0.00001 rank 3   at the end of the lines of all ranks
     Stack of rank 3:                             a title above the stack, the log or the entries of a process
     ranks 1-3 all show                           one stack for several ranks
-    $ py-spy dump --pid 812  # rank 3            a remark after a command
     ==> dumps/rank3.txt <==                      a file of which the text is a copy
     20:15:02 [rank5] pid 78808 writing           a process that a line names
 
@@ -25,51 +24,15 @@ from hangscope.ingest.files.naming import rank_of_log, says_rank
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.vocabulary import expressions, words
 from hangscope.model.dataclass import dataclass
-from hangscope.model.regex import regex
 
-#: at the end of a program's own line, behind a number or a comma
-_TAIL = regex(r"(?:(?<=[\d%]) {1,4}|[,|;] {0,4})(?i:rank)[ :=]{0,2}(\d{1,5})$")
 _SENTENCE = 160  # characters of a line that may be a title
 _TITLE_LIMIT = 80
 _SHORT = 48  # of a title that ends in no colon
-_ASIDE = regex(r" ?\([A-Za-z][^()]{0,40}\)(?=, \d|:?$)")  # `ranks 0-3 (node A), 4-6 (node B):`
-_AT_END = regex(r"(?i)\branks?[ :#]{0,2}\d{1,7}\)?$")
 _MOST_RANKS = 4096  # of one title
-_MENTION = regex(r"\branks?\W{0,3}\d", re.IGNORECASE)
-_FILE = regex(
-    r"^(?:[=#*>-]{1,6} ?|\$ (?:cat|less|tail|head) (?:-\S{1,8} ){0,3})(\S{1,300}?)(?: ?[=#*<:-]{1,6})?$"
-)
-_REMARK = regex(r"^\S{0,80}[$#%>] .{1,120}? # ?ranks? {0,2}(\d{1,7})$", re.IGNORECASE)  # after a command
-_OF_A_WORLD = regex(
-    r"(?i)(?<![\w-])(?:global[_ ])?rank\W{0,3}(\d{1,5})(?: ?/ ?| of |,? ?world[_ ]?size\W{0,3})(\d{1,5})\b"
-)
-_STEP = regex(r"-|–|\.{2,3}| to | bis ")
 _MOST_LINES = 256
-_PID = regex(r"(?i)\bpid['\"]?[ =:#(]{1,3}(\d{2,9})\b|\bprocess (\d{3,9})\b")
-#: `bus 83`, `bus id: 0000:83:00.0`: the GPU of a rank that the line names
-_BUS = regex(
-    r"(?i)\bbus[ _-]?(?:id)?['\"]?[ =:]{1,3}(?:0000:|0x)?([\da-f]{2})(?::[\da-f]{2}(?:\.\d)?)?\b(?!:)"
-)
-_BY_PDSH = regex(r"([\w.-]{1,80}): \S")
-#: deepspeed/launcher/launch.py: `global_rank_mapping=defaultdict(<class 'list'>, {'n1': [0, 1], 'n2': [2, 3]})`
-_RANK_MAP = regex(r"global_rank_mapping=defaultdict\(<class 'list'>, \{(.{1,60000}?)\}\)")
-_HOST_RANKS = regex(r"'([^']{1,200})': \[(\d[\d, ]{0,2000})\]")
-#: mpirun and horovodrun fill the slots of the hosts in this order: `-H hv-a:4,hv-b:4`
-_SLOTS = regex(
-    r"(?:mpirun|mpiexec|horovodrun)\b.{0,200}? (?:-H|--?hosts?)[ =]((?:[\w.-]{1,80}:\d{1,3},){1,200}[\w.-]{1,80}:\d{1,3})\b"
-)
-_LOCAL = regex(r"(?i)\blocal[_ -]?rank['\"]?[ =:]{1,3}(\d{1,4})\b|\[rank: (\d{1,4})\] Child process")
 
 
-#: `rank0=20710`, `rank 0: 20710`: the processes of ranks side by side
-_PAIR = regex(r"(?i)\brank[ _]?(\d{1,5})[\"']? ?[=:] ?(?:pid[ =:]?)?(\d{3,9})\b(?![.:]\d)")
-_TIME_OF_DAY = regex(r",? \d{1,2}:\d\d(?::\d\d)?$")
-_CLOCKED = regex(r"\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d")
-_WORD = regex(r"[A-Za-z]{1,30}|\d{1,10}")
-_RANGE = regex(r"(?<!\d)\d{1,6}(?: {0,2}[-–] {0,2}\d{1,6})?(?!\d)")
 _OF_RANKS = frozenset({"r", "rank", "ranks", "tp", "gpu", "gpus"})
-_ALL_OF = regex(r"(?i)\ball (?:of )?(?:the )?(\d{1,5}) (?:ranks|gpus|workers|processes)\b")
-_AS = regex(r"(?i)\b(?:as|to|like) (?:on |for |of )?(?:ranks? ?|TP)?(\d{1,5})\b")
 
 
 def likewise(text: str) -> tuple[tuple[int, ...], int | None] | None:
@@ -80,22 +43,22 @@ def likewise(text: str) -> tuple[tuple[int, ...], int | None] | None:
     match = words("likewise").search(text) if len(text) <= _SENTENCE else None
     if match is None:
         return None
-    before = [word.lower() for word in _WORD.findall(text[: match.start()])]
-    if not before and (like := _AS.search(text, match.end())) is not None:
+    before = [word.lower() for word in words("word_or_number").findall(text[: match.start()])]
+    if not before and (like := words("same_as").search(text, match.end())) is not None:
         return (), int(like[1])
     if not _OF_RANKS & {*before} or not all(map(words("before_same").match, before)):
         return None
-    if (whole := _ALL_OF.search(text, 0, match.start())) is not None:
+    if (whole := words("all_of_ranks").search(text, 0, match.start())) is not None:
         return tuple(range(min(int(whole[1]), _MOST_RANKS))), None
-    numbers = [re.sub(r"\s", "", part) for part in _RANGE.findall(text[: match.start()])]
+    numbers = [re.sub(r"\s", "", part) for part in words("range_of_ranks").findall(text[: match.start()])]
     ranks = _numbers(", ".join(numbers)) if numbers else ()
-    like = _AS.search(text, match.end())
+    like = words("same_as").search(text, match.end())
     return (ranks, int(like[1]) if like else None) if ranks else None
 
 
 def states_itself(texts: Iterable[str]) -> tuple[int, int] | None:
     """Return (rank, world size) where a process says of itself `rank 3 of 8` or `rank=3 world_size=8`, and no line another one."""
-    found = {(int(rank), int(size)) for text in texts for rank, size in _OF_A_WORLD.findall(text)}
+    found = {(int(rank), int(size)) for text in texts for rank, size in words("rank_of_world").findall(text)}
     return found.pop() if len(found) == 1 else None
 
 
@@ -121,7 +84,7 @@ def by_itself(line: Line, column: re.Pattern[str] | None = None, *, tails: bool 
 
 def tail_of(text: str) -> re.Match[str] | None:
     """Return the rank at the end of a line; group 1 is its number."""
-    return _TAIL.search(text, max(0, len(text) - 24))
+    return words("rank_tail").search(text, max(0, len(text) - 24))
 
 
 def have_tails(texts: Iterable[str]) -> bool:
@@ -137,7 +100,7 @@ def column_of(texts: Sequence[str]) -> re.Pattern[str] | None:
     """
     columns: dict[tuple[str, str], list[int]] = {}
     texts = [text for text in texts if not text.startswith((" ", "Traceback "))]
-    clocked = [_CLOCKED.match(text) is not None for text in texts]
+    clocked = [words("begins_with_time").match(text) is not None for text in texts]
     clocks: dict[tuple[str, str], list[bool]] = {}
     for text, clock in zip(texts, clocked, strict=True):
         if match := words("column_of_ranks").match(text):
@@ -168,27 +131,29 @@ def ranks_titled(text: str, above_a_stack: bool = False) -> tuple[int, ...]:
     """
     if len(text) > _SENTENCE or "ank" not in text.lower():
         return ()
-    text = _TIME_OF_DAY.sub("", text)  # `rank 0, 23:40` is one rank
+    text = words("time_at_end").sub("", text)  # `rank 0, 23:40` is one rank
     if words("ranks_of_pids").match(text):
         return ranks_in(text)
     if len(text) <= _TITLE_LIMIT and (several := words("and_others").match(text)):
         return _numbers(f"{several[1]}, {several[2]}")
     if len(text) <= _TITLE_LIMIT and (match := words("title_of_ranks").match(text)):
         return _numbers(match[1])
-    if (file := _FILE.match(text)) and says_rank(file[1].rsplit("/", 1)[-1]):
+    if (file := words("title_of_file").match(text)) and says_rank(file[1].rsplit("/", 1)[-1]):
         rank, _ = rank_of_log(file[1])
         return () if rank is None else (rank,)
-    if remark := _REMARK.match(text.rstrip()):
-        return _numbers(remark[1])
-    if above_a_stack and (bare := _ASIDE.sub("", text)) != text and (ranks := ranks_titled(bare, True)):
+    if (
+        above_a_stack
+        and (bare := words("aside_in_title").sub("", text)) != text
+        and (ranks := ranks_titled(bare, True))
+    ):
         return ranks
-    alone = len(_MENTION.findall(text)) == 1
+    alone = len(words("mentions_rank").findall(text)) == 1
     if alone and (ruled := words("ruled_title").match(text)):
         return _numbers(ruled[1])
     same = words("likewise").search(text) if above_a_stack and not alone else None
     if same is not None and ranks_in(text[: same.start()]) and ranks_in(text[same.end() :]):
         return ranks_in(text)  # `rank 0 (pid 812), same in rank 2 and rank 3:`
-    short = above_a_stack and len(text) <= _SHORT and _AT_END.search(text) is not None
+    short = above_a_stack and len(text) <= _SHORT and words("title_ends_with_rank").search(text) is not None
     if not short and not text.rstrip("`* ").endswith((":", "：")):
         return ()
     loosely = (words("rank") if above_a_stack else words("ranks_in_brackets")).search(text) if alone else None
@@ -200,7 +165,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     """Return the numbers of `3`, `1-3`, `1..3` or `0, 2 and 3`."""
     ranks: set[int] = set()
     for part in re.split(r", ?| ?& ?| and | und | et ", text):
-        first, *rest = (int(number) for number in _STEP.split(part))
+        first, *rest = (int(number) for number in words("sign_of_range").split(part))
         last = rest[-1] if rest else first
         if last - first >= _MOST_RANKS:
             return ()
@@ -236,17 +201,17 @@ def named_processes(lines: Iterable[tuple[int, str]]) -> tuple[Named, ...]:
         lowered = text.lower()
         if "rank" not in lowered and "pid" not in lowered and "process " not in lowered:
             continue
-        own = sorted({int(a or b) for a, b in _LOCAL.findall(text)})
+        own = sorted({int(a or b) for a, b in words("local_rank").findall(text)})
         ranks = ranks_in(text) if "] Child process" not in text else ()
-        if not ranks and (of_world := _OF_A_WORLD.search(text)) is not None:
+        if not ranks and (of_world := words("rank_of_world").search(text)) is not None:
             ranks = (int(of_world[1]),)
-        pids = sorted({int(a or b) for a, b in _PID.findall(text)})
+        pids = sorted({int(a or b) for a, b in words("pid").findall(text)})
         titled = ranks_titled(text)
-        if len(pairs := _PAIR.findall(text)) > 1:
+        if len(pairs := words("rank_and_pid").findall(text)) > 1:
             found += [Named(number, (int(rank),), pids=(int(pid),)) for rank, pid in pairs]
         elif own or ranks or pids or titled:
-            buses = tuple(int(bus, 16) for bus in _BUS.findall(text))
-            host = _BY_PDSH.match(text)
+            buses = tuple(int(bus, 16) for bus in words("bus").findall(text))
+            host = words("host_by_pdsh").match(text)
             named = Named(number, titled or ranks, tuple(own), tuple(pids), bool(titled), buses)
             found.append(replace(named, host=host[1]) if host is not None else named)
     return tuple(found[:_MOST_LINES])
@@ -256,12 +221,17 @@ def ranks_of_hosts(texts: Iterable[str]) -> tuple[tuple[str, tuple[int, ...]], .
     """Return the global ranks of each host in the order of their local ranks, as DeepSpeed's launcher prints them or mpirun's hosts and slots say."""
     texts = [*texts]
     mapped = (
-        match[1] for text in texts if "global_rank_mapping=" in text and (match := _RANK_MAP.search(text))
+        match[1]
+        for text in texts
+        if "global_rank_mapping=" in text and (match := words("rank_mapping").search(text))
     )
     stated = tuple(
-        (host, tuple(map(int, ranks.split(",")))) for host, ranks in _HOST_RANKS.findall(next(mapped, ""))
+        (host, tuple(map(int, ranks.split(","))))
+        for host, ranks in words("ranks_of_host").findall(next(mapped, ""))
     )
-    if stated or not (slots := next((m[1] for text in texts if (m := _SLOTS.search(text))), "")):
+    if stated or not (
+        slots := next((m[1] for text in texts if (m := words("hosts_and_slots").search(text))), "")
+    ):
         return stated
     found, first = [], 0
     for host, number in (part.split(":") for part in slots.split(",")):

@@ -215,7 +215,9 @@ class _Run:
         events = self.kept.events()
         if _is_cut(data):
             self.notes.append(Note("truncated", "ends inside a line", self.file, self.last_number))
-        elif not broken and _lacks_its_end(data) and _ends_with(events, self.last_number):
+        # what would follow the last line may say more of the trouble that it reports, or that it is over
+        in_trouble = any(e.line == self.last_number and not e.calm for e in events[-_KINDS:])
+        if in_trouble and b"\n" in data and not (_is_cut(data) or broken or data.endswith((b"\n", b"\r"))):
             what = "ends without a line feed, so its last line may be cut"
             self.notes.append(Note("open_end", what, self.file, self.last_number))
         return Scan(events, self.notes, self.last_number, self.bytes, self.windows)
@@ -233,16 +235,6 @@ def _is_cut(data: bytes) -> bool:
     """Return whether a text ends inside a line: its last one has no line feed and is, numbers apart, the head of one before it."""
     *before, last = data[-WINDOW_OF_LINES:].translate(_DIGITS).split(b"\n")
     return bool(last.strip()) and last not in before and any(line.startswith(last) for line in before)
-
-
-def _lacks_its_end(data: bytes) -> bool:
-    """Return whether the last of several lines has no line feed."""
-    return b"\n" in data and not data.endswith((b"\n", b"\r"))
-
-
-def _ends_with(events: Sequence[Event], number: int) -> bool:
-    """Return whether the last line reports trouble: what would follow may say more of it, or that it is over."""
-    return any(event.line == number and not event.calm for event in events[-_KINDS:])
 
 
 class EventStore:

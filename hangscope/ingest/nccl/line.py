@@ -113,20 +113,14 @@ def parse_line(text: str) -> list[NcclLine]:
 def banner_version(text: str) -> str | None:
     """Return the version in a banner: `2.21.5`, or for RCCL `rccl 2.22.3`; None for other lines."""
     match = _VERSION.search(text)
-    if match is None:
-        return None
-    return ("rccl " if match["lib"] == "R" else "") + match["version"]
+    return ("rccl " if match["lib"] == "R" else "") + match["version"] if match is not None else None
 
 
 def _head(text: str, floor: int, marker: re.Match[str]) -> tuple[dict[str, str | None], int]:
     """Return the fields of the head that ends at a marker, and where it begins, not before `floor`."""
     begin = max(floor, marker.start() - _HEAD_WINDOW)
-    match = _HEAD.search(text, begin, marker.start())
-    if match is None:
-        match = _BARE_HEAD.search(text, begin, marker.start())
-    if match is None:
-        return {}, marker.start()
-    return match.groupdict(), match.start()
+    match = _HEAD.search(text, begin, marker.start()) or _BARE_HEAD.search(text, begin, marker.start())
+    return (match.groupdict(), match.start()) if match is not None else ({}, marker.start())
 
 
 _FORM = (
@@ -138,7 +132,8 @@ _COLL = regex(f"{_FORM}$")
 INFO = b" NCCL INFO "
 #: The same as bytes, from `INFO` to its line feed.
 WHOLE_LINE = regex(INFO + _FORM.encode() + rb"\n")
-_START = regex(rf"[A-Z][A-Za-z]{{2,23}}: opCount (?:.{{0,1000}}? comm ({POINTER}) \[)?")
+#: a message that begins like a COLL line, with the communicator's pointer where it is readable
+DAMAGED_COLL = regex(rf"[A-Z][A-Za-z]{{2,23}}: opCount (?:.{{0,1000}}? comm ({POINTER}) \[)?")
 
 #: The names that are not torch's name in camel case.
 _OPS = {
@@ -212,8 +207,3 @@ def parse_coll(message: str) -> CollLine | None:
 def user_op(name: str) -> str:
     """Return the name that torch's users know for NCCL's name of an operation: all_reduce for AllReduce."""
     return _OPS.get(name) or re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-
-
-def damaged_coll(message: str) -> re.Match[str] | None:
-    """Return the match of a message that begins like a COLL line, with the communicator's pointer where it is readable."""
-    return _START.match(message)

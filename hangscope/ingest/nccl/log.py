@@ -17,13 +17,13 @@ from hangscope.ingest.lines.prefixes import AnyEvent, Line
 from hangscope.ingest.nccl import warn
 from hangscope.ingest.nccl.comm import Communicator, NcclInit, parse_life
 from hangscope.ingest.nccl.line import (
+    DAMAGED_COLL,
     INFO,
     LITERALS,
     WHOLE_LINE,
     CollLine,
     NcclLine,
     banner_version,
-    damaged_coll,
     parse_coll,
     parse_line,
 )
@@ -128,7 +128,7 @@ class NcclParser(CallParser):
         return [comm for process in self._processes for comm in process.communicators]
 
     def _message(self, message: NcclLine, line: Line) -> Iterator[Event]:
-        damaged = damaged_coll(message.message)
+        damaged = DAMAGED_COLL.match(message.message)
         if damaged is not None:
             self._call(parse_coll(message.message), damaged[1], message, line)
             return

@@ -13,9 +13,6 @@ from itertools import pairwise
 from hangscope.errors import Note
 from hangscope.ingest.nccl.comm import Communicator, Member
 
-#: the communicator that holds all processes, for each of its members
-_Claims = Mapping[Member, Communicator]
-
 
 def rank_members(members: list[Member], hints: Mapping[str, int], notes: list[Note]) -> int | None:
     """Set the members' ranks; return the number of ranks in the job, None where nothing indicates it.
@@ -40,10 +37,7 @@ def rank_members(members: list[Member], hints: Mapping[str, int], notes: list[No
         member.rank = hinted.get(member)
     unknown = sum(m.rank is None for m in members)
     if unknown:
-        text = (
-            f"no communicator holds all processes, and nothing indicates the global rank of {unknown} of "
-            f"{len(members)} processes"
-        )
+        text = f"no communicator holds all processes, and nothing indicates the global rank of {unknown} of {len(members)} processes"
         hint = "name the files by rank, or log from the start of the job"
         notes.append(Note("rank_unknown", text, members[0].key[0], hint=hint))
     return least or None
@@ -85,14 +79,13 @@ def _fill_from_hints(members: list[Member], hinted: Mapping[Member, int], notes:
             member.rank = hinted.get(member)
             taken.add(member.rank)
     if conflicts:
-        text = (
-            f"the largest communicator gives {conflicts} processes another rank than prefix or name; "
-            "the communicator is believed"
-        )
+        text = f"the largest communicator gives {conflicts} processes another rank than prefix or name; the communicator is believed"
         notes.append(Note("rank_conflict", text, members[0].key[0]))
 
 
-def _last_attempt(members: list[Member], claims: _Claims, notes: list[Note]) -> list[Member]:
+def _last_attempt(
+    members: list[Member], claims: Mapping[Member, Communicator], notes: list[Note]
+) -> list[Member]:
     """Return the members of the last attempt where one file holds several one after the other, else all.
 
     Attempts show as communicators of all ranks on the same hosts, each wholly before the next. Groups of one job that lie

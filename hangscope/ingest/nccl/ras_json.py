@@ -1,7 +1,7 @@
 """What NCCL's RAS and its Inspector write as JSON.
 
-RAS has a JSON form from 2.28.7 on (src/ras/client_support.cc), and the events of its monitor from 2.29 on. RAS (`ncclras`, 2.24 on) counts the collectives that each rank *launched* on each communicator, five operations only and none of a
-captured CUDA graph. One snapshot with different counts is normal.
+RAS (`ncclras`, 2.24 on) has a JSON form from 2.28.7 on (src/ras/client_support.cc), and the events of its monitor from 2.29 on. It
+counts the collectives that each rank *launched* on each communicator, five operations only and none of a captured CUDA graph. One snapshot with different counts is normal.
 
 The files of the Inspector profiler plugin state which collectives each rank *completed* last. NCCL 2.28.3 on, ext-profiler/inspector (plugins/profiler/inspector from 2.30). One JSON object per line, one
 file per process: `header` {id, rank, n_ranks}, `metadata` {hostname, pid}, `coll_perf` {coll, coll_sn} or
@@ -30,7 +30,6 @@ from hangscope.model.regex import regex
 MAX_LISTED = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NcclRas(Event, size_field="nranks"):
     """A rank that RAS lists, or what the Inspector saw complete.
 
@@ -112,16 +111,12 @@ def read_inspector_lines(lines: Iterable[bytes], file: str) -> tuple[list[NcclRa
         if event is not None:
             key = (event.comm or "", event.op or "", event.comm_rank or 0)
             before = last.get(key)
-            if (before is None and len(last) < _MAX_KEYS) or (
-                before and (event.count or 0) >= (before.count or 0)
-            ):
+            if len(last) < _MAX_KEYS if before is None else (event.count or 0) >= (before.count or 0):
                 last[key] = event
     notes = []
     if bad:
-        text, hint = (
-            f"{bad} lines are no complete Inspector records",
-            "the last line of a killed process is often cut",
-        )
+        text = f"{bad} lines are no complete Inspector records"
+        hint = "the last line of a killed process is often cut"
         notes.append(Note("truncated", text, file, first_bad, hint))
     return [event for _, event in sorted(last.items())], notes
 
@@ -168,7 +163,7 @@ def read_json(text: str, file: str) -> tuple[list[NcclRas], list[Note]]:
             what = f"RAS JSON is not complete: {type(error).__name__}"
             notes.append(Note("truncated", what, file, line, "collect it again"))
             break
-        events += _Answer(file, line, text_of(value.get("timestamp"))).events(value)
+        events += _Answer(value, file, line).events()
         line += repaired.count("\n", start, end)
     return events, notes
 
@@ -177,16 +172,16 @@ def read_json(text: str, file: str) -> tuple[list[NcclRas], list[Note]]:
 class _Answer:
     """One JSON object. `ranks`: each process's rank in the largest communicator."""
 
+    value: dict[str, Any]
     file: str
     line: int
-    timestamp: str | None
     ranks: dict[_Place, int] = field(default_factory=dict)
 
-    def events(self, value: dict[str, Any]) -> Iterator[NcclRas]:
+    def events(self) -> Iterator[NcclRas]:
         """Yield what the object states."""
-        if value.get("event") == "PEER_DEAD" and (peer := part(value, "peer")):
+        if self.value.get("event") == "PEER_DEAD" and (peer := part(self.value, "peer")):
             yield self._event(peer, "PEER_DEAD", what="dead")
-        communicators = _rows(value, "communicators")
+        communicators = _rows(self.value, "communicators")
         self.ranks = _global_ranks(communicators)
         for communicator in communicators:
             yield from self._communicator(communicator)
@@ -225,7 +220,7 @@ class _Answer:
     def _event(self, row: dict[str, Any], text: str, **fields: Any) -> NcclRas:
         host, pid, _ = place = _place(row)
         stated = {"comm_rank": whole_number(row.get("rank")), "host": host, "pid": pid}
-        known = {"rank": self.ranks.get(place), "snapshot": self.timestamp}
+        known = {"rank": self.ranks.get(place), "snapshot": text_of(self.value.get("timestamp"))}
         return NcclRas.at(self.file, self.line, text, **stated, **known, **fields)
 
 

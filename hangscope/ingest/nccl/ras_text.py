@@ -46,20 +46,14 @@ _FORMS = {
 
 def read_text(text: str, file: str) -> tuple[list[NcclRas], list[Note]]:
     """Return the events of the snapshots in a file, each of which begins with the version line, and notes. Never raises."""
-    block = _Block(file, f"{file}:{0:08}")
-    events: list[NcclRas] = []
-    garbled = 0
+    blocks = [_Block(file, f"{file}:{0:08}")]
     for number, raw in enumerate(text.splitlines(), start=1):
-        line = raw.strip()
-        following = block.followed_by(line, number)
-        if following is None:
-            events += block.read(line, number)
-            continue
-        events += block.end()
-        garbled += block.garbled
-        block = following
-    events += block.end()
-    garbled += block.garbled
+        if (following := blocks[-1].followed_by(raw.strip(), number)) is not None:
+            blocks.append(following)
+        else:
+            blocks[-1].read(raw.strip(), number)
+    events = [event for block in blocks for event in block.end()]
+    garbled = sum(block.garbled for block in blocks)
     if not garbled:
         return events, []
     what = f"{garbled} lines name ranks that their communicator does not have, as NCCL 2.27 prints them; they were dropped"
@@ -78,6 +72,7 @@ class _Block:
     counted: list[tuple[int, int]] = field(default_factory=list)  # (ranks, count)
     below: int | None = None  # the count of the ranks that are listed from here on, each on a line of its own
     listed: list[NcclRas] = field(default_factory=list)
+    stated: list[NcclRas] = field(default_factory=list)
     garbled: int = 0
 
     def followed_by(self, line: str, number: int) -> _Block | None:
@@ -92,8 +87,8 @@ class _Block:
             return _Block(self.file, self.snapshot, self.comm, self.problem, op)
         return None
 
-    def read(self, line: str, number: int) -> Iterator[NcclRas]:
-        """Yield what a line states by itself; counts are compared at the end."""
+    def read(self, line: str, number: int) -> None:
+        """Take what a line states; counts are compared at the end."""
         below, self.below = self.below, None
         member = _MEMBER.match(line)
         if (counted := _COUNTED.match(line)) is not None:
@@ -107,15 +102,15 @@ class _Block:
             self.listed.append(self._event(line, number, launched, what="behind", count=count))
         elif member is not None:
             if "INCOMPLETE" in self.problem:
-                yield self._event(line, number, member, what="missing")
+                self.stated.append(self._event(line, number, member, what="missing"))
         elif (missing := _MISSING.match(line)) is not None:
             for rank in spans(missing[1], MAX_LISTED):
-                yield self._event(line, number, None, what="missing", comm_rank=rank)
+                self.stated.append(self._event(line, number, None, what="missing", comm_rank=rank))
         else:
             for what, pattern in _FORMS.items():
                 if (match := pattern.match(line)) is not None:
                     dead = what == "missing" and self.problem == "DEAD"
-                    yield self._event(line, number, match, what="dead" if dead else what)
+                    self.stated.append(self._event(line, number, match, what="dead" if dead else what))
 
     def _event(self, line: str, number: int, match: re.Match[str] | None, **fields: Any) -> NcclRas:
         caught = {**(dict(typed(NcclRas, match)) if match is not None else {}), **fields}
@@ -123,10 +118,11 @@ class _Block:
         return NcclRas.at(self.file, number, line, **heading, **caught)
 
     def end(self) -> Iterator[NcclRas]:
-        """Yield who is behind, now that all counts under a heading are known.
+        """Yield what lines state by themselves, and who is behind, now that all counts under a heading are known.
 
         RAS lists only the minority by rank, and that may be the one ahead; then the many behind are only counted.
         """
+        yield from self.stated
         counts = {count for _, count in self.counted}
         total = sum(ranks for ranks, _ in self.counted) + sum(e.count not in counts for e in self.listed)
         if self.comm is None or not total:

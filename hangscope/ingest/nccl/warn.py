@@ -28,7 +28,6 @@ from hangscope.model.regex import regex
 from hangscope.model.tables import entries
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NcclWarn(Event):
     """An NCCL warning that names a fault.
 

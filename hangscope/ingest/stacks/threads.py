@@ -37,7 +37,6 @@ _ADDRESS = regex(r" at 0x[0-9a-f]{1,16}")
 Thread = tuple[str, Stack, bool]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Variables(Event, kind="variables", calm=True):
     """The innermost frame's variables of one rank's main thread, with their names and without addresses."""
 

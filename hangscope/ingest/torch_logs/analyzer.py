@@ -31,7 +31,6 @@ from hangscope.ingest.lines.blocks import Found, block
 from hangscope.ingest.lines.forms import any_of, says
 from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.c10d import GroupEvent, ranks_in
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.incident import Frame, Sizes, Stack
 from hangscope.model.regex import regex
@@ -60,7 +59,6 @@ def _report(found: Found) -> Iterator[Event]:
     yield found.first.event(AnalyzerReport, **fields)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzerReport(
     GroupEvent, same_by=("what", "seq", "group_name", "named"), rank_fields=("named", "expected")
 ):
@@ -107,7 +105,6 @@ REPORT = block(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AnalyzerUndecided(Event, same_by=("unseen",), calm=True, rank_fields=("unseen",)):
     """The analyzer's message that it cannot decide without the dumps of the `unseen` ranks (global)."""
 
@@ -166,11 +163,9 @@ _ROWS = 20_000
 _CELLS = 5  # of a row at least, from its sizes on
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NoAnswer(Event, by_launcher=True, size_field="world"):
-    """The debug server of `rank` did not answer, where those of `answered` of `world` ranks did: it is gone or timed out."""
+    """The debug server of `rank` did not answer, where those of others of the `world` ranks did: it is gone or timed out."""
 
-    answered: int
     world: int
 
 
@@ -180,7 +175,7 @@ def _silent(found: Found) -> Iterator[Event]:
     for line, match in found.parts[1:]:
         rank = int(match["silent"])
         if rank < world and answered and _GONE.match(match["error"]):
-            yield line.event(NoAnswer, rank=rank, answered=answered, world=world)
+            yield line.event(NoAnswer, rank=rank, world=world)
 
 
 def _rows(found: Found) -> Iterator[Event]:

@@ -23,14 +23,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from hangscope.ingest.lines.forms import integer, says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.members import MAX_RANKS
 from hangscope.ingest.recorder.values import user_op
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
@@ -46,7 +44,6 @@ _GROUP_2 = regex(r"\[TC\](?:\[rank=(\d{1,7})\])?(?:\[name=([^\]]{0,200})\])?")
 _OPS = ("op", "started_op")  # fields with the name of an operation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEvent(Event, kind=""):
     """What c10d prints of one process group: its name across ranks, its description."""
 
@@ -98,7 +95,7 @@ def is_default_group(fields: dict[str, Any]) -> bool:
     return desc == "default_pg" or (name in {"0", "default_pg"} and not desc)
 
 
-#: what `WorkNCCL(...)` states about a collective; TensorShape is printed up to 1.13
+#: what `WorkNCCL(...)` states about a collective
 _WORK = (
     regex(r"\bSeqNum=(?P<seq>\d{1,18})"),
     regex(r"\bOpType=(?P<op>[A-Z_]{1,60})"),
@@ -106,7 +103,6 @@ _WORK = (
     regex(r"\bNumelOut=(?P<numel_out>\d{1,18}(?!\d))"),
     regex(r"\bTimeout\(ms\)=(?P<timeout_ms>\d{1,18})"),
 )
-_SHAPE = regex(r"\bTensorShape=\[([\d, ]{1,200})\]")
 _ASYNC_ERRORS = (
     ("remote", ("ncclRemoteError", "remote process exited", "remote error")),
     ("system", ("ncclSystemError", "unhandled system error", "system error")),
@@ -114,18 +110,6 @@ _ASYNC_ERRORS = (
     ("invalid_usage", ("ncclInvalidUsage", "invalid usage", "ncclInvalidArgument", "invalid argument")),
     ("internal", ("ncclInternalError", "internal error")),
 )
-
-
-def _numel(line: Line, match: re.Match[str]) -> dict[str, Any]:
-    shape = _SHAPE.search(match[0])
-    if shape is None:
-        # One of the two alone is what is left of a damaged line.
-        return (
-            {}
-            if ("NumelIn=" in match[0]) == ("NumelOut=" in match[0])
-            else {"numel_in": None, "numel_out": None}
-        )
-    return {"numel_in": prod(map(int, re.findall(r"\d{1,18}", shape[1])))}
 
 
 def _async_error(line: Line, match: re.Match[str]) -> dict[str, Any]:
@@ -137,7 +121,6 @@ def _async_error(line: Line, match: re.Match[str]) -> dict[str, Any]:
 _LATE = 60_000  # ms
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WatchdogTimeout(GroupEvent, same_by=("seq", "op", "timeout_ms"), prints_group_rank=True):
     """The line "Watchdog caught collective operation timeout: WorkNCCL(…)". `seq` is absent before torch 1.12; times in ms.
 
@@ -153,13 +136,9 @@ class WatchdogTimeout(GroupEvent, same_by=("seq", "op", "timeout_ms"), prints_gr
     forms = (
         says(
             r"aught collective operation timeout: Work[A-Z]{3,6}\(.{0,200}?\bOpType=[A-Z_].{0,400}?\)"
-            r" ran for (?P<ran_ms>\d{1,18}) milliseconds",
-            read=_numel,
+            r" ran for (?P<ran_ms>\d{1,18}) milliseconds"
         ),
-        says(
-            r"Work Work[A-Z]{3,6}\(.{0,200}?\bOpType=[A-Z_].{0,400}?\) timed out in blocking wait",
-            read=_numel,
-        ),
+        says(r"Work Work[A-Z]{3,6}\(.{0,200}?\bOpType=[A-Z_].{0,400}?\) timed out in blocking wait"),
         says(
             r"\bWatchdog caught (?:collective operation timeout: )?(?:Work[A-Z]{3,6}\((?:SeqNum=\d[^()]{0,300}?)?)?(?:\.{3}|…)"
             r"(?:.{0,80}?ran for (?P<ran_ms>\d{1,18}) milliseconds)?"
@@ -190,7 +169,6 @@ class WatchdogTimeout(GroupEvent, same_by=("seq", "op", "timeout_ms"), prints_gr
             yield self.members
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WatchdogStatus(
     GroupEvent, same_by=("seq", "last_enqueued", "last_completed", "group_name"), prints_group_rank=True
 ):
@@ -214,7 +192,6 @@ class WatchdogStatus(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DumpSignal(GroupEvent, same_by=("detector",), prints_group_rank=True):
     """The line "Received a dump signal due to a collective timeout from …". The counts are those of process group 0.
 
@@ -240,14 +217,12 @@ class DumpSignal(GroupEvent, same_by=("detector",), prints_group_rank=True):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DumpObserved(GroupEvent, same_by=(), prints_group_rank=True):
     """The line "Observed flight recorder dump signal from another rank": alive, and nothing of its own was overdue."""
 
     forms = (says("Observed flight recorder dump signal from another rank"),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatTimeout(GroupEvent, same_by=("what",), prints_group_rank=True):
     """The watchdog itself was stuck. `what` is watchdog_stuck or gil; `pending` counts the calls in its list, `seconds` is for how long."""
 
@@ -264,7 +239,6 @@ class HeartbeatTimeout(GroupEvent, same_by=("what",), prints_group_rank=True):
     also = (regex(r"workMetaList_\.size\(\) ?= ?(?P<pending>\d{1,9})"),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AsyncError(GroupEvent, same_by=("error",), prints_group_rank=True):
     """An asynchronous NCCL error that torch saw. `error` is remote, system, unhandled_cuda, internal, invalid_usage or other.
 
@@ -293,14 +267,12 @@ class AsyncError(GroupEvent, same_by=("error",), prints_group_rank=True):
     also = (*_WORK, regex(r"remote error detected from rank: (?P<peer_rank>\d{1,7})"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessDown(GroupEvent, same_by=("group_name",), prints_group_rank=True):
     """The line "To avoid data inconsistency, we are taking the entire process down": what the rank says later is another attempt's."""
 
     forms = (says("we are taking the entire process down"),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Nccl2Timeout(GroupEvent, same_by=(), prints_group_rank=True):
     """nccl2's watchdog gave up a collective, which none of its lines names. `what` noticed it, as printed."""
 

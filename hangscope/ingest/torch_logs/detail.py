@@ -72,11 +72,11 @@ class _Writer:
         found = fingerprints(f"CollectiveFingerPrint(OpType={text.decode('utf-8', 'replace')}")
         if not found:
             return None
-        call = found[0]
-        sizes = ((call.shape,) + ((),) * (len(call.dtypes) - 1)) if call.shape is not None else ()
-        kind = self.recording.kind(
-            (call.op, call.device or "", sizes, (), call.dtypes, (), None, None, -1, None)
-        )
+        call, _ = found[0]
+        shape, dtypes = call["shape"], tuple((call["dtype"] or "").split())
+        sizes = ((shape,) + ((),) * (len(dtypes) - 1)) if shape is not None else ()
+        row = (call["op"], call["device"] or "", sizes, (), dtypes, (), None, None, -1, None)
+        kind = self.recording.kind(row)
         if len(self.kinds) < call_lines.MOST_REMEMBERED:
             self.kinds[text] = kind
         return kind

@@ -33,7 +33,6 @@ from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.c10d import GroupEvent, ranks_in
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.frames import Frame, Stack
 from hangscope.model.regex import regex
@@ -51,7 +50,6 @@ _JOINED = (
 _MISSED = r"\[(?P<not_joined>[\d, ]{1,60000})\] finished collective #\d{1,18}, but didn't join collective #(?P<at>\d{1,18})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Desync(
     GroupEvent,
     same_by=("seq", "op", "never_joined", "joined_not_finished", "not_joined"),
@@ -68,7 +66,6 @@ class Desync(
     started: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FailedStack(GroupEvent, same_by=("frames",), prints_group_rank=True):
     """The line "Stack trace of the failed collective": the code that issued the collective that timed out, innermost first."""
 
@@ -116,7 +113,6 @@ STACK = block(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Terminate(Event, same_by=("what",)):
     """C++'s `terminate called …` / `what():`, or the interpreter's `Fatal Python error` with the frames of its current thread."""
 

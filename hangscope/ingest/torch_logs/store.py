@@ -30,7 +30,6 @@ from hangscope.ingest.lines.forms import FormParser, any_of, says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.lines.vocabulary import words
 from hangscope.ingest.torch_logs.c10d import GroupEvent
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
@@ -46,7 +45,6 @@ def _params(line: Line, match: re.Match[str]) -> Event:
     return line.event(DdpParams, first, counts={first: own, second: other})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreTimeout(GroupEvent, same_by=("key", "joined", "expected"), size_field="expected"):
     """A wait for the store or the rendezvous that ran out. `waited_rank` is the rank that a key names, local to its group."""
 
@@ -77,7 +75,6 @@ class StoreTimeout(GroupEvent, same_by=("key", "joined", "expected"), size_field
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreUnreachable(GroupEvent, same_by=("store_host", "port", "what")):
     """The store host did not answer; `what` is "store gone" where it had been there, "peer" where gloo tried another rank's address."""
 
@@ -102,7 +99,6 @@ class StoreUnreachable(GroupEvent, same_by=("store_host", "port", "what")):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RendezvousTimeout(Event, same_by=()):
     """The launcher's rendezvous was never completed."""
 
@@ -117,7 +113,6 @@ class RendezvousTimeout(Event, same_by=()):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RendezvousBegun(Event, same_by=("complete",), by_launcher=True, calm=True):
     """An agent's word that it starts, or has gathered the others (`complete`)."""
 
@@ -130,7 +125,6 @@ class RendezvousBegun(Event, same_by=("complete",), by_launcher=True, calm=True)
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PortInUse(Event, same_by=("port",)):
     """The store host could not listen: the port is taken. Other servers of the job, and NCCL's RAS, print the error as well."""
 
@@ -152,7 +146,6 @@ class PortInUse(Event, same_by=("port",)):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DdpParams(Event, same_by=("counts",), rank_fields=("counts",)):
     """The line "expects same model": numbers of parameters by rank, as the group counts."""
 
@@ -165,14 +158,12 @@ class DdpParams(Event, same_by=("counts",), rank_fields=("counts",)):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GatherUnfilled(Event, same_by=("peer_group_rank",), prints_group_rank=True):
     """The line "has inconsistent 0 params": a gather that a rank, local to its group, never filled; no other model."""
 
     peer_group_rank: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DdpShape(Event, same_by=("index", "sizes")):
     """The line "params[i] in this process with sizes …" does not match process 0."""
 
@@ -186,7 +177,6 @@ class DdpShape(Event, same_by=("index", "sizes")):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DdpUnused(Event, same_by=("indices", "names")):
     """The line "did not receive grad for rank r": parameters by index or by name."""
 
@@ -200,14 +190,12 @@ class DdpUnused(Event, same_by=("indices", "names")):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DdpUnfinished(Event, same_by=()):
     """The line "Expected to have finished reduction in the prior iteration"."""
 
     forms = (says("Expected to have finished reduction in the prior iteration"),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FsdpOrder(Event, same_by=()):
     """FSDP: the forward order differs: of two ranks (group-local), or of one (`group_rank`) from that of its first iteration.
 
@@ -230,7 +218,6 @@ _COMPLETED = regex(r"Rank (\d{1,7}): Completed store-based barrier for ")
 _SERVER = (None, "")  # its place among those who wait
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreBarrier(Event, same_by=("world_size", "joined"), calm=True, size_field="world_size"):
     """The store based barrier at init: how many of how many joined. `waiting`: it had not timed out when the text ended."""
 
@@ -267,8 +254,8 @@ class StoreParser(FormParser):
 
     def feed(self, line: Line) -> list[Event]:
         """Return a timeout; keep who waits until a later line shows how that ended."""
-        key, completed = _BARRIER_KEY.search(line.text), _COMPLETED.search(line.text)
-        if completed and key:
+        key = _BARRIER_KEY.search(line.text)
+        if key and (completed := _COMPLETED.search(line.text)):
             self._waits.pop((int(completed[1]), key[1]), None)
         found = super().feed(line)
         events = [event for event in found if isinstance(event, StoreBarrier)]

@@ -51,7 +51,6 @@ _CHAINED = (
 _BARE = regex(r"^((?:[A-Za-z_]\w{0,100}\.){0,12}[A-Za-z_]\w{0,100}(?:Error|Exception))(?:: (.*)|$)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RankException(Event, kind="exception", same_by=("type", "message", "frames"), prints_group_rank=True):
     """A Python traceback, at its last line; of chained ones the first, except one that an interrupt ended.
 

@@ -27,7 +27,6 @@ from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.prefixes import Line
 from hangscope.ingest.recorder.values import user_op
 from hangscope.ingest.torch_logs.c10d import GroupEvent
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
@@ -54,68 +53,48 @@ _PRINT = regex(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
-    """One call. `number` is the wrapper's SequenceNumber (from 0); `shape` is that of the first tensor, None without tensors."""
-
-    op: str
-    op_type: str
-    number: int | None
-    shape: tuple[int, ...] | None
-    dtypes: tuple[str, ...]
-    device: str | None
-
-    @property
-    def seq(self) -> int | None:
-        """Return the recorder's number of this call, which starts at 1; None where the counter began at random."""
-        return None if self.number is None or self.number >= RANDOM_START else self.number + 1
-
-    def fields(self) -> dict[str, Any]:
-        """Return the call as fields of an event."""
-        return {
-            "seq": self.seq,
-            "sequence_number": self.number,
-            "op": self.op,
-            "shape": self.shape,
-            "dtype": " ".join(self.dtypes) or None,
-            "device": self.device,
-        }
+#: a call as fields of `CallFingerprint`, and the operation as printed
+Print = tuple[dict[str, Any], str]
 
 
-def fingerprints(text: str) -> list[Fingerprint]:
-    """Return every fingerprint in the text, in order."""
+def fingerprints(text: str) -> list[Print]:
+    """Return every fingerprint in the text, in order. `shape` is that of the first tensor, None without tensors."""
     found = []
     for match in _PRINT.finditer(text):
         number, op_type, shape, dtypes, device = match.groups()
-        sizes = tuple(int(n) for n in re.findall(r"\d{1,15}", shape)) if shape is not None else None
-        types, count = tuple(re.findall(r"\w+", dtypes or "")), int(number) if number else None
-        found.append(Fingerprint(user_op(op_type), op_type, count, sizes, types, device))
+        count = int(number) if number else None
+        fields = {
+            "seq": None
+            if count is None or count >= RANDOM_START
+            else count + 1,  # the recorder's starts at 1
+            "sequence_number": count,
+            "op": user_op(op_type),
+            "shape": tuple(int(n) for n in re.findall(r"\d{1,15}", shape)) if shape is not None else None,
+            "dtype": " ".join(re.findall(r"\w+", dtypes or "")) or None,
+            "device": device,
+        }
+        found.append((fields, op_type))
     return found
 
 
-def garbled_peer(own: Fingerprint, peer: Fingerprint) -> str | None:
+def garbled_peer(own: Print, peer: Print) -> str | None:
     """Return what the peer's call really was, as far as its length shows, or None where what is printed of it can be trusted.
 
     The length is 3 + 3 per tensor + all dimensions, so 3 is a call without tensors (a barrier, an uneven
     all_to_all) and 6, 7, 8 one tensor of 0, 1, 2 dimensions.
     """
-    if peer.shape is not None or peer.number not in {0, None} or peer.op_type not in OP_TYPES:
+    (mine, _), (other, op_type) = own, peer
+    if other["shape"] is not None or other["sequence_number"] not in {0, None} or op_type not in OP_TYPES:
         return None
-    length, bare = OP_TYPES.index(peer.op_type), own.shape is None
+    length, bare = OP_TYPES.index(op_type), mine["shape"] is None
     if length < 6 and (bare or length != 3):
         return None  # equal lengths are compared properly; 4 and 5 are no lengths
-    if bare and own.number == 0 and peer.op_type in _WITHOUT_TENSORS:
+    if bare and mine["sequence_number"] == 0 and op_type in _WITHOUT_TENSORS:
         return None
     if length == 3:
         return "a call without tensors (a barrier or the like)"
     dims = length - 6
     return f"a call with one {dims}-D tensor" + (" (or several smaller ones)" if dims >= 3 else "")
-
-
-def differing_aspects(text: str) -> tuple[str, ...]:
-    """Return which aspects the message says differ: sequence number, op, shapes, dtypes, devices."""
-    _, _, tail = text.partition("Collectives differ in the following aspects:")
-    return tuple(name for mark, name in _ASPECTS.items() if mark in tail)
 
 
 _PEER_ADDRESS = regex(r"\[(?P<peer>[\w.:%]{2,64})\]:\d{1,5}")
@@ -124,28 +103,24 @@ _PEER_ADDRESS = regex(r"\[(?P<peer>[\w.:%]{2,64})\]:\d{1,5}")
 def _mismatch(line: Line, match: re.Match[str]) -> dict[str, Any] | None:
     other = re.search(r", but Rank (\d{1,7}) is running", line.text)
     until = other.start() if other else len(line.text)
-    own, peer = (
-        next(iter(fingerprints(part)), None) for part in (line.text[match.start() : until], line.text[until:])
-    )
-    if own is None:
+    own, peer = (fingerprints(part)[:1] for part in (line.text[match.start() : until], line.text[until:]))
+    if not own:
         return None  # it is damaged
-    fields = {"group_rank": int(match[1]), **own.fields()}
+    fields = {"group_rank": int(match[1]), **own[0][0]}
     if other is not None:
         fields["peer_group_rank"] = int(other[1])
-    if peer is not None and (garbled := garbled_peer(own, peer)):
+    if peer and (garbled := garbled_peer(own[0], peer[0])):
         return {**fields, "peer_op": garbled, "garbled": True}
-    if peer is not None:
-        dtype = " ".join(peer.dtypes) or None
-        fields |= {"peer_op": peer.op, "peer_shape": peer.shape, "peer_dtype": dtype}
-    return {**fields, "aspects": differing_aspects(line.text)}
+    if peer:
+        fields |= {f"peer_{name}": peer[0][0][name] for name in ("op", "shape", "dtype")}
+    _, _, tail = line.text.partition("Collectives differ in the following aspects:")
+    return {**fields, "aspects": tuple(name for mark, name in _ASPECTS.items() if mark in tail)}
 
 
 def _barrier_error(line: Line, match: re.Match[str]) -> dict[str, Any] | None:
-    calls = fingerprints(line.text[match.start() :])
-    return calls[0].fields() if calls else None
+    return next((fields for fields, _ in fingerprints(line.text[match.start() :])), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CallFingerprint(
     GroupEvent,
     kind="fingerprint",
@@ -184,7 +159,6 @@ class CallFingerprint(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MonitoredBarrier(
     GroupEvent, same_by=("absent", "what"), prints_group_rank=True, rank_fields=("absent",)
 ):
@@ -204,7 +178,6 @@ class MonitoredBarrier(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MonitoredBarrierWitness(Event, same_by=("from_group_rank",), prints_group_rank=True):
     """The line "successfully reached monitoredBarrier, but received errors": an innocent witness."""
 
@@ -217,7 +190,6 @@ class MonitoredBarrierWitness(Event, same_by=("from_group_rank",), prints_group_
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GlooTimeout(Event, same_by=("what",)):
     """gloo waited for a send or a recv until its timeout; a symptom. `peer` is an address: it names a host, no rank."""
 
@@ -230,7 +202,6 @@ class GlooTimeout(Event, same_by=("what",)):
     also = (_PEER_ADDRESS,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GlooClosed(Event, same_by=("what", "peer")):
     """gloo lost a connection; a symptom. `peer` is an address: it names a host, no rank."""
 
@@ -245,7 +216,6 @@ class GlooClosed(Event, same_by=("what", "peer")):
     also = (_PEER_ADDRESS,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GlooSizeMismatch(Event, same_by=("received", "expected")):
     """`op.preamble.length <= op.nbytes`: a peer sent another size than this rank expects (bytes)."""
 

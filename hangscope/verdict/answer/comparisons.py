@@ -199,23 +199,15 @@ def adapters(case: Case) -> Observation | None:
 
 
 def listed(case: Case) -> Observation | None:
-    """Read a list of numbers by rank in which one is far off."""
-    text = next((e for e in case.statements.all(Excerpt) if e.uneven), None)
-    if text is None or text.uneven is None:
+    """Read a list by rank in which one has a number that is far off, or another word than all others: where it is, and what runs there."""
+    text = next((e for e in case.statements.all(Excerpt) if e.outlier), None)
+    if text is None or text.outlier is None:
         return None
-    rank, shows = text.uneven
-    wanted = f"clocks, temperature, power and memory of the GPU of rank {rank} (nvidia-smi -q), and whether the slowness stays with the GPU or with the rank"
-    return Observation(shows, Collect((rank,), "other", wanted), (rank,), events=(text,))
-
-
-def listed_words(case: Case) -> Observation | None:
-    """Read a list by rank in which one has another word than all others: where it is, and what runs there."""
-    text = next((e for e in case.statements.all(Excerpt) if e.odd_word), None)
-    if text is None or text.odd_word is None:
-        return None
-    rank, shows = text.odd_word
-    wanted = f"the same of rank {rank} again a minute later, with its native stack (py-spy dump --native): whether it moves; if not, test its GPU alone"
-    return Observation(shows, Collect((rank,), "stack", wanted), (rank,), blamed=True, events=(text,))
+    rank, shows, is_word = text.outlier
+    again = f"the same of rank {rank} again a minute later, with its native stack (py-spy dump --native): whether it moves; if not, test its GPU alone"
+    gpu = f"clocks, temperature, power and memory of the GPU of rank {rank} (nvidia-smi -q), and whether the slowness stays with the GPU or with the rank"
+    collect = Collect((rank,), "stack", again) if is_word else Collect((rank,), "other", gpu)
+    return Observation(shows, collect, (rank,), blamed=is_word, events=(text,))
 
 
 def tabled(case: Case) -> Observation | None:

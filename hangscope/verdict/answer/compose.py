@@ -71,11 +71,11 @@ def observations(case: Case, ended: Observation | None) -> list[Observation]:
         *_read(case, (places.guarded,)),
         *_read(case, READERS),
         *comparisons.reported(case),
-        *_read(case, (comparisons.listed_words, comparisons.tabled)),
+        *_read(case, (comparisons.listed, comparisons.tabled)),
         *filter(None, [text.of_others(case, [r for w in waits.waits(case) for r in w.ranks])]),
         *_read(case, (waits.awaited, waits.timeouts, comparisons.connected, comparisons.alike)),
         *(s for s in printed if not s.blamed),
-        *_read(case, (comparisons.announced, comparisons.adapters, comparisons.listed)),
+        *_read(case, (comparisons.announced, comparisons.adapters)),
     ]
     known = [*messages(case)]
     faults = [seen for entry, seen in known if not entry.benign and not entry.follows]

@@ -10,6 +10,7 @@ import pytest
 from hangscope.ingest.job_logs import messages
 from hangscope.ingest.workers.reading import read_log
 from hangscope.knowledge.catalog import CATALOG
+from hangscope.model.tables import entries
 
 BLANK = re.compile(r"\{(\w+)\}")
 
@@ -19,7 +20,7 @@ def read(text: str) -> list[messages.Message]:
     return [event for event in found.events if isinstance(event, messages.Message)]
 
 
-@pytest.mark.parametrize("entry", messages._entries(), ids=lambda entry: str(entry["id"]))
+@pytest.mark.parametrize("entry", entries("messages", "message"), ids=lambda entry: str(entry["id"]))
 def test_an_entry_has_what_its_sentences_need(entry: dict[str, object]) -> None:
     known = messages.table()[str(entry["id"])]
     pattern = re.compile(str(entry.get("pattern", "")))
@@ -30,14 +31,14 @@ def test_an_entry_has_what_its_sentences_need(entry: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "entry", [e for e in messages._entries() if "example" in e], ids=lambda entry: str(entry["id"])
+    "entry", [e for e in entries("messages", "message") if "example" in e], ids=lambda entry: str(entry["id"])
 )
 def test_an_example_is_read_by_its_entry_alone(entry: dict[str, object]) -> None:
     assert [event.id for event in read(f"{entry['example']}\n")] == [entry["id"]]
 
 
 def test_ids_are_unique_and_literals_are_long_enough_to_be_searched_for() -> None:
-    ids = [entry["id"] for entry in messages._entries()]
+    ids = [entry["id"] for entry in entries("messages", "message")]
     assert len(ids) == len(set(ids))
     assert not [literal for literal in messages.MessageParser().literals if len(literal) < 6]
 

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from hangscope.ingest.lines.blocks import BlockParser, Found, block
 from hangscope.ingest.lines.forms import says
 from hangscope.ingest.lines.prefixes import strip_prefix
-from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Parcel(Event, kind="parcel_of_a_test"):
     size: int
     items: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hangscope.ingest.lines.rank_values import odd_cells, uneven
+from hangscope.ingest.lines.rank_values import odd_cells, outlier
 
 
 def listed(*values: float, unit: str = "ms") -> list[tuple[int, str]]:
@@ -15,9 +15,10 @@ def listed(*values: float, unit: str = "ms") -> list[tuple[int, str]]:
 
 
 def test_one_number_that_is_far_off_names_its_rank() -> None:
-    assert uneven(listed(1104.9, 1112.3, 2348.2, 1108.8)) == (
+    assert outlier(listed(1104.9, 1112.3, 2348.2, 1108.8)) == (
         2,
         "in the list 'forward' rank 2 has 2348.2 ms, the others 1104.9 to 1112.3",
+        False,
     )
 
 
@@ -25,7 +26,7 @@ def test_one_number_that_is_far_off_names_its_rank() -> None:
     "values", [(9.9, 10.2, 9.4, 9.5), (10, 20, 30, 40), (10, 10, 30), (10, 10, 30, 30, 10), (0, 0, 0, 0)]
 )
 def test_numbers_that_are_alike_or_all_different_name_nobody(values: tuple[float, ...]) -> None:
-    assert uneven(listed(*values)) is None
+    assert outlier(listed(*values)) is None
 
 
 _TABLE = """rank  host   dp     in

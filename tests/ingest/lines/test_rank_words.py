@@ -114,7 +114,6 @@ def test_a_few_numbers_are_not_the_tensor_of_the_others(
         ("== /var/dumps/rank7.txt", (7,)),
         ("==> out/stack_rank_2.txt <==", (2,)),
         ("$ cat rank4.stack", (4,)),
-        ("$ py-spy dump --native --pid 812   # rank 9", (9,)),
         ("I looked at the one that prints nothing (rank 6) a bit earlier:", (6,)),
         ("this is what py-spy says on rank 5:", (5,)),
         ("--- node1, rank 5", (5,)),

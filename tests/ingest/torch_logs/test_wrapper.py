@@ -100,7 +100,7 @@ def test_older_wordings() -> None:
 
 def test_several_tensors_and_cut_lines() -> None:
     (found,) = fingerprints(tensor_print(3, "ALLGATHER", "2, 3", "Float Long"))
-    assert (found.shape, found.dtypes) == ((2, 3), ("Float", "Long"))
+    assert (found[0]["shape"], found[0]["dtype"]) == ((2, 3), "Float Long")
     assert one(mismatch(tensor_print(8), tensor_print(9))[:160]).op == "all_reduce"
     assert (
         read_log(io.BytesIO(b"Detected mismatch between collectives on ranks. Rank 0 is runn"), "a").events
