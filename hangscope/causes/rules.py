@@ -61,7 +61,6 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Different, mismatch.different_calls),
     (finding.Stalled, mismatch.refused),
     (finding.Stalled, mismatch.unequal_splits),
-    (finding.Absent | finding.Unseen, unnamed.known_culprit),
     (finding.Absent, silence.lost_by_peers),
     (finding.Absent, pairs.left_by_one),
     (finding.Absent | finding.Unseen, late.at_work),
@@ -81,7 +80,6 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Nothing | finding.Unseen | finding.Absent, device.unanswered),
     (finding.Stalled | finding.Nothing, device.helped_by_a_setting),
     (finding.Finding, unnamed.end_without_rank),
-    (finding.Finding, unnamed.known_notice),
 )
 
 

@@ -7,7 +7,7 @@ falls with everything that is missing or assumed. A doubt is a function that yie
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from hangscope.causes.case import Case, Match
 from hangscope.explain.finding import (
@@ -38,15 +38,10 @@ from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict.damage import cut, damage
 from hangscope.verdict.proof import OF_THE_LOOP, Proof, prove
 from hangscope.verdict.status import trouble
-from hangscope.verdict.unrecorded import (
-    LOW,
-    MEDIUM,
-    Doubts,
-    may_wait_unrecorded,
-)
 
-HIGH = 2
+LOW, MEDIUM, HIGH = 0, 1, 2
 LEVELS = ("low", "medium", "high")
+Doubts = Iterator[tuple[int, str]]
 LEFT = 0.1  # of the waiting ranks, that still wait once the named ranks are imagined to behave
 #: What a rule says of itself whose facts leave other readings open.
 USUAL = "the most likely reading of this evidence"
@@ -277,6 +272,16 @@ def no_history(case: Case, match: Match, proof: Proof) -> Doubts:
         shown = finding.change.realigned or match.cause == "collective_order_mismatch"
         why = "no Python frames were recorded, so collectives of one op from different lines look the same"
         yield MEDIUM if shown else LOW, why
+
+
+def may_wait_unrecorded(case: Case, match: Match, proof: Proof) -> Doubts:
+    """Doubt that several ranks without a stack are busy, if their recorders count operations that they do not keep: they may wait for each other."""
+    several = (
+        match.cause == "stuck_rank" and len(match.culprits) > 1 and not set(match.culprits) & set(case.stacks)
+    )
+    records = [case.incident.ranks[rank] for rank in match.culprits] if several else []
+    if any(queue.issued is not None for record in records for queue in record.queues.values()):
+        yield LOW, "they may wait in sends or receives, which gloo's recorder counts and does not keep"
 
 
 #: Each with whether it is about the ranks, and about the cause.

@@ -20,17 +20,22 @@ from hangscope.model.rankset import ranks_phrase
 from hangscope.verdict import substantiation, verdicts
 from hangscope.verdict.answer.compose import answered
 from hangscope.verdict.answer.course import advances, over
-from hangscope.verdict.answer.no_hang import to_collect, why_no_hang
+from hangscope.verdict.answer.no_hang import reports_a_stop, to_collect, why_no_hang
 from hangscope.verdict.answer.observation import pasted
-from hangscope.verdict.answer.reporter import reports_a_stop
 from hangscope.verdict.confidence import confidence
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
 from hangscope.verdict.missing import missing_inputs
 from hangscope.verdict.phrasing import in_the_imperative, retitled
 from hangscope.verdict.rivals import rivals
-from hangscope.verdict.status import ended_well, moved_on, status_without_verdict, still_moves, trouble
-from hangscope.verdict.unrecorded import counts_more
+from hangscope.verdict.status import (
+    counts_more,
+    ended_well,
+    moved_on,
+    status_without_verdict,
+    still_moves,
+    trouble,
+)
 
 CROWD = 4  # an unconfirmed match may name at most this part of the job's ranks, or one
 MOST = 4  # faults of one hang that are reported separately; more at once have one common cause

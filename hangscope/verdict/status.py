@@ -21,9 +21,9 @@ from hangscope.ingest.torch_logs.store import StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import forms_a_group
 from hangscope.model.events import Event, since_new_year
+from hangscope.model.incident import RankRecord
 from hangscope.model.regex import regex
 from hangscope.verdict.damage import damaged_files
-from hangscope.verdict.unrecorded import counts_more
 
 #: Of the kinds of lines that are not calm, those that a job which goes on leaves as well.
 _OF_ANY_JOB = (Progress, NcclRas, CleanupSignal)
@@ -41,6 +41,12 @@ def trouble(case: Case) -> list[Event]:
     kinds = case.statements.kinds.items()
     found = [e for kind, events in kinds if not kind.calm and kind not in _OF_ANY_JOB for e in events]
     return [e for e in found if not (isinstance(e, Exit) and e.code == 0)]
+
+
+def counts_more(record: RankRecord) -> bool:
+    """Return whether a rank's recorder counts operations that it does not keep: it may wait in one of them."""
+    queues = [q for q in record.queues.values() if len(q) and q.issued is not None]
+    return any(int(q.issued[-1]) > int(q.seq[-1]) for q in queues if q.issued is not None)
 
 
 def harmless_at_an_end(event: Event) -> bool:

@@ -14,12 +14,12 @@ from hangscope.explain.statements.statements import INTERRUPTS, WAITED
 from hangscope.explain.text.blocked import idle_alone
 from hangscope.explain.text.group_size import others_of, stated_size
 from hangscope.explain.text.known_messages import blanks_of, filled
-from hangscope.explain.text.stop import find_stop, stopped
+from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.excerpts.excerpt import Excerpt
-from hangscope.ingest.job_logs.activity import GpuUse, WaitedFor
+from hangscope.ingest.job_logs.activity import GpuUse
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied, ended_with
 from hangscope.ingest.job_logs.faults import OomCuda, Xid
-from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
+from hangscope.ingest.job_logs.messages import Message, table
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.rank_words import ranks_in
 from hangscope.ingest.torch_logs.c10d import ProcessDown
@@ -34,7 +34,6 @@ from hangscope.model.regex import regex
 
 _WHOSE = "Find the process that printed it: its prefix, its file, or the process id in the kernel's log names the rank."
 _KILLED = frozenset({-9, -11, -7, -4, -8})
-_NEAR = 4  # lines
 _RETURNED = ("early_exit", "a process that returned without an error is gone as well")
 _ABORT = regex(r"Aborted|SIGABRT")
 _RETRIES = regex(r"(?i)\bretr(?:y|ies|ying)\b|\btrying again\b|\battempt \d")
@@ -50,29 +49,11 @@ def known_message(case: Case) -> Match | None:
     return _by_message(case, defect=False)
 
 
-def known_culprit(case: Case) -> Match | None:
-    """The same where the message is of the rank to blame: what it printed comes before what only its silence says of another."""
-    match = known_message(case)
-    return match if match is not None and match.culprits else None
-
-
-def known_notice(case: Case) -> Match | None:
-    """A line that healthy jobs print as well, and that is why one stopped which spans hosts."""
-    if case.on_one_host or not stopped(case.statements):
-        return None
-    match = _of_entry(case, [(e, table()[e.id]) for e in case.statements.all(Notice) if table()[e.id].cause])
-    return replace(match, strength=0) if match is not None else None
-
-
 def _by_message(case: Case, defect: bool) -> Match | None:
-    """Return the answer of the first entry with a cause, which is a known defect or not."""
-    messages = [(e, table()[e.id]) for e in case.statements.all(Message) if e.id in table()]
+    """Return the answer of the first entry with a cause, which is a known defect or not; its lines name a rank where the entry says so and one rank alone printed it."""
+    known = [(e, table()[e.id]) for e in case.statements.all(Message) if e.id in table()]
+    messages = [(e, entry) for e, entry in known if entry.cause and (entry.cause == "known_defect") == defect]
     messages.sort(key=lambda row: row[1].category != "external")  # the rest follows from an end from outside
-    return _of_entry(case, [(e, k) for e, k in messages if k.cause and (k.cause == "known_defect") == defect])
-
-
-def _of_entry(case: Case, messages: Sequence[tuple[Message | Notice, Known]]) -> Match | None:
-    """Return the answer of the first entry; its lines name a rank where the entry says so and one rank alone printed it."""
     of_text = isinstance(case.finding, Stalled | Absent) and case.from_text
     if not messages or not (isinstance(case.finding, Nothing | Unseen) or of_text):
         return None
@@ -85,8 +66,6 @@ def _of_entry(case: Case, messages: Sequence[tuple[Message | Notice, Known]]) ->
     else:
         return None  # the program caught it, or it had been there before
     blanks, ranks = blanks_of(events), {e.rank for e in events if e.rank is not None}
-    if ranks and case.finding.culprits and ranks <= case.statements.ranks(WaitedFor):
-        return None  # these ranks had given up their wait for another one
     culprits = ranks if entry.culprit and len(ranks) == 1 else ()
     why = filled(entry.says, blanks) + (f" (known: {entry.upstream})" if entry.upstream else "")
     steps, category = f"Collect {filled(entry.collect, blanks)}.", entry.category or None
@@ -125,8 +104,7 @@ def fault_without_rank(case: Case) -> Match | None:
 
 def end_without_rank(case: Case) -> Match | None:
     """An end of a process, or a collective that did not match, by a line that names no rank."""
-    went_on = any(e.moves for e in case.statements.all(Excerpt)) and case.statements.all(Notice)
-    if not _nothing_else(case) or went_on:
+    if not _nothing_else(case):
         return None
     return _mismatched(case) or _by_its_gpu(case, _ended(case) or _raised(case))
 
@@ -233,7 +211,7 @@ def _raised(case: Case) -> Match | None:
 def whose(case: Case, events: Sequence[Event]) -> str:
     """Return the processes of events as a subject, `a process` where the text does not say which."""
     first, alone = events[0], len(events) == 1
-    ranks = {e.rank for e in events if e.rank is not None} or {r for e in events for r in _near(case, e)}
+    ranks = {e.rank for e in events if e.rank is not None}
     names = [ranks_phrase(ranks)] if ranks else []
     names += [f"local rank {first.local_rank}"] if first.local_rank is not None and alone else []
     names += [f"task {first.task} of srun or mpirun"] if first.task is not None and not ranks else []
@@ -246,13 +224,3 @@ def whose(case: Case, events: Sequence[Event]) -> str:
         names.append(f"its message names {ranks_phrase(named)}")
     subject, *ids = names
     return f"{subject} ({', '.join(ids)})" if ids else subject
-
-
-def _near(case: Case, event: Event) -> Sequence[int]:
-    """Return the ranks of the line next to an event that names a rank and its process."""
-    named = [n for e in case.statements.all(Excerpt) if e.file == event.file for n in e.named]
-    frames = len(event.frames) if isinstance(event, RankException) else 0
-    near = range(event.line - _NEAR, event.line + 2 * frames + _NEAR)
-    own = [n for n in named if n.line in near and len(n.ranks) == 1 and n.pids]
-    found = {n.ranks for n in own if event.pid is None or event.pid in n.pids}
-    return found.pop() if len(found) == 1 else ()

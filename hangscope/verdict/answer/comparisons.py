@@ -20,7 +20,6 @@ from hangscope.ingest.job_logs.messages import Notice
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.starts import Announced
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
-from hangscope.model.conclusion import Collect
 from hangscope.model.events import Event
 from hangscope.model.incident import Incident
 from hangscope.model.rankset import agree, ranks_phrase
@@ -77,10 +76,10 @@ def compared(
     named = tuple(suspects if suspects is not None else few if outlier else everyone)
     parts = [f"{who(ranks, 'other ranks')} {text}" for text, ranks in ordered]
     more = f"; {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
-    collect = Collect(named, what, wanted.format(who=who(named, "these ranks")))
+    wanted = wanted.format(who=who(named, "these ranks"))
     joint = "" if not head else ", " if head.startswith("according to ") else ": "
     shows = f"{head}{joint}{'; '.join(parts[:_SHOWN])}{more}"
-    return Observation(shows, collect, named, True, outlier or bool(suspects), tuple(events))
+    return Observation(shows, wanted, what, named, True, outlier or bool(suspects), tuple(events))
 
 
 def reported(case: Case) -> Iterator[Observation]:
@@ -128,7 +127,7 @@ def equally_far(case: Case) -> Observation | None:
     if tells_of_trouble(text):
         return None  # what was printed when the wait was over shows no progress
     shows = f"all {len(last)} ranks got equally far: the last line of each is '{short(text)}', so none of them is missing, and what comes next is in all of them or in the path between their GPUs"
-    return Observation(shows, Collect((), "other", path_between(case)), events=tuple(last.values()))
+    return Observation(shows, path_between(case), "other", events=tuple(last.values()))
 
 
 def connected(case: Case) -> Observation | None:
@@ -138,7 +137,7 @@ def connected(case: Case) -> Observation | None:
         return None
     every = "both" if len(ranks) == 2 else f"all {len(ranks)}"
     shows = f"{every} ranks completed NCCL's initialization (Init COMPLETE), so none of them is missing; no collective and no step is shown after it: usually the first collective does not complete because of the path between their GPUs (P2P)"
-    return Observation(shows, Collect((), "other", path_between(case)), (), True)
+    return Observation(shows, path_between(case), "other", proves=True)
 
 
 def path_between(case: Case) -> str:
@@ -165,7 +164,7 @@ def other_values(case: Case) -> Observation | None:
         return None
     line, ranks = odd[-1], odd[-1].ranks
     wanted = f"what differs on {who(ranks)} before that line: its configuration, its data, a branch"
-    return Observation(f"{line.note}: '{short(line.text)}'", Collect(ranks, "log", wanted), ranks)
+    return Observation(f"{line.note}: '{short(line.text)}'", wanted, suspects=ranks)
 
 
 def adapters(case: Case) -> Observation | None:
@@ -179,7 +178,7 @@ def adapters(case: Case) -> Observation | None:
     sides = [f"{' and '.join(some[:_SHOWN])} {used}" for used, some in hosts.items()]
     shows = f"NCCL does not use the same adapters on every host: {'; '.join(sides[:_SHOWN])}"
     text = "NCCL_IB_HCA, set on every host to the adapters that all of them have and that share one network (ibdev2netdev, show_gids)"
-    return Observation(shows, Collect((), "other", text), events=tuple(events))
+    return Observation(shows, text, "other", events=tuple(events))
 
 
 def listed(case: Case) -> Observation | None:
@@ -189,7 +188,7 @@ def listed(case: Case) -> Observation | None:
         return None
     rank, shows = text.uneven
     wanted = f"clocks, temperature, power and memory of the GPU of rank {rank} (nvidia-smi -q), and whether the slowness stays with the GPU or with the rank"
-    return Observation(shows, Collect((rank,), "other", wanted), (rank,), events=(text,))
+    return Observation(shows, wanted, "other", (rank,), events=(text,))
 
 
 def listed_words(case: Case) -> Observation | None:
@@ -199,7 +198,7 @@ def listed_words(case: Case) -> Observation | None:
         return None
     rank, shows = text.odd_word
     wanted = f"the same of rank {rank} again a minute later, with its native stack (py-spy dump --native): whether it moves; if not, test its GPU alone"
-    return Observation(shows, Collect((rank,), "stack", wanted), (rank,), blamed=True, events=(text,))
+    return Observation(shows, wanted, "stack", (rank,), blamed=True, events=(text,))
 
 
 def tabled(case: Case) -> Observation | None:
@@ -213,12 +212,8 @@ def tabled(case: Case) -> Observation | None:
     parts = [f"rank {rank} has {' and '.join(own[:_SHOWN])}" for rank, own in cells.items()]
     ranks = tuple(sorted(cells))
     wanted = f"what {ranks_phrase(ranks)} did right before (a branch, an empty batch): the one with the smaller count skipped a call, and the others wait for it"
-    return Observation(
-        f"the table of ranks sets {ranks_phrase(ranks)} apart: {'; '.join(parts[:_SHOWN])}",
-        Collect(ranks, "other", wanted),
-        ranks,
-        events=(text,),
-    )
+    shows = f"the table of ranks sets {ranks_phrase(ranks)} apart: {'; '.join(parts[:_SHOWN])}"
+    return Observation(shows, wanted, "other", ranks, events=(text,))
 
 
 def announced(case: Case) -> Observation | None:
@@ -238,9 +233,7 @@ def announced(case: Case) -> Observation | None:
     if len(missing) == 1 and last:
         shows += f"; {ranks_phrase(missing)} did not: its last line is '{short(last[-1].texts[-1])}'"
         stack = f"a stack of {ranks_phrase(missing)} (py-spy dump --pid PID), twice: whether that work goes on; it belongs before the start of the job, or needs a longer timeout"
-        return Observation(
-            shows, Collect(missing, "stack", stack), missing, blamed=True, events=(*events, *last)
-        )
+        return Observation(shows, stack, "stack", missing, blamed=True, events=(*events, *last))
     shows += f"; {ranks_phrase(missing)} {agree(missing, 'is', 'are')} not in this text" if missing else ""
     text = "NODE_RANK (or SLURM_NODEID), MASTER_ADDR and WORLD_SIZE as each node was started with them"
-    return Observation(shows, Collect(missing, "other", text), missing, events=tuple(events))
+    return Observation(shows, text, "other", missing, events=tuple(events))

@@ -13,9 +13,8 @@ from hangscope.explain.text.group_size import world_size
 from hangscope.explain.text.stop import PROOFS, find_stop
 from hangscope.model.conclusion import Collect, Verdict
 from hangscope.model.regex import regex
-from hangscope.verdict.answer import comparisons, course, elsewhere, ends, places, stacks, text, waits
-from hangscope.verdict.answer.lines import lines
-from hangscope.verdict.answer.messages import messages
+from hangscope.verdict.answer import comparisons, course, ends, places, stacks, text, waits
+from hangscope.verdict.answer.lines import lines, messages
 from hangscope.verdict.answer.observation import Observation, bare, pasted
 from hangscope.verdict.answer.only_suspect import DEFAULT, naming, only_suspect
 from hangscope.verdict.answer.remarks import position, remarks
@@ -82,7 +81,7 @@ def observations(case: Case, ended: Observation | None) -> list[Observation]:
     found = [*(s for s in faults if s.blamed), *found, *(s for s in faults if not s.blamed)]
     found += [seen for seen in _read(case, LATER) if not (found and seen.proves)]
     found += [seen for entry, seen in known if entry.follows]
-    found += [seen for entry, seen in known if entry.benign and seen.next]
+    found += [seen for entry, seen in known if entry.benign and seen.wanted]
     if ended is not None and not any(s.proves for s in found):
         return [ended, *found]
     moving = course.moving(case)
@@ -102,13 +101,13 @@ def answered(case: Case, verdict: Verdict) -> Verdict:
     unread = find_stop(case.statements) is not None and not (proved or ended is not None)
     if unread or not (verdict.cause == "unknown" or (proved and _by_silence(case, verdict, seen))):
         return _with_facts(case, verdict, seen)
-    if not any(s.next for s in seen) and not case.stacks:
+    if not any(s.wanted for s in seen) and not case.stacks:
         errors, last = text.main(case), course.last_line(case)
-        if errors is not None and errors.next is None and last is not None:
-            errors = replace(errors, next=last.next)
+        if errors is not None and not errors.wanted and last is not None:
+            errors = replace(errors, wanted=last.wanted, what=last.what)
         seen = [s for s in (errors or last,) if s is not None]
     # Where ranks are adds to an answer, and is none by itself.
-    return (_of_lines if any(s.next for s in seen) else _with_facts)(case, verdict, seen)
+    return (_of_lines if any(s.wanted for s in seen) else _with_facts)(case, verdict, seen)
 
 
 def _by_silence(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> bool:
@@ -121,7 +120,7 @@ def _by_silence(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> bo
 
 def _of_lines(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verdict:
     """Return the answer to a text that establishes no cause: its most telling lines."""
-    main = next(s for s in seen if s.next)
+    main = next(s for s in seen if s.wanted)
     facts = [main.shows, *(s.shows for s in seen if s is not main)][:_MOST]
     if not main.suspects and (roll := text.roll(case, main.shows)):
         facts.append(roll)
@@ -187,11 +186,11 @@ def _completed(
     if asked:  # what lines ask for says more than a step of which a part is in the text, or than what any hang asks for
         own = [s for s in own if verdict.cause != "unknown" and text.without(s, present) == s]
     first, of_facts = 1 if asked else 2, [imperative(item.text) for item in later]
-    agreed = elsewhere.same_settings(case)
+    agreed = text.same_settings(case)
     step = agreed[0] if agreed else step
     steps = [*agreed, *asked[:1], *own[:first], *asked[1:], *of_facts, *own[first:]]
-    apart = [*filter(None, [comparisons.outputs(case)]), *elsewhere.settings(case)]
-    facts = [*facts[:1], *apart, *facts[1:], *elsewhere.shown_of(case, facts)]
+    apart = [*filter(None, [comparisons.outputs(case)]), *text.settings(case)]
+    facts = [*facts[:1], *apart, *facts[1:], *text.shown_of(case, facts)]
     collect = nexts or (verdict.collect if verdict.confidence == "low" else [])
     if not pasted(case):  # a job's own folder: what was not recorded can be recorded next time
         steps, collect = [*steps[:2], *verdict.advice], [*nexts, *verdict.collect]

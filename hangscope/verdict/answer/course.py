@@ -12,7 +12,6 @@ from hangscope.ingest.job_logs.messages import Message, Notice
 from hangscope.ingest.job_logs.progress import Progress, Served, WorkersEnded
 from hangscope.ingest.lines.rank_words import ranks_titled
 from hangscope.ingest.lines.vocabulary import Stage, of_people, stage_named
-from hangscope.model.conclusion import Collect
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, message_of
@@ -148,7 +147,7 @@ def over(case: Case) -> Observation | None:
             text = _IN_A_STRETCH
         elif slow:
             text = "a profile of one early and of one late step (torch.profiler, or py-spy record): which calls became more or longer"
-        return Observation(shows, Collect((), "stack", text), events=(last,))
+        return Observation(shows, text, "stack", events=(last,))
     text = "only if requests are not answered now: a stack of every worker (py-spy dump --native) during one"
     after = (
         e for e in case.statements.all(Served) if all((s.file, s.line) < (e.file, e.line) for s in stalls)
@@ -160,7 +159,7 @@ def over(case: Case) -> Observation | None:
         shows += (
             f"; the longest work before was '{short(work.lasted_line)}'" if work and work.lasted_line else ""
         )
-        return Observation(shows, Collect((), "stack", text), events=(answers[-1],))
+        return Observation(shows, text, "stack", events=(answers[-1],))
     notices = [e for e in case.statements.all(Notice) if not of_people(e.text)]
     last_notice = max(notices, key=lambda e: e.line, default=None)
     waited = (
@@ -171,7 +170,7 @@ def over(case: Case) -> Observation | None:
     if (complaint_of(case) and not waited) or last_notice is None or last_notice.id != _STARTED:
         return None
     shows = f"the server finished its start: '{short(last_notice.text)}'; these lines show no hang"
-    return Observation(shows, Collect((), "stack", text), events=(last_notice,))
+    return Observation(shows, text, "stack", events=(last_notice,))
 
 
 def advances(case: Case) -> bool:
@@ -194,12 +193,12 @@ def moving(case: Case) -> Observation | None:
     if text.slow and (text.moves or text.went_on or text.steady) and not _harmful(case):
         end = "these lines show no hang" if says_it_hangs(case.statements) else "it is not hung"
         shows = f"{text.slow}: the job was slow there, and {end}"
-        return Observation(shows, Collect((), "stack", _IN_A_STRETCH), events=(text,))
+        return Observation(shows, _IN_A_STRETCH, "stack", events=(text,))
     if text.steady and after and not text.pace:
         counts = f"its steps went on from {text.went_on}" if text.went_on else text.steady
         shows = f"{_ADVANCES}, and these lines show no hang: {counts}"
         wanted = f"whether the next such line followed; if not, {_STACKS}; if so, where the time goes in each interval (input, compute, communication, offload)"
-        return Observation(shows, Collect((), "log", wanted), events=(text,))
+        return Observation(shows, wanted, events=(text,))
     since = f" ({text.moves})" if text.moves else ""
     if not (text.pace or (text.moves and not text.complaint)) or _harmful(case):
         return None
@@ -207,9 +206,9 @@ def moving(case: Case) -> Observation | None:
     if text.pace:
         shows += f", {text.pace}: the job is slow, not hung"
         wanted = "the time of each phase (data, forward, backward) on every rank, with the clocks and throttle reasons of the GPUs (nvidia-smi -q -d PERFORMANCE), memory and disk while it is slow"
-        return Observation(shows, Collect((), "log", wanted), events=(text,))
+        return Observation(shows, wanted, events=(text,))
     wanted = f"how long nothing was printed after that line; if minutes, {_STACKS}"
-    return Observation(f"{shows}; these lines show no hang", Collect((), "stack", wanted), events=(text,))
+    return Observation(f"{shows}; these lines show no hang", wanted, "stack", events=(text,))
 
 
 def _harmful(case: Case) -> bool:
@@ -224,7 +223,7 @@ def unfinished(case: Case) -> Observation | None:
         return None
     wanted = "NCCL_DEBUG=INFO of every rank for that last operation: how far its communicator comes on each"
     shows = f"the lines repeat a pattern that breaks off: {text.broken}"
-    return Observation(shows, Collect((), "log", wanted), (), True)
+    return Observation(shows, wanted, proves=True)
 
 
 def last_line(case: Case) -> Observation | None:
@@ -234,18 +233,16 @@ def last_line(case: Case) -> Observation | None:
         return None
     if complaint and text.text.startswith(complaint[:_SAME]):
         shows = f"the text has only the reporter's description: '{short(complaint)}'"
-        return Observation(shows, Collect((), "stack", f"{_STACKS}, and what the job printed last"))
+        return Observation(shows, f"{_STACKS}, and what the job printed last", "stack")
     last = _last_progress(case) if of_people(text.text) else None
     line, far = short(message_of(last or text)).rstrip(" |,;:"), course(case)
     staged = far.startswith("The job was") and line.rstrip("…")[-_SAME:] not in far
     where = f"the job was {stage.phrase} when the text ended; " if stage is not None and not staged else ""
     if tells_of_trouble(text.text):
         wanted = "the lines before it, of that process and of the others: the first error of any of them, and the last line of each"
-        return Observation(f"{where}the last error is '{line}'", Collect((), "log", wanted))
+        return Observation(f"{where}the last error is '{line}'", wanted)
     shows = f"{where}the last line is '{line}'"
     if complaint:
         shows += f"; '{short(complaint)}' is the reporter's description, and the log itself shows no hang"
     wanted = f"{_STACKS}, and how long nothing was printed"
-    return Observation(
-        shows, Collect((), stage.what, stage.collect) if stage is not None else Collect((), "stack", wanted)
-    )
+    return Observation(shows, *((stage.collect, stage.what) if stage is not None else (wanted, "stack")))

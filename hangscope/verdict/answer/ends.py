@@ -20,7 +20,7 @@ from hangscope.ingest.torch_logs.store import StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.doing import doing
-from hangscope.model.conclusion import Collect, Verdict
+from hangscope.model.conclusion import Verdict
 from hangscope.model.events import Event
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.model.regex import regex
@@ -75,7 +75,7 @@ def _ended(case: Case, shows: str, signal: str, event: Event) -> Observation:
     hosts = [record.host for rank, record in case.incident.ranks.items() if rank in suspects]
     host = next(filter(None, (event.host, *hosts)), "its host")
     text = _LEAVES.get(signal, _LEAVES["SIGABRT"]).format(whose=who(suspects, "that process"), host=host)
-    return Observation(shows, Collect(suspects, "log", text), suspects, True, True, (event,))
+    return Observation(shows, text, "log", suspects, True, True, (event,))
 
 
 def after_the_end(case: Case) -> str:
@@ -130,11 +130,11 @@ def exceptions(case: Case) -> Observation | None:
     if faults and (faults[0].file, faults[0].line) not in known:
         suspects = (faults[0].rank,) if faults[0].rank is not None else ()
         text = f"the traceback that belongs above that line, of {who(suspects, 'that process')}"
-        wanted = Collect(suspects, "log", text) if not faults[0].frames else None  # the last line alone
-        return Observation(_raised(case, faults), wanted, suspects, True, True, (*faults,))
+        wanted = "" if faults[0].frames else text  # of an exception the last line alone
+        return Observation(_raised(case, faults), wanted, "log", suspects, True, True, (*faults,))
     text = "the lines of all other ranks before that moment: the first error, or the rank that prints none"
     if waits := [e for e in raised if e.symptom and (e.file, e.line) not in known]:
-        return Observation(_raised(case, waits), Collect((), "log", text), (), True, False, (*waits,))
+        return Observation(_raised(case, waits), text, proves=True, events=(*waits,))
     return None
 
 
@@ -147,7 +147,7 @@ def interrupts(case: Case) -> Observation | None:
         return None
     doing_it = f", while it was {next(iter(busy))}" if len(busy) == 1 else ""
     shows = f"{_raised(case, pressed)} (Ctrl-C){doing_it}"
-    return Observation(shows, Collect((), "stack", text), events=(*pressed,))
+    return Observation(shows, text, "stack", events=(*pressed,))
 
 
 def _raised(case: Case, raised: Sequence[RankException]) -> str:

@@ -15,7 +15,6 @@ from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import in_backward, is_user, user_frame
 from hangscope.knowledge.doing import doing
-from hangscope.model.conclusion import Collect
 from hangscope.model.frames import Frame, Stack, UnplacedStack
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict.answer.comparisons import compared
@@ -67,7 +66,7 @@ def stacks(case: Case) -> Observation | None:
     # Different places are for the verdict to explain; one and the same place is an answer where it explains none.
     alone = len(case.stacks) == 1
     alike = len(found_at) == 1 and (alone or not any(where.inside for where in case.stacks.values()))
-    return replace(found, next=found.next if alike else None, proves=False)
+    return replace(found, wanted=found.wanted if alike else "", proves=False)
 
 
 def _named(stack: Stack) -> Frame:
@@ -109,13 +108,8 @@ def loader_workers(case: Case) -> Observation | None:
     ranks = waiting if len(waiting) == 1 else ()
     whose = f"the data loader of {ranks_phrase(ranks)}" if ranks else "a data loader"
     text = f"what {frame.name}{at(frame)} waits for: the file or mount that it reads, or the process that it started (ps for state D, cat /proc/PID/stack, dmesg for NFS); DataLoader(timeout=...) makes it fail aloud"
-    return Observation(
-        f"a worker process of {whose} is in {place}",
-        Collect(ranks, "stack", text),
-        ranks,
-        blamed=bool(ranks),
-        cause="stuck_rank",
-    )
+    shows = f"a worker process of {whose} is in {place}"
+    return Observation(shows, text, "stack", ranks, blamed=bool(ranks), cause="stuck_rank")
 
 
 def unplaced(case: Case) -> Observation | None:
@@ -142,9 +136,7 @@ def unplaced(case: Case) -> Observation | None:
         for rank, where in case.stacks.items()
     ]
     shows = "; ".join([*parts[:_SHOWN], *_beside([s for own in case.incident.unplaced for s in own.others])])
-    return Observation(
-        shows if several else f"{shows}; nothing says which rank this is", Collect((), "stack", text)
-    )
+    return Observation(shows if several else f"{shows}; nothing says which rank this is", text, "stack")
 
 
 def _beside(threads: Sequence[Stack]) -> list[str]:

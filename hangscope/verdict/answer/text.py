@@ -6,15 +6,15 @@ It is the answer where nothing else is, and adds to any other answer what that d
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Container, Iterator, Sequence, Set
 from functools import cache
 
 from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import others_of
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.line_groups import BAR, ERROR, OTHER, WAIT, LineGroup
+from hangscope.ingest.lines import vocabulary
 from hangscope.ingest.torch_logs.reports import Terminate
-from hangscope.model.conclusion import Collect
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.model.regex import regex
@@ -36,6 +36,11 @@ _COMMANDS = regex(
 _BUILD = regex(r"[-_]cu\d{1,3}$")
 _JOINTS = regex(r"(; |, and |, | and |\. )")
 _LOOSE = regex(r"^(?:[;,. ]|and )+|(?:[;, ]| and)+$")
+#: A port, a process id or another long number, an address; no time, no size in a list, no part of a longer number.
+_IDENTIFIER = regex(
+    r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])|(?<![.,:[])(?:[Pp]ort:? |:|=|pid:? |process )(\d{4,7})(?![\w.,\]]\d|\w)"
+)
+_LOOKED_UP = 2  # outputs of commands
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ def main(case: Case) -> Observation | None:
     parts = [_quote(g) for g in (first, other or wait) if g is not None]
     topic = next((t for g in (first, other) if g is not None and (t := about[id(g)])), None)
     shows = f"{'the text reports' if topic is None else f'{topic.title}:'} {'; '.join(parts)}"
-    return Observation(shows, Collect((), "log", topic.collect) if topic is not None else None)
+    return Observation(shows, topic.collect if topic is not None else "")
 
 
 def _weight(topic: Topic | None) -> int:
@@ -166,7 +171,7 @@ def of_others(case: Case, waiting: Sequence[int]) -> Observation | None:
         return None
     shows = f"{ranks_phrase(first.ranks)}, which {agree(first.ranks, 'is', 'are')} not among those that time out, printed '{short(first.text)}'{often(first)}"
     wanted = f"the whole error of {ranks_phrase(first.ranks)}: the others wait for what failed there"
-    return Observation(shows, Collect(first.ranks, "log", wanted), first.ranks, True, len(first.ranks) == 1)
+    return Observation(shows, wanted, "log", first.ranks, True, len(first.ranks) == 1)
 
 
 def before_an_abort(case: Case, read: Set[int]) -> Iterator[str]:
@@ -209,3 +214,45 @@ def without(text: str, words: Sequence[re.Pattern[str]]) -> str:
             dropped = any(word.search(part) for word in words) or (dropped and part.startswith(_LEFT_OVER))
         kept.append("" if dropped else part)
     return _LOOSE.sub("", "".join(kept))
+
+
+def settings(case: Case) -> list[str]:
+    """Return sentences on settings that two parts of the job print differently."""
+    return [
+        f"{_who(u.one[0])} was started with {u.command} {u.one[1]}, {_who(u.other[0])} with {u.other[1]}"
+        for text in case.statements.all(Excerpt)
+        for u in text.settings
+    ]
+
+
+def shown_of(case: Case, facts: Sequence[str]) -> list[str]:
+    """Return sentences on what commands in the text show of what the facts name."""
+    read = {" ".join(e.text.split()) for events in case.statements.kinds.values() for e in events}
+    return [*_shown(case.statements.all(Excerpt), " ".join(facts), read)][:_LOOKED_UP]
+
+
+def same_settings(case: Case) -> list[str]:
+    """Return the step that makes the parts of a job agree on their settings; none where nothing differs."""
+    names = [u.command for text in case.statements.all(Excerpt) for u in text.settings]
+    return [f"Start every part of the job with the same {' and '.join(names)}."] if names else []
+
+
+def _shown(texts: Sequence[Excerpt], known: str, read: Container[str]) -> Iterator[str]:
+    """Yield the lines of commands' outputs that have an identifier of what is known, and that no parser has `read`."""
+    wanted = {match[1] or match[0] for match in _IDENTIFIER.finditer(known)}
+    for output in (
+        o for text in texts for o in text.outputs if vocabulary.words("looks_up").match(o.command)
+    ):
+        for line in output.lines:
+            if " ".join(line.split()) not in read and any(_has(line, word) for word in wanted):
+                yield f"'{short(output.command, 60)}' shows '{short(line)}'"
+                break
+
+
+def _has(line: str, word: str) -> bool:
+    before, found, after = line.partition(word)
+    return bool(found) and not (before[-1:].isdigit() or after[:1].isdigit())
+
+
+def _who(writer: str) -> str:
+    return f"task {writer}" if writer.isdigit() else writer

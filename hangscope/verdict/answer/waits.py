@@ -12,7 +12,6 @@ from hangscope.explain.text.stop import begun, clock
 from hangscope.ingest.job_logs.activity import WaitedFor
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout, is_default_group
-from hangscope.model.conclusion import Collect
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import group_label
 from hangscope.model.rankset import agree, ranks_phrase
@@ -192,7 +191,7 @@ def timeouts(case: Case) -> Observation | None:
     elif len(missing) == 1:
         text = f"a stack of {ranks_phrase(missing)} (py-spy dump), and its log from that moment on"
     shows += _PAUSED if wait.is_late else ""
-    return Observation(shows, Collect(missing, "log", text), missing, True, False, wait.events)
+    return Observation(shows, text, "log", missing, True, False, wait.events)
 
 
 def first_of_all(case: Case, wait: Wait) -> bool:
@@ -212,10 +211,8 @@ def awaited(case: Case) -> Observation | None:
     own = case.statements.of(peer, Printed)[-1:]
     last = f"; the last line of rank {peer} is '{short(own[0].texts[-1])}'" if own else ""
     shows = f"{who(waiting, 'a process')} gave up waiting for rank {peer} ('{short(lines[0].text)}'){last}"
-    wanted = Collect(
-        (peer,), "stack", f"a stack of rank {peer} (py-spy dump), and its log from that moment on"
-    )
-    return Observation(shows, wanted, (peer,), True, True, tuple(lines))
+    wanted = f"a stack of rank {peer} (py-spy dump), and its log from that moment on"
+    return Observation(shows, wanted, "stack", (peer,), True, True, tuple(lines))
 
 
 def _membership(wait: Wait, size: int | None, missing: Sequence[int], heard: Sequence[int]) -> str:

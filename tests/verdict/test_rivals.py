@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hangscope.api import Report
-from hangscope.verdict.unfit import contradicted
+from hangscope.verdict.rivals import contradicted
 from tests.dump_writer import Recorder, job
 from tests.text_lines import told
 from tests.verdicts import judged
