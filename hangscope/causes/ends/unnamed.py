@@ -16,7 +16,7 @@ from hangscope.explain.text.group_size import others_of, stated_size
 from hangscope.explain.text.known_messages import blanks_of, filled
 from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.excerpts.excerpt import Excerpt
-from hangscope.ingest.job_logs.activity import GpuUse
+from hangscope.ingest.job_logs.activity import GpuUse, WaitedFor
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied, ended_with
 from hangscope.ingest.job_logs.faults import OomCuda, Xid
 from hangscope.ingest.job_logs.messages import Message, table
@@ -49,6 +49,12 @@ def known_message(case: Case) -> Match | None:
     return _by_message(case, defect=False)
 
 
+def known_culprit(case: Case) -> Match | None:
+    """The same where the message is of the rank to blame: what it printed comes before what only its silence says of another."""
+    match = known_message(case)
+    return match if match is not None and match.culprits else None
+
+
 def _by_message(case: Case, defect: bool) -> Match | None:
     """Return the answer of the first entry with a cause, which is a known defect or not; its lines name a rank where the entry says so and one rank alone printed it."""
     known = [(e, table()[e.id]) for e in case.statements.all(Message) if e.id in table()]
@@ -66,14 +72,16 @@ def _by_message(case: Case, defect: bool) -> Match | None:
     else:
         return None  # the program caught it, or it had been there before
     blanks, ranks = blanks_of(events), {e.rank for e in events if e.rank is not None}
+    if ranks and case.finding.culprits and ranks <= case.statements.ranks(WaitedFor):
+        return None  # these ranks had given up their wait for another one
     culprits = ranks if entry.culprit and len(ranks) == 1 else ()
     why = filled(entry.says, blanks) + (f" (known: {entry.upstream})" if entry.upstream else "")
     steps, category = f"Collect {filled(entry.collect, blanks)}.", entry.category or None
     # Who tries it again is alive, and stays where it is.
     again = culprits and entry.cause == "crashed_rank" and any(_RETRIES.search(e.text) for e in events)
     cause = "stuck_rank" if again else entry.cause
-    match = answer(cause, culprits, why, steps, category=category, evidence=events[:4])
-    return _by_silence(case, match)
+    match = answer(cause, culprits, why, steps, evidence=events[:4])
+    return _by_silence(case, replace(match, category=category))
 
 
 def _by_silence(case: Case, match: Match) -> Match:
@@ -113,12 +121,8 @@ def _by_its_gpu(case: Case, end: Match | None) -> Match | None:
     """Return the end of a process of no known rank with the rank whose GPU alone is idle: the others' spin while they wait for it."""
     use = idle_alone(case.incident, case.statements)
     sizes = {case.incident.world_size, *(n for e in case.statements.all(Excerpt) for n in e.sizes)}
-    if (
-        end is None
-        or end.culprits
-        or use is None
-        or len({e.gpu for e in case.statements.all(GpuUse)}) not in sizes
-    ):
+    number = len({e.gpu for e in case.statements.all(GpuUse)})
+    if end is None or end.culprits or use is None or number not in sizes:
         return end
     why = f"{end.why.replace('a process', f'rank {use.gpu}', 1)}; GPU {use.gpu} alone is idle, while the others' spin"
     return replace(end, culprits=(use.gpu,), why=why, strength=1, evidence=[*end.evidence, quote(use)])

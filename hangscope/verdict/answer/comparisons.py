@@ -36,24 +36,21 @@ _SEVERAL = regex(
 )
 _ON_ONE_HOST = "a run with NCCL_DEBUG=INFO and NCCL_P2P_DISABLE=1, and all_reduce_perf of nccl-tests: if it gets on, the direct path between the GPUs does not work (IOMMU or ACS, the driver, NVLink); else a stack of every process with native frames (py-spy dump --native --pid PID)"
 _ACROSS_HOSTS = "a run with NCCL_DEBUG=INFO and with NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME set to the interface of the network between the hosts, and all_reduce_perf of nccl-tests over them; else a stack of every process (py-spy dump --pid PID)"
+#: Fields of an excerpt with the ranks that stand out in a list; what to collect of them, and whether they are to blame.
+_LISTS = (
+    ("odd_word", "stack", True, "the same of {who} again a minute later, with its native stack (py-spy dump --native): whether it moves; if not, test its GPU alone"),
+    ("odd_cells", "other", False, "what {who} did right before (a branch, an empty batch): the one with the smaller count skipped a call, and the others wait for it"),
+    ("uneven", "other", False, "clocks, temperature, power and memory of the GPU of {who} (nvidia-smi -q), and whether the slowness stays with the GPU or with the rank"),
+)  # fmt: skip
 _Sides = Mapping[str, Sequence[int]]
 #: Each with what to collect after it.
 _REPORTS: tuple[tuple[Callable[[Incident, Statements], reports.Report | None], str], ...] = (
     (reports.horovod, "a stack of {who} now (py-spy dump), and what runs there before that call"),
-    (
-        fingerprints,
-        "what {who} did differently in that step (a branch, a batch, a dtype, other trainable parameters), and this error of every rank",
-    ),
-    (
-        analyzer_reports.analyzer,
-        "stacks of {who} and of one other rank (py-spy dump --native), or where the tensor comes from: configuration, batch, branch",
-    ),
-    (
-        reports.ras,
-        "a stack with native frames of {who} (py-spy dump --native), its log, and whether its host answers",
-    ),
+    (fingerprints, "what {who} did differently in that step (a branch, a batch, a dtype, other trainable parameters), and this error of every rank"),
+    (analyzer_reports.analyzer, "stacks of {who} and of one other rank (py-spy dump --native), or where the tensor comes from: configuration, batch, branch"),
+    (reports.ras, "a stack with native frames of {who} (py-spy dump --native), its log, and whether its host answers"),
     (reports.desync, "a stack and the log of {who}"),
-)
+)  # fmt: skip
 
 
 def compared(
@@ -100,14 +97,14 @@ def last_lines(case: Case) -> Observation | None:
     if len(last) < _LEAST or len(sides) != 2:
         return None
     gave_up: dict[int | None, int] = {}
-    for stop in proofs(case.statements):
-        gave_up[stop.rank] = min(stop.line, gave_up.get(stop.rank, stop.line))
+    for stop in sorted(proofs(case.statements), key=lambda e: -e.line):
+        gave_up[stop.rank] = stop.line
     if all(gave_up.get(rank, event.numbers[-1]) < event.numbers[-1] for rank, event in last.items()):
         return None  # all of them had given up before: what they print then sets nobody apart
-    shown = {
-        f"printed{' lines like' if len({last[r].texts[-1] for r in ranks}) > 1 else ''} '{short(last[ranks[0]].texts[-1])}'": ranks
-        for ranks in sides.values()
-    }
+    shown = {}
+    for ranks in sides.values():
+        texts = [last[r].texts[-1] for r in ranks]
+        shown[f"printed{' lines like' if len({*texts}) > 1 else ''} '{short(texts[0])}'"] = ranks
     wanted = "what {who} did between the last line that all of them printed and these"
     seen = compared("the last lines of the ranks' own programs differ", shown, wanted, [*last.values()])
     return replace(seen, proves=False, blamed=False)
@@ -119,10 +116,10 @@ def equally_far(case: Case) -> Observation | None:
     last = {e.rank: e for e in printed if e.templates}
     if None in last or len(last) < 2 or len(last) != world_size(case.statements):
         return None
-    if len({e.templates[-1] for e in last.values()}) > 1 or not says_it_hangs(case.statements):
+    alike = len({e.templates[-1] for e in last.values()}) == 1
+    # Who printed such lines less often than the others is not as far.
+    if not alike or case.finding.culprits or not says_it_hangs(case.statements):
         return None
-    if case.finding.culprits:
-        return None  # who printed such lines less often than the others is not as far
     text = printed[-1].texts[-1]
     if tells_of_trouble(text):
         return None  # what was printed when the wait was over shows no progress
@@ -150,11 +147,12 @@ def path_between(case: Case) -> str:
 def outputs(case: Case) -> str:
     """Return where one command prints something else on another host; empty where none does."""
     found = [unlike for e in case.statements.all(Excerpt) for unlike in e.unlike]
+    text = "'{}' shows '{}' on {} and '{}' on {}"
     parts = [
-        f"'{short(u.command, 60)}' shows '{short(u.one[1], 60)}' on {u.one[0]} and '{short(u.other[1], 60)}' on {u.other[0]}"
-        for u in found[:_OUTPUTS]
+        (short(u.command, 60), short(u.one[1], 60), u.one[0], short(u.other[1], 60), u.other[0])
+        for u in found
     ]
-    return "; ".join(parts)
+    return "; ".join(text.format(*part) for part in parts[:_OUTPUTS])
 
 
 def other_values(case: Case) -> Observation | None:
@@ -181,39 +179,18 @@ def adapters(case: Case) -> Observation | None:
     return Observation(shows, text, "other", events=tuple(events))
 
 
-def listed(case: Case) -> Observation | None:
-    """Read a list of numbers by rank in which one is far off."""
-    text = next((e for e in case.statements.all(Excerpt) if e.uneven), None)
-    if text is None or text.uneven is None:
-        return None
-    rank, shows = text.uneven
-    wanted = f"clocks, temperature, power and memory of the GPU of rank {rank} (nvidia-smi -q), and whether the slowness stays with the GPU or with the rank"
-    return Observation(shows, wanted, "other", (rank,), events=(text,))
-
-
-def listed_words(case: Case) -> Observation | None:
-    """Read a list by rank in which one has another word than all others: where it is, and what runs there."""
-    text = next((e for e in case.statements.all(Excerpt) if e.odd_word), None)
-    if text is None or text.odd_word is None:
-        return None
-    rank, shows = text.odd_word
-    wanted = f"the same of rank {rank} again a minute later, with its native stack (py-spy dump --native): whether it moves; if not, test its GPU alone"
-    return Observation(shows, wanted, "stack", (rank,), blamed=True, events=(text,))
-
-
-def tabled(case: Case) -> Observation | None:
-    """Read a table by rank: which ranks have another value in a column than most others."""
-    text = next((e for e in case.statements.all(Excerpt) if e.odd_cells), None)
-    if text is None:
-        return None
-    cells: dict[int, list[str]] = defaultdict(list)
-    for rank, cell in text.odd_cells:
-        cells[rank].append(cell)
-    parts = [f"rank {rank} has {' and '.join(own[:_SHOWN])}" for rank, own in cells.items()]
-    ranks = tuple(sorted(cells))
-    wanted = f"what {ranks_phrase(ranks)} did right before (a branch, an empty batch): the one with the smaller count skipped a call, and the others wait for it"
-    shows = f"the table of ranks sets {ranks_phrase(ranks)} apart: {'; '.join(parts[:_SHOWN])}"
-    return Observation(shows, wanted, "other", ranks, events=(text,))
+def listed(case: Case) -> Iterator[Observation]:
+    """Yield of each list or table by rank, in which few ranks are unlike most others, what it says of these."""
+    for name, what, blamed, wanted in _LISTS:
+        for text in [e for e in case.statements.all(Excerpt) if getattr(e, name)][:1]:
+            rows = text.odd_cells if name == "odd_cells" else [getattr(text, name)]
+            parts = [f"rank {rank} has {said}" if name == "odd_cells" else said for rank, said in rows]
+            ranks = tuple(sorted({rank for rank, _ in rows}))
+            wanted = wanted.format(who=who(ranks))
+            head = f"the table of ranks sets {who(ranks)} apart: " if name == "odd_cells" else ""
+            yield Observation(
+                head + "; ".join(parts[:_SHOWN]), wanted, what, ranks, blamed=blamed, events=(text,)
+            )
 
 
 def announced(case: Case) -> Observation | None:
@@ -227,13 +204,6 @@ def announced(case: Case) -> Observation | None:
     if len(came) >= world or len(formed(case.statements)) == world:
         return None
     shows = f"{len(came)} of {world} members announced themselves ({ranks_phrase(came)})"
-    if len(came) > 1 and all(sum(e.rank == rank for e in events) > 1 for rank in came):
-        shows += ", each of them twice or more with the same number"
-    last = [e for e in case.statements.all(Printed) if e.rank in missing]
-    if len(missing) == 1 and last:
-        shows += f"; {ranks_phrase(missing)} did not: its last line is '{short(last[-1].texts[-1])}'"
-        stack = f"a stack of {ranks_phrase(missing)} (py-spy dump --pid PID), twice: whether that work goes on; it belongs before the start of the job, or needs a longer timeout"
-        return Observation(shows, stack, "stack", missing, blamed=True, events=(*events, *last))
     shows += f"; {ranks_phrase(missing)} {agree(missing, 'is', 'are')} not in this text" if missing else ""
     text = "NODE_RANK (or SLURM_NODEID), MASTER_ADDR and WORLD_SIZE as each node was started with them"
     return Observation(shows, text, "other", missing, events=tuple(events))

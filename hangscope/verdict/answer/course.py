@@ -28,6 +28,7 @@ _ALL = regex(r"(?i)\b(?:training|job|run|fit)\b.{0,20}\b(?:finished|completed?|d
 _OF_A_PROGRAM = regex(r"[\[\](=|%<>/]|: ?\S|\d \||^\s{0,20}\S{1,24} \S{1,24}(?: \S{1,24})?$")
 _ADVANCES = "the job still advances where the text ends"
 _STACKS = "a stack of every process (py-spy dump --pid PID), twice, a minute apart"
+_PROFILE = "a profile of one early and of one late step (torch.profiler, or py-spy record): which calls became more or longer"
 _IN_A_STRETCH = "what every process does in such a stretch (compilation, loader workers that start, reading, checkpointing): its stack at that time (py-spy dump --pid PID)"
 
 
@@ -87,12 +88,9 @@ def silence(case: Case) -> str:
 
 def _said_done(case: Case) -> Progress | None:
     """Return the last line in which the program says that the whole of it is done."""
-    said = (
-        e
-        for e in case.statements.all(Progress)
-        if (e.over or e.done) and e.epoch is None and _ALL.search(e.text)
-    )
-    return max((e for e in said if not of_people(e.text)), key=lambda e: (e.file, e.line), default=None)
+    ends = [e for e in case.statements.all(Progress) if (e.over or e.done) and e.epoch is None]
+    said = [e for e in ends if _ALL.search(e.text) and not of_people(e.text)]
+    return max(said, key=lambda e: (e.file, e.line), default=None)
 
 
 def _last_progress(case: Case) -> Progress | None:
@@ -132,42 +130,31 @@ def over(case: Case) -> Observation | None:
     stalls = case.statements.all(NoProgress)
     if last := max(ended, key=lambda e: e.line, default=None):
         text = "only if a process is still there: its stack (py-spy dump --pid PID) and how long it has been there"
-        hang = (
-            "no line shows that the processes ended, and according to the reporter they did not"
-            if says_it_hangs(case.statements) and not case.statements.exits and last.rank is not None
-            else "no line shows the hang that the reporter describes"
-            if says_it_hangs(case.statements)
-            else "these lines show no hang"
-        )
-        texts = case.statements.all(Excerpt)
+        hang, texts = "these lines show no hang", case.statements.all(Excerpt)
+        if says_it_hangs(case.statements):
+            hang = "no line shows the hang that the reporter describes"
+            if not case.statements.exits and last.rank is not None:
+                hang = "no line shows that the processes ended, and according to the reporter they did not"
         slow = next((e.slow or e.pace for e in texts if e.slow or e.pace), "")
         said = "its exit code is 0" if last.text.strip() == "0" else f"'{short(last.text)}'"
         shows = f"the job finished: {said}; {hang}{f'; {slow}' if slow else ''}"
-        if any(e.slow for e in texts):
-            text = _IN_A_STRETCH
-        elif slow:
-            text = "a profile of one early and of one late step (torch.profiler, or py-spy record): which calls became more or longer"
+        if slow:
+            text = _IN_A_STRETCH if any(e.slow for e in texts) else _PROFILE
         return Observation(shows, text, "stack", events=(last,))
     text = "only if requests are not answered now: a stack of every worker (py-spy dump --native) during one"
-    after = (
-        e for e in case.statements.all(Served) if all((s.file, s.line) < (e.file, e.line) for s in stalls)
-    )
-    answers = [e for e in after if e.well]
+    stalled = max(((s.file, s.line) for s in stalls), default=("", 0))
+    answers = [e for e in case.statements.all(Served) if e.well and stalled < (e.file, e.line)]
     if answers and stalls:
         shows = f"the server answered requests after these lines: '{short(answers[-1].text)}'; these lines show no hang"
         work = max(case.statements.all(Excerpt), key=lambda e: e.lasted, default=None)
-        shows += (
-            f"; the longest work before was '{short(work.lasted_line)}'" if work and work.lasted_line else ""
-        )
+        longest = short(work.lasted_line) if work is not None else ""
+        shows += f"; the longest work before was '{longest}'" if longest else ""
         return Observation(shows, text, "stack", events=(answers[-1],))
     notices = [e for e in case.statements.all(Notice) if not of_people(e.text)]
     last_notice = max(notices, key=lambda e: e.line, default=None)
-    waited = (
-        stalls
-        and last_notice is not None
-        and all((e.file, e.line) < (last_notice.file, last_notice.line) for e in stalls)
-    )
-    if (complaint_of(case) and not waited) or last_notice is None or last_notice.id != _STARTED:
+    if last_notice is None or last_notice.id != _STARTED:
+        return None
+    if complaint_of(case) and not (stalls and stalled < (last_notice.file, last_notice.line)):
         return None
     shows = f"the server finished its start: '{short(last_notice.text)}'; these lines show no hang"
     return Observation(shows, text, "stack", events=(last_notice,))
@@ -231,9 +218,6 @@ def last_line(case: Case) -> Observation | None:
     text, stage, complaint = excerpt_of(case), _stage(case), complaint_of(case)
     if text is None:
         return None
-    if complaint and text.text.startswith(complaint[:_SAME]):
-        shows = f"the text has only the reporter's description: '{short(complaint)}'"
-        return Observation(shows, f"{_STACKS}, and what the job printed last", "stack")
     last = _last_progress(case) if of_people(text.text) else None
     line, far = short(message_of(last or text)).rstrip(" |,;:"), course(case)
     staged = far.startswith("The job was") and line.rstrip("…")[-_SAME:] not in far

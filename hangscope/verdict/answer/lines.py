@@ -105,15 +105,8 @@ def _observation(case: Case, row: LineKind, events: Sequence[Event]) -> Observat
         blanks["named"] = ranks_phrase(named) if suspects else unknown
     wanted, said = filled(row.collect, blanks), _worded(case, row, events) if row.each else quoted(events)
     retrying = any(isinstance(e, NcclWarn) and e.retrying for e in events)
-    return Observation(
-        ": ".join(filter(None, (filled(row.says, blanks), said))),
-        wanted,
-        row.what,
-        suspects,
-        row.proves and not retrying,
-        bool(suspects),
-        tuple(events),
-    )
+    shows, proves = ": ".join(filter(None, (filled(row.says, blanks), said))), row.proves and not retrying
+    return Observation(shows, wanted, row.what, suspects, proves, bool(suspects), tuple(events))
 
 
 def _worded(case: Case, row: LineKind, events: Sequence[Event]) -> str:
@@ -131,25 +124,17 @@ def _worded(case: Case, row: LineKind, events: Sequence[Event]) -> str:
 def _blanks(case: Case, events: Sequence[Event]) -> dict[str, str]:
     """Return what fills the placeholders of an entry."""
     first: Any = events[0]
-    found = {
-        f.name: listed(
-            str(v) for e in events[:_COMPARED] if isinstance(v := getattr(e, f.name), str | int) and v != ""
-        )
-        for f in fields(first)
-        if isinstance(value := getattr(first, f.name), str | int) and value != ""
-    }
+    found = {}
+    for name in (f.name for f in fields(first)):
+        values = [v for e in events[:_COMPARED] if isinstance(v := getattr(e, name), str | int) and v != ""]
+        if getattr(first, name) in values:
+            found[name] = listed(map(str, values))
     found |= {"who": whose(case, events), "times": _TIMES.get(len(events), f"{len(events)} times")}
-    if processes := listed(
-        (getattr(e, "process", None) or "" for e in events if getattr(e, "process", None)), 8
-    ):
+    if processes := listed(filter(None, (getattr(e, "process", "") for e in events)), 8):
         found["processes"] = processes
     if isinstance(first, WatchdogStatus):
-        none = (
-            "completed nothing"
-            if first.last_completed < 0
-            else f"completed it up to seq {first.last_completed}"
-        )
-        found["completed"] = none
+        up_to = f"completed it up to seq {first.last_completed}"
+        found["completed"] = up_to if first.last_completed >= 0 else "completed nothing"
         if first.group_name:
             default = is_default_group({"group_name": first.group_name, "group_desc": first.group_desc})
             found["group"] = group_label(first.group_name, "" if default else first.group_desc or "")

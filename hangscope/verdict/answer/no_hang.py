@@ -19,14 +19,8 @@ from hangscope.verdict.phrasing import sentence_case
 
 _MOST = 3  # observations
 _STACKS = (stacks.stacks, stacks.doings, stacks.unplaced)
-_PLACES = (
-    *_STACKS,
-    places.sides,
-    comparisons.announced,
-    comparisons.connected,
-    comparisons.other_values,
-    comparisons.last_lines,
-)
+_COMPARED = (comparisons.announced, comparisons.connected, comparisons.other_values, comparisons.last_lines)
+_PLACES = (*_STACKS, places.sides, *_COMPARED)
 
 
 def why_no_hang(case: Case, verdict: Verdict) -> list[str]:

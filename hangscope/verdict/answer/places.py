@@ -16,8 +16,8 @@ from hangscope.verdict.answer.observation import Observation
 
 _SHOWN = 4  # places, or labels of one side
 _PLACE = regex(r"\(\S{1,200}:\d+\)$")
-_SPEED = regex(r"(?i)\bscore|\d ?%|\d ?(?:ms|s|W)\b")
 _WORK = 0.6  # of the limit of a GPU's power, from which on it computes
+_SPEED = regex(r"(?i)\bscore|\d ?%|\d ?(?:ms|s|W)\b")
 
 
 def sides(case: Case) -> Observation | None:
@@ -35,10 +35,8 @@ def sides(case: Case) -> Observation | None:
     text = f"a stack of {_labels(few)} with native frames, twice, a minute apart (py-spy dump --native), and its log"
     if many.row:
         text = f"a stack of {_labels(few)} at that moment, with clocks, temperature and power of its GPU (nvidia-smi -q -d PERFORMANCE)"
-        if not _SPEED.search(few.text):
-            text = (
-                f"what {_labels(few)} did differently before that line: its configuration, its data, a branch"
-            )
+        other = f"what {_labels(few)} did differently before that line: its configuration, its data, a branch"
+        text = text if _SPEED.search(few.text) else other
     elif not outlier:
         text = "which branch, request or batch one of them has and the other does not: the code before both places"
     suspects = few.ranks if outlier else ()
