@@ -153,13 +153,16 @@ def received_sizes(case: Case) -> Match | None:
     # Every message differs from its buffer by the factor between two element types.
     if types := not outliers and all(e.received / max(e.expected, 1) in (2, 4, 8) for e in events):
         rivals = [("dtype_mismatch", "another element type would give these sizes as well")]
+    # One size is that of a flag, a loss or some counts, the other that of a tensor: no two batches differ so much.
+    sizes = [sorted((e.expected, e.received)) for e in events]
+    two_calls = all(few <= _FEW_BYTES and many > 8 * _FEW_BYTES for few, many in sizes)
     if lines:
         cause, rivals = "rank_conditional_collective", [_SKIPPED_BACKWARD]
         why = f"{who(outliers)} was in a different collective than a peer; it alone printed a line just before, and {met}"
     elif outliers:
         cause, rivals = "collective_mismatch", [_UNKNOWN_CALL]
         why = f"{who(outliers)} {agree(outliers, 'was', 'were')} in a different collective than the others; {met}"
-    elif not (culprits or fewer or sender) and all(map(_of_two_calls, events)):
+    elif not (culprits or fewer or sender) and two_calls:
         cause, rivals = "collective_mismatch", [_OTHER_SIZE, _OTHER_ROWS]
         why = f"ranks were in two different collectives, by their sizes: {_met(pairs[0]).text if pairs else met}"
     elif fewer:
@@ -173,12 +176,6 @@ def received_sizes(case: Case) -> Match | None:
     )
     match = answer(cause, named, why, _DETAIL, strength=strength, evidence=facts, rivals=rivals)
     return replace(match, suspects=() if named else tuple(sorted({r for pair in pairs for r in pair.ranks})))
-
-
-def _of_two_calls(event: GlooSizeMismatch) -> bool:
-    """Return whether one of two sizes is that of a flag, a loss or some counts, and the other that of a tensor: no two batches differ so much."""
-    few, many = sorted((event.expected, event.received))
-    return few <= _FEW_BYTES and many > 8 * _FEW_BYTES
 
 
 def _met(pair: AbortedPair) -> Evidence:

@@ -74,7 +74,10 @@ def each_in_another_group(case: Case) -> Match | None:
 
 def two_threads(case: Case) -> Match | None:
     """Every rank waits in two collectives at once, each of another thread: nothing orders those of one group alike on all ranks."""
-    found = {rank: _in_collectives(case, rank) for rank in case.stacks}
+    found = {}
+    for rank in case.stacks:
+        places = [(name, located(stack, "", "stack")) for name, stack in case.incident.ranks[rank].threads]
+        found[rank] = [(name, where.op) for name, where in places if where.inside and where.op]
     if len(found) < 2 or not all(len(threads) > 1 for threads in found.values()):
         return None
     where, facts = {}, []
@@ -84,12 +87,6 @@ def two_threads(case: Case) -> Match | None:
         facts.append(Evidence("stack", f"rank {rank} is in {where[rank]}", rank, source))
     why = f"{who(where)} are each in two collectives at once, from two threads: {next(iter(where.values()))}"
     return answer(_CAUSE, (), why, OWN_GROUP, evidence=facts[:4])
-
-
-def _in_collectives(case: Case, rank: int) -> list[tuple[str, str]]:
-    """Return (thread, op) of the threads of a rank that are in a collective."""
-    places = ((name, located(stack, "", "stack")) for name, stack in case.incident.ranks[rank].threads)
-    return [(name, where.op) for name, where in places if where.inside and where.op]
 
 
 def crossed_groups(case: Case) -> Match | None:

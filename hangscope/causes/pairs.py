@@ -210,15 +210,13 @@ def both_send(case: Case) -> Match | None:
             facing = op == "send" and last.get(other) == ("send", one) and one < other
             ways = ((one, other), (other, one))
             if facing and all(posted["send", a, b] > posted["recv", b, a] for a, b in ways):
-                return _facing(case, one, other, posted["send", one, other], posted["recv", other, one])
+                sent, taken = posted["send", one, other], posted["recv", other, one]
+                why = f"rank {one} posted {sent} sends to rank {other}, which posted {taken} receives and then a send back: from number {taken + 1} on both are sending and neither has a recv posted"
+                fix = f"Check the order of sends and receives of ranks {one} and {other} at number {taken + 1}, and issue both directions in one batch_isend_irecv."
+                facts = [case.recorded(r, f"rank {r}: its last operation is a send") for r in (one, other)]
+                suspects = (one, other)
+                return answer("p2p_mismatch", (), why, fix, strength=0, evidence=facts, suspects=suspects)
     return None
-
-
-def _facing(case: Case, one: int, other: int, sent: int, taken: int) -> Match:
-    why = f"rank {one} posted {sent} sends to rank {other}, which posted {taken} receives and then a send back: from number {taken + 1} on both are sending and neither has a recv posted"
-    fix = f"Check the order of sends and receives of ranks {one} and {other} at number {taken + 1}, and issue both directions in one batch_isend_irecv."
-    facts = [case.recorded(rank, f"rank {rank}: its last operation is a send") for rank in (one, other)]
-    return answer("p2p_mismatch", (), why, fix, strength=0, evidence=facts, suspects=(one, other))
 
 
 def met(case: Case) -> list[Pair]:

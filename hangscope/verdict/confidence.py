@@ -25,7 +25,7 @@ from hangscope.explain.statements.deaths import doubt, endings, raised_by_victim
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.stop import stopped
-from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
@@ -161,7 +161,8 @@ def guessed(case: Case, match: Match, proof: Proof) -> Doubts:
     """Doubt evidence that is only what ranks printed last, or a single moment; or it is assumed which rank waits for which."""
     end, finding = case.statements.external, case.finding
     firm = case.solid or CATALOG[match.cause].by_text
-    if end is not None and match.cause in ("stuck_rank", "slow_rank") and _may_have_moved(case, end):
+    late = match.cause in ("stuck_rank", "slow_rank") and not stopped(case.statements)
+    if late and end is not None and stood_still(case.incident, case.statements, end) is not True:
         yield MEDIUM if firm else LOW, "the job was ended from outside, perhaps while it made progress"
     if _by_calls(case, match) and finding.guess:
         yield LOW, "it rests on what the ranks printed last, or on counts or stacks of one moment"
@@ -171,11 +172,6 @@ def guessed(case: Case, match: Match, proof: Proof) -> Doubts:
     if isinstance(finding, Absent) and not (case.from_text or case.stacks or trouble(case)):
         why = "only dumps of one moment show ranks without a pending collective"
         yield LOW if case.graph.early else MEDIUM, why
-
-
-def _may_have_moved(case: Case, end: ExternalEnd) -> bool:
-    """Return whether nothing shows that a job was hung that was ended from outside."""
-    return stood_still(case.incident, case.statements, end) is not True and not stopped(case.statements)
 
 
 def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:

@@ -108,8 +108,10 @@ def ended_well(case: Case) -> bool:
         return True
     if case.graph.waiting:
         nearly_all = len(ranks) - len(case.graph.waiting) < 2
-        if _all_said_so(case) and _in_the_loop(case):
-            return True  # the dumps, and stacks with them, are older
+        kind = case.finding.stuck.kind
+        # No job repeats a collective of its loop after its end: then the dumps, and stacks with them, are older.
+        if kind is not None and Difference(case).times_before(kind) >= _AGAIN and _all_said_so(case):
+            return True
         return (False in everywhere and nearly_all) or _all_took_their_leave(case)
     last = any(_is_the_end_of_all(case, e) for e in statements.all(WorkersEnded))
     return last or _all_took_their_leave(case)
@@ -164,12 +166,6 @@ def _all_said_so(case: Case) -> bool:
     last, newest = [last_output(case.statements, rank) for rank in case.incident.ranks], _newest(case)
     over = (e is not None and (e.over or (e.done and _after(newest, e) > _LATER)) for e in last)
     return len(last) > 1 and all(over)
-
-
-def _in_the_loop(case: Case) -> bool:
-    """Return whether the collective that ranks wait for is one that they made again and again before, as no job does after its end."""
-    kind = case.finding.stuck.kind
-    return kind is not None and Difference(case).times_before(kind) >= _AGAIN
 
 
 def moved_on(case: Case) -> Event | None:

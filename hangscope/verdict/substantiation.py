@@ -43,8 +43,7 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
         *match.evidence,
         *map(quote, case.finding.events[:8]),
         *_corroboration(case, match),
-        *_termination(case, match),
-        *islice(_against(case, match), 6),
+        *islice(_against(case, match), 7),
         *(Evidence("method", text, stance="missing") for text in missing),
     )
     return unique(found)[:MOST]
@@ -151,15 +150,10 @@ def _end_of(wait: Event) -> str:
     return "timed out" if isinstance(wait, WatchdogTimeout | GlooTimeout) else "timed out or lost a peer"
 
 
-def _termination(case: Case, match: Match) -> Iterator[Evidence]:
-    """Yield who or what terminated a job that had another cause to stop."""
-    event = case.statements.external
-    if event is not None and match.category != "external":
-        yield quote(event, f"in the end {how_ended(event)}: {event.text}", kind="exit")
-
-
 def _against(case: Case, match: Match) -> Iterator[Evidence]:
-    """Yield the evidence against the verdict: the launcher's own root cause, other deaths."""
+    """Yield who terminated a job that had another cause to stop, and the evidence against the verdict: the launcher's own root cause, other deaths."""
+    if (end := case.statements.external) is not None and match.category != "external":
+        yield quote(end, f"in the end {how_ended(end)}: {end.text}", kind="exit")
     for rank, event in sorted(case.statements.exits.items()):
         if event.first and match.culprits and rank not in match.culprits:
             text = f"the launcher reports rank {rank} as its first observed failure: the first that it polled, often a victim"
