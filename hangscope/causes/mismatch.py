@@ -23,7 +23,10 @@ _FEW_BYTES = 64  # of a flag, a loss or some counts
 _EARLIER = 64  # all_to_all of a group whose sizes are compared
 _PEERS = 2  # members that do as expected, at least
 
-_OTHER_SIZE = ("rank_conditional_collective", "a different collective on one rank gives another size as well")
+_OTHER_SIZE = (
+    "rank_conditional_collective",
+    "a different collective on one rank gives a message of another size as well",
+)
 _OTHER_ROWS = ("shape_mismatch", "the same collective with very different sizes looks the same")
 _UNKNOWN_CALL = ("rank_conditional_collective", "no line shows which collective it was")
 OWN_GROUP = "Give the second thread a process group of its own (new_group), or wait for it before the next collective: on one group, the order of two threads' collectives differs from rank to rank."
