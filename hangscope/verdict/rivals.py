@@ -121,17 +121,22 @@ def contradicted(case: Case, verdict_cause: str, cause: str, ranks: Sequence[int
     known = any(record.queues or record.p2p for record in case.incident.ranks.values())
     if verdict_cause == "init_hang" and collective and not known:
         return "the ranks were still joining, and no collective is known"
-    level = bool(ranks) and cause in _BEHIND and _waits_are_known(case, ranks)
+    level = bool(ranks) and cause in _BEHIND and _waits_are_issued(case, ranks)
     if level and all(kept_up(case.incident, rank) for rank in ranks):
         return f"{ranks_phrase(ranks)} {agree(ranks, 'has', 'have')} issued every collective that the others of the groups issued"
     return ""
 
 
-def _waits_are_known(case: Case, ranks: Sequence[int]) -> bool:
-    """Return whether the others wait in known collectives alone; of NCCL's lines, which show no end of a call, nobody is seen to wait."""
+def _waits_are_issued(case: Case, ranks: Sequence[int]) -> bool:
+    """Return whether each of these ranks issued every known collective that the others wait in, and none of the others waits in an unknown one."""
+    records = [case.incident.ranks[rank] for rank in ranks if rank in case.incident.ranks]
     others = [call for rank, calls in case.graph.open_calls.items() if rank not in ranks for call in calls]
-    queues = [
-        q for rank in ranks if rank in case.incident.ranks for q in case.incident.ranks[rank].queues.values()
-    ]
-    printed = not any(queue.tells_completion or queue.told for queue in queues)
-    return all(isinstance(call.node, Instance) for call in others) and (bool(others) or printed)
+    for call in others:
+        if not isinstance(call.node, Instance):
+            return False
+        queues = [record.queues.get(call.node.gid) for record in records]
+        if any(q is not None and call.node.seq > int(q.seq.max(initial=0)) for q in queues):
+            return False
+    # NCCL prints a line for each call and none for its end, so that nobody is seen to wait.
+    kept = [queue for record in records for queue in record.queues.values()]
+    return bool(others) or not any(queue.tells_completion or queue.told for queue in kept)
