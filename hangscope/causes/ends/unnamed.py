@@ -34,6 +34,7 @@ from hangscope.model.regex import regex
 
 _WHOSE = "Find the process that printed it: its prefix, its file, or the process id in the kernel's log names the rank."
 _KILLED = frozenset({-9, -11, -7, -4, -8})
+_NEAR = 4  # lines
 _RETURNED = ("early_exit", "a process that returned without an error is gone as well")
 _ABORT = regex(r"Aborted|SIGABRT")
 _RETRIES = regex(r"(?i)\bretr(?:y|ies|ying)\b|\btrying again\b|\battempt \d")
@@ -215,7 +216,7 @@ def _raised(case: Case) -> Match | None:
 def whose(case: Case, events: Sequence[Event]) -> str:
     """Return the processes of events as a subject, `a process` where the text does not say which."""
     first, alone = events[0], len(events) == 1
-    ranks = {e.rank for e in events if e.rank is not None}
+    ranks = {e.rank for e in events if e.rank is not None} or {r for e in events for r in _near(case, e)}
     names = [ranks_phrase(ranks)] if ranks else []
     names += [f"local rank {first.local_rank}"] if first.local_rank is not None and alone else []
     names += [f"task {first.task} of srun or mpirun"] if first.task is not None and not ranks else []
@@ -228,3 +229,13 @@ def whose(case: Case, events: Sequence[Event]) -> str:
         names.append(f"its message names {ranks_phrase(named)}")
     subject, *ids = names
     return f"{subject} ({', '.join(ids)})" if ids else subject
+
+
+def _near(case: Case, event: Event) -> Sequence[int]:
+    """Return the ranks of the line next to an event that names a rank and its process."""
+    named = [n for e in case.statements.all(Excerpt) if e.file == event.file for n in e.named]
+    frames = len(event.frames) if isinstance(event, RankException) else 0
+    near = range(event.line - _NEAR, event.line + 2 * frames + _NEAR)
+    own = [n for n in named if n.line in near and len(n.ranks) == 1 and n.pids]
+    found = {n.ranks for n in own if event.pid is None or event.pid in n.pids}
+    return found.pop() if len(found) == 1 else ()
