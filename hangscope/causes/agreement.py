@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
+from hangscope.causes.case import Case, Match, answer, at, of_outlier, quote, who
 from hangscope.explain.finding import Stalled
 from hangscope.explain.generate.agreement import has_root_buffers
 from hangscope.explain.text.excerpt import not_collected
@@ -19,6 +20,7 @@ from hangscope.model.rankset import agree, ranks_phrase
 
 _FROM = ("broadcast", "scatter", "broadcast_object_list", "scatter_object_list")
 _PRINT = "Print `{root}` on every rank before that line: it must be the same global rank everywhere, and must not depend on values of the rank itself."
+_PATH = ("network_stall", "a stalled transport leaves the same record")
 _GLOBAL = "In a subgroup `{root}` is a global rank, and `group_{root}` the rank within the group."
 LISTS = "Call new_group on every rank, members or not, with the same list in the same order; compute the list from the world size, so that it is the same everywhere."
 
@@ -31,12 +33,9 @@ def other_members(case: Case) -> Match | None:
     theirs = next(g for g in groups if g.name == own.name and g.gid != own.gid)
     others = sorted(r for r, record in case.incident.ranks.items() if theirs.gid in record.queues)
     why = f"{who(finding.culprits)} created group {own.label} with {ranks_phrase(own.ranks)}, {who(others)} with {ranks_phrase(theirs.ranks)}: it never forms"
-    facts = [
-        case.recorded(
-            rank, f"rank {rank} lists {ranks_phrase(group.ranks)} as the members of group {group.label}"
-        )
-        for rank, group in (*((r, own) for r in finding.culprits[:2]), *((r, theirs) for r in others[:2]))
-    ]
+    lists = [*((r, own) for r in finding.culprits[:2]), *((r, theirs) for r in others[:2])]
+    text = "rank {} lists {} as the members of group {}"
+    facts = [case.recorded(r, text.format(r, ranks_phrase(g.ranks), g.label)) for r, g in lists]
     return answer("init_hang", finding.culprits, why, LISTS, strength=2, evidence=facts)
 
 
@@ -87,32 +86,22 @@ def other_roots(case: Case) -> Match | None:
         why = f"{who(named)} probably passed another `{root}` to {call}: it printed another value than the others"
     elif named:
         why = f"{who(named)} probably passed another `{root}` to {call}: its root waits for {who(named)} alone, and {who(named)} for another root"
-    facts = [
-        case.recorded(
-            r, f"rank {r} has not completed the {kind.op}, as other members did, and is not its root"
-        )
-        for r in named
-        if not outliers
-    ]
+    text = f"has not completed the {kind.op}, as other members did, and is not its root"
+    facts = [case.recorded(r, f"rank {r} {text}") for r in named if not outliers]
     unknown = "recorders do not keep the root of a collective, so it is not known whether all ranks pass the same one"
-    return answer(
-        "collective_mismatch",
-        named,
-        why,
-        _PRINT.format(root=root),
-        _GLOBAL.format(root=root),
-        strength=int({k.backend for k in case.incident.kinds} <= {"gloo", ""}),
-        evidence=[
-            *map(of_outlier, outliers),
-            *facts,
-            *statements.all(GlooTimeout)[:4],
-            Evidence("method", unknown),
-        ],
-        frame=frame,
-        frame_rank=named[0] if named else finding.stuck.rank,
-        rivals=[("network_stall", "a stalled transport leaves the same record")],
-        stack=kind.stack,
+    facts = [
+        *map(of_outlier, outliers),
+        *facts,
+        *map(quote, statements.all(GlooTimeout)[:4]),
+        Evidence("method", unknown),
+    ]
+    steps = (_PRINT.format(root=root), _GLOBAL.format(root=root))
+    strength = int({k.backend for k in case.incident.kinds} <= {"gloo", ""})
+    match = answer(
+        "collective_mismatch", named, why, *steps, strength=strength, evidence=facts, rivals=[_PATH]
     )
+    whose = named[0] if named else finding.stuck.rank
+    return replace(match, frame=frame, frame_rank=whose, stack=kind.stack)
 
 
 def _sends_elsewhere(view: GroupFrontier | None, seq: int | None, pending: Sequence[int]) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from hangscope.align.waitgraph import WaitGraph
 from hangscope.explain.finding import Explanation, Finding, Nothing
@@ -175,11 +175,8 @@ def answer(
     why: str,
     *advice: str,
     strength: int = 1,
-    category: str | None = None,
     evidence: Iterable[Evidence | Event] = (),
     frame: Frame | None = None,
-    frame_rank: int | None = None,
-    stack: Stack = (),
     rivals: Iterable[tuple[str, str]] = (),
     suspects: Iterable[int] = (),
 ) -> Match:
@@ -187,8 +184,8 @@ def answer(
     named = tuple(culprits)
     steps = advice or (step.format(who=who(named, "the ranks")) for step in CATALOG[cause].fix)
     facts = [quote(item) if isinstance(item, Event) else item for item in evidence]
-    given = (named, why, strength, category, facts, [*steps], frame, frame_rank, stack)
-    return Match(cause, *given, [*rivals], tuple(suspects))
+    match = Match(cause, named, why, strength, evidence=facts, advice=[*steps], frame=frame)
+    return replace(match, rivals=[*rivals], suspects=tuple(suspects))
 
 
 def who(ranks: Iterable[int], nobody: str = "some ranks") -> str:

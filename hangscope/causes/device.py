@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from math import inf
 
 from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.faults import CALM_XIDS, device_error, remedy
-from hangscope.causes.stalled_pairs import far_side, met, paired, posted
+from hangscope.causes.pairs import far_side, met, paired, posted
 from hangscope.explain.finding import Absent, Lagging, Nothing, Stalled, Unseen, Unstarted
-from hangscope.explain.statements.group_ranks import label_of
 from hangscope.explain.text.group_size import all_timed_out
 from hangscope.ingest.excerpts.commands import setting
 from hangscope.ingest.excerpts.excerpt import Excerpt
@@ -27,6 +27,7 @@ from hangscope.model.incident import on_group
 from hangscope.model.rankset import agree
 from hangscope.model.tables import entries
 
+_DROPPED = ("network_stall", "a network that drops connections looks the same")
 _ENDED_BOTH = ("crashed_rank", "two processes that end at one time leave the same lines")
 _AT_ONCE = 2  # devices that may stop at one moment; more of them lag where what they share did: a host, its network card
 _SPLITS = ("shape_mismatch", "mismatched splits stall it the same way, and recorders keep no splits")
@@ -74,14 +75,12 @@ def _out_of_step(case: Case) -> Match | None:
 
     A device finishes its collectives in order, and none without the other member: it was paired with other ones than those of its seqs.
     """
-    waits = {
-        e.rank: e for e in case.statements.all(WatchdogTimeout) if e.rank is not None and e.seq is not None
-    }
+    waits = {e.rank: e for e in case.statements.all(WatchdogTimeout) if e.rank is not None and e.seq}
     if len(waits) != 2 or len(case.incident.ranks) != 2 or not case.from_text:
         return None
     (a, first), (b, second) = sorted(waits.items())
     apart = abs((first.seq or 0) - (second.seq or 0))
-    if apart < 2 or first.op == second.op or label_of(first) != label_of(second):
+    if apart < 2 or first.op == second.op:
         return None
     why = f"ranks {a} and {b} are {apart} collectives out of step: rank {a} waits in {first.op} seq {first.seq}, rank {b} in {second.op} seq {second.seq}; one of them issued what the other did not"
     return answer("collective_mismatch", (), why, strength=1, evidence=[first, second], suspects=[a, b])
@@ -111,12 +110,11 @@ def _lags(case: Case, finding: Lagging) -> Match:
     why = f"the {agree(culprits, 'GPU', 'GPUs')} of {who(culprits)} {agree(culprits, 'has', 'have')} {behind}"
     sure = (
         len(culprits) == 1
-        and not unstarted
-        and not finding.tie
+        and not (unstarted or finding.tie)
         and _is_no_older_dump(case, finding, culprits[0])
     )
     evidence: list[Evidence | Event] = [
-        case.recorded(rank, f"the GPU of rank {rank} has {behind}") for rank in culprits
+        case.recorded(r, f"the GPU of rank {r} has {behind}") for r in culprits
     ]
     evidence += [e for r in culprits for e in case.statements.of(r, WatchdogTimeout) if e.seq == seq]
     return answer("gpu_stall", culprits, why, strength=2 if sure else 1, evidence=evidence)
@@ -132,13 +130,11 @@ def _lagging_call(finding: Lagging) -> str:
 def _is_no_older_dump(case: Case, finding: Lagging, rank: int) -> bool:
     """Return whether more than the moment of a dump shows a rank behind: its own log, or a lag of more than one collective.
 
-    An extra collective before would shift those that a recorder of pending ones, or without a peer's entry, still has.
+    An extra collective before would shift those that a recorder of pending ones still has.
     """
     view, seq = finding.lag.view, finding.own.seq
     member = view.members.get(rank) if view is not None else None
     if view is None or member is None or member.queue.pending_only:
-        return False
-    if seq is not None and all(view.kind_of(r, seq) is None for r in view.members if r != rank):
         return False
     timed_out = any(e.seq == seq for e in case.statements.of(rank, WatchdogTimeout))
     return timed_out or sum(s <= view.proven for s in member.pending) > 1
@@ -191,19 +187,13 @@ def network_fault(case: Case) -> Match | None:
             look, hosts = status["check"] if status else _PORTS.format(where=where), []
     far = far_side(case)
     later = [quote(e, f"a consequence: {e.text}") for e in warnings if e.tier > tier]
-    return answer(
-        "network_stall",
-        culprits,
-        why,
-        look,
-        *hosts,
-        # The rank at one end of a path alone may be the victim.
-        strength=2 if local else int(bool(warnings) and len(culprits) != 1),
-        evidence=[*first[:4], *later[:3], *(posted(case) if complete else ())],
-        frame=case.frame_of(far.kind),
-        frame_rank=far.rank,
-        rivals=[_SPLITS] if stuck.kind is not None and stuck.kind.op.startswith("all_to_all") else (),
-    )
+    facts = [*map(quote, first[:4]), *later[:3], *(posted(case) if complete else ())]
+    # The rank at one end of a path alone may be the victim.
+    strength = 2 if local else int(bool(warnings) and len(culprits) != 1)
+    splits = stuck.kind is not None and stuck.kind.op.startswith("all_to_all")
+    match = answer("network_stall", culprits, why, look, *hosts, strength=strength, evidence=facts)
+    rivals = [_SPLITS] if splits else []
+    return replace(match, frame=case.frame_of(far.kind), frame_rank=far.rank, rivals=rivals)
 
 
 def unanswered(case: Case) -> Match | None:
@@ -235,15 +225,9 @@ def _peer_ended(closed: list[NcclWarn]) -> Match:
     hosts = sorted({h for e in closed if (h := e.peer_node or e.peer_host)})
     on = f" on {hosts[0]}" if len(hosts) == 1 else ""
     lost = f"{who(printers)} report" + ("s" if len(printers) == 1 else "") if printers else "NCCL reports"
-    return answer(
-        "crashed_rank",
-        (),
-        f"a process{on} ended: {lost} that the peer closed the connection",
-        f"Find out which process{on or ' of the group'} ended first, and how: its last lines, its exit code or signal in the launcher's output, and the kernel log of the host.",
-        strength=1,
-        evidence=closed[:4],
-        rivals=[("network_stall", "a network that drops connections looks the same")],
-    )
+    why = f"a process{on} ended: {lost} that the peer closed the connection"
+    look = f"Find out which process{on or ' of the group'} ended first, and how: its last lines, its exit code or signal in the launcher's output, and the kernel log of the host."
+    return answer("crashed_rank", (), why, look, evidence=closed[:4], rivals=[_DROPPED])
 
 
 def helped_by_a_setting(case: Case) -> Match | None:

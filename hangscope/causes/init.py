@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import partial
 
 from hangscope.causes.agreement import LISTS
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
@@ -34,7 +35,8 @@ def never_formed(case: Case) -> Match | None:
     """A store, rendezvous or communicator that was never completed."""
     if not isinstance(case.finding, Nothing) and case.solid and not case.from_text:
         return None
-    rules = (_refused, _communicator, _seen_at_the_store, _left_behind, _store, _at_the_start, _announced)
+    store = partial(at_the_store, world=len(case.incident.ranks))
+    rules = (_refused, _communicator, _seen_at_the_store, _left_behind, store, _at_the_start, _announced)
     return next((match for rule in rules if (match := rule(case)) is not None), None)
 
 
@@ -78,9 +80,8 @@ def _versions(case: Case) -> Match | None:
     why = f"ranks run different versions of NCCL{f' ({which})' if which else ''}, which refuses to join them"
     fix = "Start all hosts from one image, and compare torch.cuda.nccl.version() and LD_LIBRARY_PATH on each of them."
     evidence = sorted(events, key=lambda e: e.rank not in rare)[:3]
-    return (
-        answer("init_hang", rare, why, fix, strength=2 if rare else 1, evidence=evidence) if events else None
-    )
+    match = answer("init_hang", rare, why, fix, strength=2 if rare else 1, evidence=evidence)
+    return match if events else None
 
 
 def _bootstrap(case: Case) -> Match | None:
@@ -146,28 +147,19 @@ def _seen_at_the_store(case: Case) -> Match | None:
     # A node that has all other ranks is the only one: one rank was forgotten there.
     other_nodes = any(note.code == ELSEWHERE for note in case.incident.notes)
     elsewhere = (other_nodes and (len(absent) > 1 or len(ranks) < 3)) or any(ranks[r].host for r in absent)
+    culprits = apart if there and 2 * len(apart) <= len(ranks) else []
+    if not elsewhere and (not apart or (not there and absent == [0])):
+        culprits = absent
     theirs, others = ({seen[rank].address for rank in part} for part in (apart, there))
-    given, shown = " and ".join(sorted(theirs)), " and ".join(sorted(others))
-    few = 2 * len(apart) <= len(ranks)
-    differ = few and bool(apart) and bool(others) and theirs.isdisjoint(others)
-    culprits = apart if few else []
-    if not apart:
-        culprits = [] if elsewhere else absent
-        rest = (
-            f"whether {who(absent)} started cannot be seen here"
-            if elsewhere
-            else f"{who(absent)} did not join"
-        )
-        why = f"{who(there)} {agree(there, 'is', 'are')} waiting at the store; {rest}"
-    elif not there:
-        culprits = absent if absent == [0] and not elsewhere else []
-        why = f"{who(apart)} {agree(apart, 'finds', 'find')} no store at {given}"
-    elif differ:
-        why = f"{who(apart)} {agree(apart, 'was', 'were')} given {given} as the store's address, the others {shown}"
-    else:
-        why = f"{who(apart)} {agree(apart, 'does', 'do')} not reach the store at {given}, and {who(there)} {agree(there, 'does', 'do')}"
+    differ = bool(culprits and apart and there) and theirs.isdisjoint(others)
+    views: dict[str, list[int]] = defaultdict(list)
+    for rank in (*apart, *there):
+        views[f"{seen[rank].reaches} the store at {seen[rank].address}"].append(rank)
+    verbs = {way: ("has", "have") if way.startswith("no ") else ("is", "are") for way in views}
+    parts = [f"{who(some)} {agree(some, *verbs[way])} {way}" for way, some in views.items()]
+    parts += [f"{who(absent)} {'may be on another node' if elsewhere else 'did not join'}"] if absent else []
     strength, evidence = 2 if differ else int(bool(culprits)), [seen[rank] for rank in (*apart, *there)[:4]]
-    return answer("init_hang", culprits, why, _ADDRESS, strength=strength, evidence=evidence)
+    return answer("init_hang", culprits, "; ".join(parts), _ADDRESS, strength=strength, evidence=evidence)
 
 
 def _left_behind(case: Case) -> Match | None:
@@ -183,10 +175,6 @@ def _left_behind(case: Case) -> Match | None:
     fix = f"Compare WORLD_SIZE, RANK, MASTER_ADDR, MASTER_PORT and the rendezvous id of {who(joining)} with those of the others."
     lines = [of_outlier(o) for o in case.statements.outlier_lines if o.ranks == joining]
     return answer("init_hang", joining, why, fix, evidence=[*events[:3], *lines])
-
-
-def _store(case: Case) -> Match | None:
-    return at_the_store(case, len(case.incident.ranks))
 
 
 def _at_the_start(case: Case) -> Match | None:
@@ -220,7 +208,7 @@ def _announced(case: Case) -> Match | None:
     look = f"Find out whether {who(absent)} {agree(absent, 'was', 'were')} started at all: the log of {agree(absent, 'its', 'their')} node, and what starts the processes there."
     said = [e for e in statements.all(Printed) if e.rank in absent]
     if len(absent) == 1 and said:  # it runs, and is at something else
-        why += f": its last line is '{said[-1].texts[-1][:_QUOTED]}'"
+        why += f"; its last line is '{said[-1].texts[-1][:_QUOTED]}'"
         look = f"Take a stack of {who(absent)} (py-spy dump --pid PID), twice: whether that work goes on; it belongs before the start of the job, or needs a longer timeout."
-        return answer("init_hang", absent, why, look, strength=1, evidence=[*said[-1:], *events[:3]])
+        return answer("init_hang", absent, why, look, evidence=[*said[-1:], *events[:3]])
     return answer("init_hang", (), why, look, strength=0, evidence=events[:4], suspects=absent)

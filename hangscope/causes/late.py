@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from hangscope.align.waitgraph import Untold
@@ -36,12 +38,8 @@ def made_after_the_end(case: Case) -> Match | None:
     statements, records = case.statements, case.incident.ranks
     failed = sorted(r for r, e in statements.exits.items() if e.code != 0 and e.via != "spawn")
     others = set(records).difference(failed)
-    if (
-        not failed
-        or statements.deaths
-        or statements.witnesses & set(records) != set(failed)
-        or len(failed) * 2 >= len(records)
-    ):
+    waited = statements.witnesses & set(records)
+    if not failed or statements.deaths or waited != set(failed) or len(failed) * 2 >= len(records):
         return None
     unheard = beyond_the_text(case.incident, statements) & others - set(statements.left_quietly)
     if unheard and not any((e.peer or "").startswith(_LOOPBACK) for e in statements.all(GlooClosed)):
@@ -53,7 +51,8 @@ def made_after_the_end(case: Case) -> Match | None:
     evidence: list[Evidence | Event] = [Evidence("exit", listed), *(statements.exits[r] for r in failed[:2])]
     strength = int(all(records[r].files for r in others))
     cause, rivals = "rank_conditional_collective", [_MISSED]
-    return answer(cause, failed, why, fix, strength=strength, evidence=evidence, rivals=rivals, stack=stack)
+    match = answer(cause, failed, why, fix, strength=strength, evidence=evidence, rivals=rivals)
+    return replace(match, stack=stack)
 
 
 def came_late(case: Case) -> Match | None:
@@ -76,9 +75,8 @@ def came_late(case: Case) -> Match | None:
 
 def outlasted_the_timeout(case: Case) -> Match | None:
     """One rank's own work lasted as long as the others' timeout, and it went on when they had given up."""
-    limits: list[tuple[Event, float]] = [
-        (e, (e.timeout_ms or 0) / 1000) for e in case.statements.all(WatchdogTimeout)
-    ]
+    timed = case.statements.all(WatchdogTimeout)
+    limits: list[tuple[Event, float]] = [(e, (e.timeout_ms or 0) / 1000) for e in timed]
     limits += [(e, (e.ran_ms or 0) / 1000) for e in case.statements.all(GlooTimeout)]
     timeouts = [(e, limit) for e, limit in limits if e.rank is not None and limit]
     gave_up, limit = {e.rank for e, _ in timeouts}, min((limit for _, limit in timeouts), default=0.0)
@@ -88,9 +86,6 @@ def outlasted_the_timeout(case: Case) -> Match | None:
     if len({rank for rank, *_ in works}) != 1 or len(gave_up) < 2:
         return None
     rank, seconds, work = works[-1]  # what a line itself reports rather than what the times of lines show
-    moments = [e.in_the_year for e, _ in timeouts]
-    if work.in_the_year is not None and not any(m is None or m <= work.in_the_year for m in moments):
-        return None  # it was done before the others gave up
     after = quote_text(work.after, _SHOWN) if isinstance(work, LongWork) else ""
     begun = f" (begun after '{after}')" if after else ""
     why = f"rank {rank} worked for {seconds:.0f} s on its own, while the others waited for it with a timeout of {limit:.0f} s: '{quote_text(work.text, _SHOWN)}'{begun}"
@@ -126,7 +121,7 @@ def arrived_late(case: Case) -> Match | None:
     why = f"rank {rank} was {lag} late in {call}; all other members of its group waited for it, and then the collective completed"
     entered = f"rank {rank} entered {call}, {lag} after all other members of its group"
     facts, frame = [case.recorded(rank, entered)], case.frame_of(kind)
-    return answer("slow_rank", (rank,), why, evidence=facts, frame=frame, frame_rank=rank)
+    return answer("slow_rank", (rank,), why, evidence=facts, frame=frame)
 
 
 def at_work(case: Case) -> Match | None:
@@ -142,12 +137,8 @@ def at_work(case: Case) -> Match | None:
 
 def takes_longer(case: Case) -> Match | None:
     """Nothing stopped, and one rank spends far longer than all others in a part of its steps, by the times that the ranks print."""
-    statements = case.statements
-    if (
-        find_stop(statements) is not None
-        or statements.deaths
-        or (case.graph.waiting and not case.incident.momentary)
-    ):
+    statements, waiting = case.statements, case.graph.waiting and not case.incident.momentary
+    if find_stop(statements) is not None or statements.deaths or waiting:
         return None
     found = []
     for label, of_rank in _usual_times(case).items():
@@ -206,12 +197,10 @@ def _went_on(case: Case, timeouts: list[WatchdogTimeout]) -> bool:
     records, kinds = case.incident.ranks.values(), case.incident.kinds
     if records and all(r.seen and r.dump_file for r in records):
         return True
-    dumped = [r for r in records if r.dump_file]
-    completed = {
-        (int(seq), kinds[int(kind)].op)
-        for record in dumped[:8]
-        for queue in record.queues.values()
-        for seq, kind, state in zip(queue.seq, queue.kind, queue.state, strict=True)
-        if int(state) == State.DONE
-    }
+    dumped, completed = [r for r in records if r.dump_file], set[tuple[int, str]]()
+    for queue in (queue for record in dumped[:8] for queue in record.queues.values()):
+        done = queue.state == State.DONE
+        completed |= {
+            (int(n), kinds[int(k)].op) for n, k in zip(queue.seq[done], queue.kind[done], strict=True)
+        }
     return len(dumped) > 1 and not completed.isdisjoint((e.seq, e.op) for e in timeouts)

@@ -41,17 +41,12 @@ def _by_its_call(d: Difference) -> Match | None:
         return None  # its collectives match again after the edit
     if d.steps.shorter is not None and not d.steps.skips:
         steps, most, line = d.steps.shorter
-        return _left(
-            culprits,
-            2,
-            f"{agree(culprits, 'has', 'have')} {steps} steps in the loop, the others {most}",
-            [line],
-        )
+        what = f"{agree(culprits, 'has', 'have')} {steps} steps in the loop, the others {most}"
+        return _left(culprits, 2, what, [line])
     if d.ends_epochs:
         # A step that it skipped leaves the same collectives: only its own output shows which it was.
-        what = (
-            f"{agree(culprits, 'is', 'are')} already in the collective that ends an epoch, after fewer steps"
-        )
+        are = agree(culprits, "is", "are")
+        what = f"{are} already in the collective that ends an epoch, after fewer steps"
         strength = 2 if over is not None or d.steps.behind else int(len(d.steps.own) == len(culprits))
         return _left(culprits, strength, what, filter(None, [over]))
     if d.stays_inside:
@@ -72,11 +67,8 @@ def _by_its_call(d: Difference) -> Match | None:
     # On a group that nobody has used before, one rank may issue anything.
     unheard_of = len(culprits) == 1 and finding.change.elsewhere and finding.own.seq == 1
     sure = not even and not saves and not unheard_of and (len(culprits) > 1 or d.out_of_their_function)
-    return _left(
-        culprits,
-        int(sure),
-        f"{'' if sure else 'probably '}exited the training loop early{at(d.beyond)}; the others are still in it",
-    )
+    what = f"exited the training loop early{at(d.beyond)}; the others are still in it"
+    return _left(culprits, int(sure), what if sure else f"probably {what}")
 
 
 def unequal_loops(case: Case) -> Match | None:
@@ -90,12 +82,13 @@ def unequal_loops(case: Case) -> Match | None:
     if dumped or len(short) != 1 or len(lengths) < 2 or case.finding.culprits not in ((), tuple(short)):
         return None
     others = {rank: total for rank, (total, _) in lengths.items() if rank not in short}
-    steps = {e.step: e for e in case.statements.all(Progress) if e.step is not None}
-    last = steps[max(steps)] if steps and least - 1 <= max(steps) <= least else None
-    if last is None:
+    last = max(
+        (e for e in case.statements.all(Progress) if e.step is not None),
+        key=lambda e: e.step or 0,
+        default=None,
+    )
+    if last is None or last.step not in (least - 1, least):
         return None
-    fewest, most = min(others.values()), max(others.values())
-    rest = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-    why = f"{who(short)} has {least} steps in its loop, the others {rest}"
-    why += f"; the output stops at step {last.step}, where {who(short)} is through"
+    rest = " to ".join(map(str, sorted({min(others.values()), max(others.values())})))
+    why = f"{who(short)} has {least} steps in its loop, the others {rest}; the output stops at step {last.step}, where {who(short)} is through"
     return answer("uneven_loader", short, why, evidence=[*(e for _, e in lengths.values()), last][:6])

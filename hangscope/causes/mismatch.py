@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from hangscope.align.frontier import GroupFrontier
@@ -29,6 +30,7 @@ _OTHER_SIZE = (
 _OTHER_ROWS = ("shape_mismatch", "the same collective with very different sizes looks the same")
 _UNKNOWN_CALL = ("rank_conditional_collective", "no line shows which collective it was")
 OWN_GROUP = "Give the second thread a process group of its own (new_group), or wait for it before the next collective: on one group, the order of two threads' collectives differs from rank to rank."
+_DETAIL = "The process that gloo aborted is the receiver and may be a victim: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which prints the collective of each rank."
 _SKIPPED_BACKWARD = ("gradient_sync_mismatch", "a skipped backward pass leaves the same sizes")
 
 
@@ -59,8 +61,6 @@ def meeting(d: Difference) -> str:
     if d.differs in ("shape", "dtype") and not d.another_call:
         mine, theirs = (_argument(kind, d.differs) for kind in (d.own, d.peer))
         return f"called {d.own.op} with {d.differs} {mine}, the others with {theirs}"
-    if d.differs == "root" and not d.another_call:
-        return f"called {d.own.op} of root {d.own.root}, the others of root {d.peer.root}"
     places = [f"at {place.strip(' ()')}" if place else "" for place in (here, there)]
     called = f"called {d.own.op or 'a collective'} {places[0]}".rstrip()
     if not any(places) and own != peer:
@@ -118,10 +118,9 @@ def other_number(case: Case) -> Match | None:
 
 def different_calls(case: Case) -> Match | None:
     """Different collectives at one seq that no finer rule explains."""
-    culprits = case.finding.culprits
     d = Difference(case)
     why = f"{d.whose} {meeting(d)}"
-    return answer("collective_mismatch", culprits, why, evidence=checked(case))
+    return answer("collective_mismatch", case.finding.culprits, why, evidence=checked(case))
 
 
 def checked(case: Case) -> list[CallFingerprint]:
@@ -157,13 +156,16 @@ def received_sizes(case: Case) -> Match | None:
     # Every message differs from its buffer by the factor between two element types.
     if types := not outliers and all(e.received / max(e.expected, 1) in (2, 4, 8) for e in events):
         rivals = [("dtype_mismatch", "another element type would give these sizes as well")]
+    # One size is that of a flag, a loss or some counts, the other that of a tensor: no two batches differ so much.
+    sizes = [sorted((e.expected, e.received)) for e in events]
+    two_calls = all(few <= _FEW_BYTES and many > 8 * _FEW_BYTES for few, many in sizes)
     if lines:
         cause, rivals = "rank_conditional_collective", [_SKIPPED_BACKWARD]
         why = f"{who(outliers)} was in a different collective than a peer; it alone printed a line just before, and {met}"
     elif outliers:
         cause, rivals = "collective_mismatch", [_UNKNOWN_CALL]
         why = f"{who(outliers)} {agree(outliers, 'was', 'were')} in a different collective than the others; {met}"
-    elif not (culprits or fewer or sender) and all(map(_of_two_calls, events)):
+    elif not (culprits or fewer or sender) and two_calls:
         cause, rivals = "collective_mismatch", [_OTHER_SIZE, _OTHER_ROWS]
         why = f"ranks were in two different collectives, by their sizes: {_met(pairs[0]).text if pairs else met}"
     elif fewer:
@@ -171,30 +173,18 @@ def received_sizes(case: Case) -> Match | None:
     elif sender:
         why = f"{who(sender)} sent {events[0].received} bytes where all others expected {events[0].expected}"
     named = culprits or fewer or sender
-    return answer(
-        cause,
-        named,
-        why,
-        "The process that gloo aborted is the receiver and may be a victim: rerun with TORCH_DISTRIBUTED_DEBUG=DETAIL, which prints the collective of each rank.",
-        strength=0 if types or not named else 1,
-        evidence=[*map(of_outlier, lines), *map(_met, pairs), *received(case)],
-        rivals=rivals,
-        suspects=() if named else sorted({rank for pair in pairs for rank in pair.ranks}),
+    strength, facts = (
+        int(bool(named and not types)),
+        [*map(of_outlier, lines), *map(_met, pairs), *received(case)],
     )
-
-
-def _of_two_calls(event: GlooSizeMismatch) -> bool:
-    """Return whether one of two sizes is that of a flag, a loss or some counts, and the other that of a tensor: no two batches differ so much."""
-    few, many = sorted((event.expected, event.received))
-    return few <= _FEW_BYTES and many > 8 * _FEW_BYTES
+    match = answer(cause, named, why, _DETAIL, strength=strength, evidence=facts, rivals=rivals)
+    return replace(match, suspects=() if named else tuple(sorted({r for pair in pairs for r in pair.ranks})))
 
 
 def _met(pair: AbortedPair) -> Evidence:
     """Return what met in an aborted receive, as the sizes show, with the sender where only one rank can be it."""
-    own, theirs = (
-        f" ({describe(kinds[0])})" if len(set(map(describe, kinds))) == 1 else ""
-        for kinds in (pair.wanted, pair.sent)
-    )
+    sides = ({*map(describe, kinds)} for kinds in (pair.wanted, pair.sent))
+    own, theirs = (f" ({side.pop()})" if len(side) == 1 else "" for side in sides)
     sender = f" from {who(pair.senders)}" if len(pair.senders) == 1 else ""  # the line names none
     text = f"rank {pair.receiver} expected {pair.event.expected} bytes{own} and received {pair.event.received}{theirs}{sender}"
     return quote(pair.event, text)
@@ -251,8 +241,7 @@ def received(case: Case) -> list[Evidence]:
     text = (
         "gloo received {} bytes for a buffer of {}; the aborted process is the receiver and may be a victim"
     )
-    events = case.statements.all(GlooSizeMismatch)[:2]
-    return [quote(e, text.format(e.received, e.expected)) for e in events]
+    return [quote(e, text.format(e.received, e.expected)) for e in case.statements.all(GlooSizeMismatch)[:2]]
 
 
 def unequal_splits(case: Case) -> Match | None:
@@ -281,11 +270,9 @@ def _returns_less(view: GroupFrontier, seq: int) -> list[int]:
 
     Experts send back what they were sent: a combine follows each dispatch.
     """
-    took, given = (
-        {r: pair[n] for r, pair in _numbers(view, at).items()} for n, at in ((1, seq - 1), (0, seq))
-    )
-    known = took.keys() & given.keys()
-    other = sorted(rank for rank in known if took[rank] != given[rank])
+    before, now = _numbers(view, seq - 1), _numbers(view, seq)
+    known = before.keys() & now.keys()
+    other = sorted(rank for rank in known if before[rank][1] != now[rank][0])
     return other if len(other) == 1 and len(known) > _PEERS else []
 
 

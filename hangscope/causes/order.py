@@ -16,6 +16,8 @@ from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.incident import CallKind, on_group
 from hangscope.model.rankset import agree
 
+_CAUSE = "collective_order_mismatch"
+_ONE_ORDER = "Make every rank enter these groups in one global order, whatever the data; issue no collective inside a branch that ranks take differently."
 FEW = 4  # ranks of a cycle without an outlier that are named; more of them mostly wait in their turn
 COMPARED = 64  # ranks on either side of a cycle whose orders are compared
 
@@ -31,16 +33,11 @@ def circular_wait(case: Case) -> Match | None:
     first = next((r for r in ranks if r in heads), None)
     # One CPU thread that is busy elsewhere while its collective is pending makes the same cycle, as lines would show.
     fits = len(members) <= FEW and (len(culprits) != 1 or bool(case.statements.kinds))
-    return answer(
-        "collective_order_mismatch",
-        culprits,
-        f"{who(ranks)} {agree(ranks, 'is', 'are')} in a circular wait: each is blocked in a group that another has not entered",
-        "Make every rank enter these groups in one global order, whatever the data; issue no collective inside a branch that ranks take differently.",
-        strength=int(fits),
-        evidence=[_pending(case, rank) for rank in sorted(heads)[:8]],
-        frame=case.frame_of(_kind(case, first, heads[first][0])) if first is not None else None,
-        frame_rank=first,
-    )
+    why = f"{who(ranks)} {agree(ranks, 'is', 'are')} in a circular wait: each is blocked in a group that another has not entered"
+    facts = [_pending(case, rank) for rank in sorted(heads)[:8]]
+    match = answer(_CAUSE, culprits, why, _ONE_ORDER, strength=int(fits), evidence=facts)
+    kind = _kind(case, first, heads[first][0]) if first is not None else None
+    return replace(match, frame=case.frame_of(kind), frame_rank=first)
 
 
 def false_circle(case: Case) -> Match | None:
@@ -69,43 +66,27 @@ def each_in_another_group(case: Case) -> Match | None:
     why = f"{who(heads)} are each alone in {op} of another group{at(frame)}: they take these groups in different orders"
     fix = "Take the groups in one order on every rank: sort what the loop runs over (a set, a dict, the keys of a file)."
     evidence = [_pending(case, rank) for rank in [*heads][:8]]
-    sure = int(
-        case.incident.size_stated
-    )  # else the members that they wait for may be ranks that were not seen
-    return answer(
-        "collective_order_mismatch",
-        (),
-        why,
-        fix,
-        strength=sure,
-        evidence=evidence,
-        frame=frame,
-        frame_rank=min(heads),
+    sure = int(case.incident.size_stated)  # else those that they wait for may be ranks that were not seen
+    return replace(
+        answer(_CAUSE, (), why, fix, strength=sure, evidence=evidence), frame=frame, frame_rank=min(heads)
     )
 
 
 def two_threads(case: Case) -> Match | None:
     """Every rank waits in two collectives at once, each of another thread: nothing orders those of one group alike on all ranks."""
-    found = {rank: _in_collectives(case, rank) for rank in case.stacks}
+    found = {}
+    for rank in case.stacks:
+        places = [(name, located(stack, "", "stack")) for name, stack in case.incident.ranks[rank].threads]
+        found[rank] = [(name, where.op) for name, where in places if where.inside and where.op]
     if len(found) < 2 or not all(len(threads) > 1 for threads in found.values()):
         return None
-    where = {
-        rank: " and ".join(f"{op} ({name})" for name, op in threads[:2]) for rank, threads in found.items()
-    }
-    facts = [
-        Evidence(
-            "stack", f"rank {rank} is in {text}", rank, Source(case.incident.ranks[rank].stack_file or "")
-        )
-        for rank, text in where.items()
-    ]
+    where, facts = {}, []
+    for rank, threads in found.items():
+        where[rank] = " and ".join(f"{op} ({name})" for name, op in threads[:2])
+        source = Source(case.incident.ranks[rank].stack_file or "")
+        facts.append(Evidence("stack", f"rank {rank} is in {where[rank]}", rank, source))
     why = f"{who(where)} are each in two collectives at once, from two threads: {next(iter(where.values()))}"
-    return answer("collective_order_mismatch", (), why, OWN_GROUP, evidence=facts[:4])
-
-
-def _in_collectives(case: Case, rank: int) -> list[tuple[str, str]]:
-    """Return (thread, op) of the threads of a rank that are in a collective."""
-    places = ((name, located(stack, "", "stack")) for name, stack in case.incident.ranks[rank].threads)
-    return [(name, where.op) for name, where in places if where.inside and where.op]
+    return answer(_CAUSE, (), why, OWN_GROUP, evidence=facts[:4])
 
 
 def crossed_groups(case: Case) -> Match | None:
@@ -128,15 +109,13 @@ def crossed_groups(case: Case) -> Match | None:
     why = f"{who(finding.culprits)} entered {first} before {second}, the others in the opposite order"
     evidence = [_pending(case, rank) for rank in shown if opened.get(rank)][:6]
     strength = 2 if change.swapped else 1
-    return answer("collective_order_mismatch", finding.culprits, why, strength=strength, evidence=evidence)
+    return answer(_CAUSE, finding.culprits, why, strength=strength, evidence=evidence)
 
 
 def _entered_first(case: Case) -> bool:
     """Return whether each culprit has two collectives pending that a rank which waits has pending in the opposite order."""
-    opened, finding = case.graph.open_calls, case.finding
-    own, others = (
-        [opened.get(r, []) for r in ranks[:COMPARED]] for ranks in (finding.culprits, finding.waiting)
-    )
+    opened, sides = case.graph.open_calls, (case.finding.culprits, case.finding.waiting)
+    own, others = ([opened.get(r, []) for r in ranks[:COMPARED]] for ranks in sides)
     return bool(own) and all(any(_opposite_orders((a, b)) for b in others) for a in own)
 
 

@@ -1,24 +1,28 @@
-"""Rules about sends and receives that do not pair."""
+"""Rules about sends and receives that do not pair, and words for those that do and do not complete."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hangscope.align.matching import numel
+from hangscope.align.p2p import Half, Pair
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, who
 from hangscope.causes.mismatch import describe
-from hangscope.explain.finding import Miscounted
+from hangscope.explain.finding import Miscounted, StuckCall
 from hangscope.explain.text.group_size import stated_size
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
-from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
-from hangscope.model.incident import Absence, CallKind, Group
-from hangscope.model.rankset import agree
+from hangscope.model.incident import CallKind, Group
+from hangscope.model.rankset import agree, ranks_phrase
 
+_LISTED = 8  # pairs
 _SLOW = ("stuck_rank", "a rank that was slow before its send or recv looks the same once all timed out")
 _PRINT = "Print peer, tag and number of each send and receive per rank, and look for the pair that differs."
+_BATCH = "Where two ranks exchange data, post the send and the recv in one batch_isend_irecv."
+_OTHER_NUMBER = ("p2p_mismatch", "its peers may have issued another number of sends and receives")
 _PAIRED = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
 
 
@@ -46,35 +50,27 @@ def unpaired(case: Case) -> Match | None:
     missing, issued, absent, waiter = "recv", "send", destination, source
     if pair.send is None:
         missing, issued, absent, waiter = "send", "recv", source, destination
-    named, more = finding.culprits, finding.change.shift
+    named = finding.culprits
     culprit = next((rank for rank in (absent, waiter, *named) if rank in named), absent)
     call = f"{issued} number {pair.key.index + 1} of the pair {source} -> {destination}"
     why = f"rank {absent} never issued the {missing} for {call}; rank {waiter} is blocked in it"
     if culprit != absent:
         why = f"rank {waiter} is blocked in {call}; rank {absent} never issued the matching {missing}"
-    recorded = case.incident.ranks[absent].absence in (None, Absence.PENDING_ONLY)
-    if not recorded:
-        why = f"rank {waiter} is blocked in {call}; no dump shows whether rank {absent} issued the matching {missing}"
-    evidence = _instead(case, culprit)
-    if more:
-        calls = "sends or receives" if abs(more) > 1 else "send or receive"
-        apart = f"issued {abs(more)} {calls} {'more' if more > 0 else 'fewer'} than {agree(named, 'its', 'their')} counterparts in the other groups of this kind"
-        evidence += [case.recorded(rank, f"rank {rank} {apart}") for rank in named[:2]]
-        why = f"{who(named)} {apart}: {why}"
-    own = bool(evidence) and culprit != waiter
+    evidence, kind, whose = list[Evidence](), finding.stuck.kind, waiter
+    if finding.change.skipped:  # what its own program called for where it issued something else
+        wanted = " and ".join(_peered(case, culprit, kind) for kind in finding.change.skipped[:2])
+        issued = _peered(case, culprit, finding.own.kind)
+        fact = f"where its own schedule has {wanted}, rank {culprit} issued {issued}"
+        evidence.append(case.recorded(culprit, fact))
+        kind, whose = (finding.own.kind, culprit) if culprit != waiter else (kind, whose)
     other = "another" if case.graph.open_calls.get(absent) else "no"
     unmatched = f"rank {absent} issued no {missing} for it, and has {other} P2P op or collective pending"
-    return answer(
-        "p2p_mismatch",
-        named if culprit in named or finding.tie else (culprit,),
-        why,
-        # A rank that has nothing pending may be busy before its own, and clocks of two hosts do not show what it went past.
-        strength=0 if finding.tie or not recorded else 1 if finding.assumed or more else 2,
-        frame=case.frame_of(finding.own.kind if own else finding.stuck.kind),
-        frame_rank=culprit if own else waiter,
-        evidence=[*evidence, *([case.recorded(absent, unmatched)] if recorded else [])],
-        suspects=() if recorded else (absent, waiter),
-    )
+    evidence.append(case.recorded(absent, unmatched))
+    at_fault = named if culprit in named or finding.tie else (culprit,)
+    # A rank that has nothing pending may be busy before its own, and clocks of two hosts do not show what it went past.
+    strength = 0 if finding.tie else 1 if finding.assumed or finding.change.shift else 2
+    match = answer("p2p_mismatch", at_fault, why, strength=strength, evidence=evidence)
+    return replace(match, frame=case.frame_of(kind), frame_rank=whose)
 
 
 def miscounted(case: Case) -> Match | None:
@@ -84,28 +80,14 @@ def miscounted(case: Case) -> Match | None:
     named, more = finding.culprits, finding.count - finding.usual
     calls = "sends or receives" if abs(more) > 1 else "send or receive"
     call = f"{describe(finding.own.kind)} seq {finding.own.seq}"
-    if more < 0:
-        done = f"left out {-more} {calls} before {call} that {agree(named, 'it', 'they')} issued each time before"
-    else:
-        done = f"issued {more} more {calls} before {call} than each time before"
-    why = f"{who(named)} {done} ({finding.count} operations, not {finding.usual})"
-    frame = user_frame(finding.own.kind.stack) if finding.own.kind is not None else None
-    paired = [r for r, where in case.stacks.items() if where.op in _PAIRED and r not in named]
+    number = f"{abs(more)} {'more' if more > 0 else 'fewer'} {calls}"
+    why = f"{who(named)} issued {number} before {call} than each time before ({finding.count} operations, not {finding.usual})"
+    frame, paired = case.frame_of(finding.own.kind), _in_pairs(case) & case.stacks.keys() - {*named}
+    fact = f"{why}; gloo's recorder counts sends and receives in op_id and keeps none"
+    facts = [case.recorded(named[0], fact), *map(case.seen_at, sorted(paired)[:2])]
+    strength, rivals = (2, ()) if paired else (1, (_OTHER_NUMBER,))
     return answer(
-        "p2p_mismatch",
-        named,
-        why,
-        _PRINT,
-        strength=2 if paired else 1,
-        frame=frame,
-        frame_rank=named[0],
-        evidence=[
-            case.recorded(
-                named[0], f"{why}; gloo's recorder counts sends and receives in op_id and keeps none"
-            ),
-            *map(case.seen_at, paired[:2]),
-        ],
-        rivals=() if paired else [("p2p_mismatch", "its peers may have issued another number")],
+        "p2p_mismatch", named, why, _PRINT, strength=strength, frame=frame, evidence=facts, rivals=rivals
     )
 
 
@@ -113,49 +95,16 @@ def unanswered(case: Case) -> Match | None:
     """A rank waits in a send or receive that its recorder does not keep, as gloo's, and no other rank is in one."""
     finding, placed = case.finding, case.statements.whereabouts
     named, peers = finding.culprits, sorted(placed.keys() - set(finding.culprits))
-    inside = {rank for rank, where in placed.items() if where.inside and where.op in _PAIRED}
-    known = placed.keys() | case.graph.waiting
+    inside, known = _in_pairs(case), placed.keys() | case.graph.waiting
     if not named or inside != set(named) or not known >= case.incident.ranks.keys():
         return None
     frame = user_frame(placed[named[0]].stack)
     lines = [o for o in case.statements.outlier_lines if o.ranks == named and o.telling]
     why = f"{who(named)} {agree(named, 'is', 'are')} in a send or receive{at(frame)}, and no other rank is in one that could match it"
+    facts = [*map(case.seen_at, named[:2]), *map(of_outlier, lines), *map(case.seen_at, peers[:2])]
+    strength, rivals = (2, ()) if lines else (0, (_OTHER_NUMBER,))
     return answer(
-        "p2p_mismatch",
-        named,
-        why,
-        _PRINT,
-        strength=2 if lines else 0,
-        evidence=[*map(case.seen_at, named[:2]), *map(of_outlier, lines), *map(case.seen_at, peers[:2])],
-        frame=frame,
-        rivals=() if lines else [("p2p_mismatch", "its peer may have issued one send or receive too few")],
-    )
-
-
-def unrecorded(case: Case) -> Match | None:
-    """All ranks wait in calls that no dump has, as gloo's recorder keeps no send and no receive: every recorded collective is over."""
-    placed, records = case.statements.whereabouts, case.incident.ranks
-    recorded = len(records) > 1 and all(r.seen and r.dump_file for r in records.values())
-    timed_out = case.statements.ranks(GlooTimeout) >= records.keys()
-    if case.graph.waiting or not (recorded and timed_out) or not case.on_gloo:
-        return None
-    if not placed.keys() >= records.keys() or not all(
-        w.inside and (w.op is None or w.op in _PAIRED) for w in placed.values()
-    ):
-        return None
-    odd = [line for line in case.statements.outlier_lines if line.telling]
-    named = odd[0].ranks if len({line.ranks for line in odd}) == 1 else ()
-    why = "all ranks wait in sends or receives, by their lines, while every collective of their dumps is over"
-    if named:
-        why = f"{who(named)} probably issued other sends and receives than the others: {odd[0].says()}"
-    return answer(
-        "p2p_mismatch",
-        named,
-        why,
-        _PRINT,
-        strength=1 if named else 0,
-        evidence=[*map(of_outlier, odd[:2]), *map(case.seen_at, sorted(placed)[:4])],
-        frame=case.frame_of(case.finding.stuck.kind),
+        "p2p_mismatch", named, why, _PRINT, strength=strength, frame=frame, evidence=facts, rivals=rivals
     )
 
 
@@ -182,17 +131,13 @@ def left_by_one(case: Case) -> Match | None:
     why = f"{who(named)} {agree(named, 'is', 'are')} still in an exchange{at(frame)}; {why}"
     fix = "Issue the same sends and receives on both sides whatever the data: a hop may be skipped by both or by none."
     facts = [*map(of_outlier, odd[:1]), *map(case.seen_at, sorted({*sorted(named)[:2], *at_fault}))]
-    strength = int(bool(odd))
-    return answer(
-        "p2p_mismatch",
-        at_fault,
-        why,
-        fix,
-        strength=strength,
-        evidence=facts,
-        frame=frame,
-        frame_rank=min(named),
-    )
+    match = answer("p2p_mismatch", at_fault, why, fix, strength=int(bool(odd)), evidence=facts)
+    return replace(match, frame=frame, frame_rank=min(named))
+
+
+def _in_pairs(case: Case) -> set[int]:
+    """Return the ranks whose stack or traceback shows them in a send or receive."""
+    return {rank for rank, w in case.statements.whereabouts.items() if w.inside and w.op in _PAIRED}
 
 
 def _blocks(groups: Sequence[Group]) -> list[set[int]]:
@@ -228,28 +173,11 @@ def _somewhere(case: Case) -> Match:
     if waiter is not None and waiter not in beyond and beyond:
         frame, op = user_frame(placed[waiter].stack), placed[beyond[0]].op
         why = f"rank {waiter} is blocked{at(frame)} while its dump has no pending collective, so in a send or recv; {who(beyond)} {agree(beyond, 'is', 'are')} in {op}, and a matching send or recv of one of them is missing"
-    return answer(
-        "p2p_mismatch",
-        named,
-        why,
-        _PRINT,
-        "Where two ranks exchange data, post the send and the recv in one batch_isend_irecv.",
-        frame=case.frame_of(finding.own.kind if named else finding.stuck.kind),
-        frame_rank=named[0] if named else finding.stuck.rank,
-        evidence=map(case.seen_at, sorted(placed)[:8]),
-        rivals=[_SLOW],
-        suspects=beyond,
+    facts, kind = map(case.seen_at, sorted(placed)[:8]), finding.own.kind if named else finding.stuck.kind
+    match = answer(
+        "p2p_mismatch", named, why, _PRINT, _BATCH, evidence=facts, rivals=[_SLOW], suspects=beyond
     )
-
-
-def _instead(case: Case, rank: int) -> list[Evidence]:
-    """Return what a rank's own program called for where it issued something else, if that was found."""
-    finding = case.finding
-    if not finding.change.skipped:
-        return []
-    wanted = " and ".join(_peered(case, rank, kind) for kind in finding.change.skipped[:2])
-    issued = _peered(case, rank, finding.own.kind)
-    return [case.recorded(rank, f"where its own schedule has {wanted}, rank {rank} issued {issued}")]
+    return replace(match, frame=case.frame_of(kind), frame_rank=named[0] if named else finding.stuck.rank)
 
 
 def _peered(case: Case, rank: int, kind: CallKind | None) -> str:
@@ -268,8 +196,8 @@ def both_send(case: Case) -> Match | None:
     records = case.incident.ranks
     timeouts = case.statements.all(WatchdogTimeout)
     ops, all_of_them = {e.op for e in timeouts}, {e.rank for e in timeouts} >= {*records}
-    everybody = stated_size(case.incident, case.statements) == len(records)
-    if len(records) > 1 and all_of_them and (ops == {"send"} or (ops == {"recv"} and everybody)):
+    whole = stated_size(case.incident, case.statements) == len(records)
+    if len(records) > 1 and all_of_them and (ops == {"send"} or (ops == {"recv"} and whole)):
         way, back = ("send", "recv") if ops == {"send"} else ("recv", "send")
         all_in = "are both" if len(records) == 2 else "are all"
         why = f"{who(records)} {all_in} in a {way}, and each would issue the matching {back} only after its own: each waits for the other"
@@ -287,12 +215,54 @@ def both_send(case: Case) -> Match | None:
             facing = op == "send" and last.get(other) == ("send", one) and one < other
             ways = ((one, other), (other, one))
             if facing and all(posted["send", a, b] > posted["recv", b, a] for a, b in ways):
-                return _facing(case, one, other, posted["send", one, other], posted["recv", other, one])
+                sent, taken = posted["send", one, other], posted["recv", other, one]
+                why = f"rank {one} posted {sent} sends to rank {other}, which posted {taken} receives and then a send back: from number {taken + 1} on both are sending and neither has a recv posted"
+                fix = f"Check the order of sends and receives of ranks {one} and {other} at number {taken + 1}, and issue both directions in one batch_isend_irecv."
+                facts = [case.recorded(r, f"rank {r}: its last operation is a send") for r in (one, other)]
+                suspects = (one, other)
+                return answer("p2p_mismatch", (), why, fix, strength=0, evidence=facts, suspects=suspects)
     return None
 
 
-def _facing(case: Case, one: int, other: int, sent: int, taken: int) -> Match:
-    why = f"rank {one} posted {sent} sends to rank {other}, which posted {taken} receives and then a send back: from number {taken + 1} on both are sending and neither has a recv posted"
-    fix = f"Check the order of sends and receives of ranks {one} and {other} at number {taken + 1}, and issue both directions in one batch_isend_irecv."
-    facts = [case.recorded(rank, f"rank {rank}: its last operation is a send") for rank in (one, other)]
-    return answer("p2p_mismatch", (), why, fix, strength=0, evidence=facts, suspects=(one, other))
+def met(case: Case) -> list[Pair]:
+    """Return the pairs that do not complete although both sides, which wait for nothing before, have posted them, the verdict's own first."""
+    stuck = case.finding.stuck.pair
+    first = {rank: calls[0].node for rank, calls in case.graph.open_calls.items()}
+    stalled = (pair for pair in case.graph.pairs.values() if pair.stalls)
+    found = [p for p in stalled if first[p.key.source] == first[p.key.destination] == p.key]
+    return sorted(found, key=lambda pair: (pair is not stuck, not all(h.created for h in _halves(pair))))
+
+
+def paired(pairs: Sequence[Pair]) -> str:
+    """Return which sends do not complete."""
+    if len(pairs) == 1:
+        key = pairs[0].key
+        return f"the send from rank {key.source} to rank {key.destination}, posted on both sides, does not complete"
+    ends = (ranks_phrase({getattr(pair.key, end) for pair in pairs}) for end in ("source", "destination"))
+    return f"sends from {' to '.join(ends)}, posted on both sides, do not complete"
+
+
+def posted(case: Case) -> list[Evidence]:
+    """Return of the first pairs that both sides are there, with the places that posted them."""
+    found = []
+    for pair in met(case)[:_LISTED]:
+        sides = []
+        for half in _halves(pair):
+            kind = case.incident.kinds[half.kind]
+            sides.append(f"rank {half.rank} posted {kind.op} seq {half.seq}{at(case.frame_of(kind))}")
+        text = f"{' and '.join(sides)}: one pair, and neither completes"
+        found.append(case.recorded(pair.key.source, text))
+    return found
+
+
+def far_side(case: Case) -> StuckCall:
+    """Return the call that blocks; of a pair, the side of the other rank than the one that is quoted as blocked."""
+    stuck = case.finding.stuck
+    sides = _halves(stuck.pair) if stuck.pair is not None else []
+    others = [half for half in sides if half.rank != stuck.rank]
+    kinds = case.incident.kinds
+    return next((StuckCall(stuck.view, h.seq, h.rank, kinds[h.kind]) for h in others), stuck)
+
+
+def _halves(pair: Pair) -> list[Half]:
+    return [half for half in (pair.send, pair.recv) if half is not None]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import takewhile
 
-from hangscope.align.waitgraph import Instance, Node
 from hangscope.causes.case import Case, Match, answer, at, frames_shown, of_outlier, who
 from hangscope.causes.difference import Difference
 from hangscope.causes.mismatch import describe, meeting
@@ -18,9 +18,10 @@ from hangscope.knowledge.callsite import shared_line, user_frame
 from hangscope.knowledge.doing import doing
 from hangscope.model.conclusion import Evidence, Source
 from hangscope.model.frames import Frame, Stack
-from hangscope.model.incident import ROOTED_OPS, CallKind, Event, State
+from hangscope.model.incident import ROOTED_OPS, CallKind, Event, Incident, Queue, State
 from hangscope.model.rankset import agree, counted
 
+_ALONE = "rank_conditional_collective"
 _ROUNDS = ("uneven_loader", "the loops may have ended at different rounds")
 _ORDER = ("collective_order_mismatch", "the collective that it skipped may have come next")
 _STOPPED = "{who} stopped by a signal (SIGSTOP, SIGTSTP or SIGTTIN): `kill -CONT PID` resumes the process; find out who stopped it."
@@ -52,16 +53,9 @@ def one_sided_call(case: Case) -> Match | None:
     if differing := next((o for o in values if o.ranks == finding.culprits), None):
         advice = f"Find out why {differing.note.partition(' (')[0].partition(';')[0]} ('{differing.text[:_QUOTED]}'): {whose} may take another path because of it."
     crossed = finding.change.elsewhere and finding.circle is not None and finding.circle.kind == "cycle"
-    return answer(
-        "rank_conditional_collective",
-        finding.culprits,
-        f"{whose} {what}",
-        advice,
-        strength=2 if d.steps.skips else strength,
-        evidence=map(of_outlier, d.steps.skips[:2]),
-        rivals=[_ORDER] if crossed else rivals,
-        frame=case.frame_of(outlier),
-    )
+    strength, facts = 2 if d.steps.skips else strength, map(of_outlier, d.steps.skips[:2])
+    match = answer(_ALONE, finding.culprits, f"{whose} {what}", advice, strength=strength, evidence=facts)
+    return replace(match, frame=case.frame_of(outlier), rivals=[_ORDER] if crossed else rivals)
 
 
 def by_its_words(case: Case) -> Match | None:
@@ -77,49 +71,43 @@ def by_its_words(case: Case) -> Match | None:
     what = said.note if said.how == "value" else f"{whose} printed a line that no other rank printed"
     evidence = map(of_outlier, own[:2])
     complete = not case.graph.waiting and any(r.seen and r.dump_file for r in case.incident.ranks.values())
-    if complete or all(_with_the_others(case, rank) for rank in finding.culprits):
+    cause, also = _ALONE, "; it may have skipped a collective of the others, or issued one of its own"
+    advice = f"{'Check' if finding.waiting else 'If the job no longer prints, check'} whether {whose} issues every collective of the step after that line."
+    if complete or all(kept_up(case.incident, rank) for rank in finding.culprits):
         last = f"{agree(finding.culprits, 'its', 'their')} last collectives are those of the others"
-        why = f"{what}, and {'every recorded collective is complete' if complete else last}: '{said.text[:_QUOTED]}'"
+        cause, also = "stuck_rank", f", and {'every recorded collective is complete' if complete else last}"
         advice = (
             f"Find out how long {whose} took for what that line is about: its next line, or a stack of it."
         )
-        return answer(
-            "stuck_rank", finding.culprits, why, advice, strength=0, evidence=evidence, rivals=[_SLOW]
-        )
-    why = f"{what}; it may have skipped a collective of the others, or issued one of its own: '{said.text[:_QUOTED]}'"
-    advice = f"{'Check' if finding.waiting else 'If the job no longer prints, check'} whether {whose} issues every collective of the step after that line."
-    return answer(
-        "rank_conditional_collective",
-        finding.culprits,
-        why,
-        advice,
-        strength=0,
-        evidence=evidence,
-        rivals=[_OTHERWISE],
-    )
+    why, rivals = f"{what}{also}: '{said.text[:_QUOTED]}'", [_OTHERWISE if cause == _ALONE else _SLOW]
+    return answer(cause, finding.culprits, why, advice, strength=0, evidence=evidence, rivals=rivals)
 
 
-def _with_the_others(case: Case, rank: int) -> bool:
-    """Return whether others are in all pending collectives of a rank with the same op, or, of one without any, made the same last ones."""
-    records = case.incident.ranks
-    nodes: list[Node] = [call.node for call in case.graph.open_calls.get(rank, ())]
-    nodes = nodes or [
-        Instance(gid, int(queue.seq[-1])) for gid, queue in records[rank].queues.items() if len(queue)
-    ]
-    for node in nodes:
-        others = {_op(case, other, node) for other in records if other != rank} - {None}
-        if others != {_op(case, rank, node)}:
+def kept_up(incident: Incident, rank: int) -> bool:
+    """Return whether all other members of a rank's groups were seen, and none issued another collective, or one more or fewer, than it."""
+    own = incident.ranks[rank].queues if rank in incident.ranks else {}
+    shared = 0
+    for gid, queue in own.items():
+        peers = [peer for peer in incident.groups[gid].ranks if peer != rank]
+        found = [incident.ranks[peer].queues.get(gid) for peer in peers if peer in incident.ranks]
+        if len(found) < len(peers) or None in found:
             return False
-    return bool(nodes)
+        # Ranks of one role share their columns: each of these is compared once.
+        distinct = {(id(other.seq), id(other.kind)): other for other in found if other is not None}
+        if not all(_alike(queue, other, incident) for other in distinct.values()):
+            return False
+        shared += len(peers)
+    return shared > 0
 
 
-def _op(case: Case, rank: int, node: Node) -> str | None:
-    """Return what a rank's records call a collective; None where they do not have it."""
-    queue = case.incident.ranks[rank].queues.get(node.gid) if isinstance(node, Instance) else None
-    if queue is None or not isinstance(node, Instance):
-        return None
-    kinds = queue.kind[queue.seq == node.seq]
-    return case.incident.kinds.without_sizes(int(kinds[-1])).op if len(kinds) else None
+def _alike(queue: Queue, other: Queue, incident: Incident) -> bool:
+    """Return whether two members issued as many collectives, and the same ones as far as both are kept."""
+    if not len(queue) or not len(other) or queue.cut or other.cut:
+        return False
+    rows = (zip(q.seq, q.kind, strict=True) for q in (queue, other))
+    calls, theirs = ({int(seq): incident.kinds[int(kind)].op for seq, kind in row} for row in rows)
+    both = calls.keys() & theirs.keys()
+    return max(calls) == max(theirs) and all(calls[seq] == theirs[seq] for seq in both)
 
 
 def _act(d: Difference) -> tuple[int, str] | tuple[int, str, tuple[str, str]] | None:
@@ -128,8 +116,6 @@ def _act(d: Difference) -> tuple[int, str] | tuple[int, str, tuple[str, str]] | 
     edited = finding.change.realigned
     if isinstance(finding, Extra):
         return int(not finding.tie), f"issued {own}, which the others did not issue"
-    if d.differs == "root" and not d.another_call:
-        return None
     if d.skipped and (edited or usual):
         # Whoever skips a whole step may have left the loop.
         sure = edited or d.skipped_part_of_a_step or not d.period
@@ -138,9 +124,8 @@ def _act(d: Difference) -> tuple[int, str] | tuple[int, str, tuple[str, str]] | 
         return 1, f"issued {own} several steps early"
     if d.added:
         return 2, f"issued an extra {_several(d.added)}"
-    if (d.same_site and not d.another_call) or not (
-        d.differs or d.same_site is False or (d.known and finding.stuck.before)
-    ):
+    parted = d.differs or d.same_site is False or (d.known and finding.stuck.before)
+    if not parted or (d.same_site and not d.another_call):
         return None
     if d.inside and not usual:
         return 2, meeting(d)
@@ -197,16 +182,10 @@ def busy(case: Case, culprits: Sequence[int]) -> Match:
     passed = [] if computing else _may_have_passed(case, culprits)
     if passed and (branch := _another_branch(case, culprits, frame)) is not None:
         return branch
-    return answer(
-        "stuck_rank",
-        culprits,
-        f"{whose} {what} {_awaited(case)}",
-        *look,
-        strength=2 if (frame is not None or recorded) and not (computing or passed) else 1,
-        evidence=evidence,
-        frame=frame,
-        rivals=[_LATE] if computing else passed,
-    )
+    strength = 2 if (frame is not None or recorded) and not (computing or passed) else 1
+    why, rivals = f"{whose} {what} {_awaited(case)}", [_LATE] if computing else passed
+    match = answer("stuck_rank", culprits, why, *look, strength=strength, evidence=evidence, rivals=rivals)
+    return replace(match, frame=frame)
 
 
 def _works_for(case: Case, rank: int) -> tuple[str, Frame, Evidence] | None:
@@ -230,20 +209,16 @@ def _of_a_worker(stack: Stack) -> Stack:
 
 def _another_branch(case: Case, culprits: Sequence[int], frame: Frame | None) -> Match | None:
     """Return the answer for a rank that alone printed a line where all others printed another one, and that may be past their collective."""
-    own, theirs = (
-        [o for o in case.statements.outlier_lines if o.ranks == tuple(culprits) and o.how == how]
-        for how in ("only", "missing")
-    )
+    its = [o for o in case.statements.outlier_lines if o.ranks == tuple(culprits)]
+    own, theirs = ([o for o in its if o.how == how] for how in ("only", "missing"))
     if not own or not theirs:
         return None
     op = case.finding.stuck.kind.op if case.finding.stuck.kind is not None else "collective"
     whose = who(culprits)
     why = f"{whose} took another branch than the others{at(frame)}; it printed '{own[0].text[:_QUOTED]}', they '{theirs[0].text[:_QUOTED]}'; it may be past their {op or 'collective'}"
     advice = "Let one rank decide and broadcast the decision, so that all ranks take the same branch."
-    facts, rivals = map(of_outlier, (own[0], theirs[0])), [_STAYED]
-    return answer(
-        "rank_conditional_collective", culprits, why, advice, evidence=facts, frame=frame, rivals=rivals
-    )
+    facts = map(of_outlier, (own[0], theirs[0]))
+    return answer(_ALONE, culprits, why, advice, evidence=facts, frame=frame, rivals=[_STAYED])
 
 
 def _may_have_passed(case: Case, culprits: Sequence[int]) -> list[tuple[str, str]]:
@@ -258,7 +233,7 @@ def _may_have_passed(case: Case, culprits: Sequence[int]) -> list[tuple[str, str
     if shared is None or shared[0].line <= shared[1].line:
         return []
     why = f"it is at line {shared[0].line} of {shared[0].name}, the others at line {shared[1].line}: it may have passed their collective and skipped it"
-    return [("rank_conditional_collective", why)]
+    return [(_ALONE, why)]
 
 
 def each_alone(case: Case) -> Match | None:

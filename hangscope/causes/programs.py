@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hangscope.causes.case import Case, Match, answer, at, who
 from hangscope.causes.difference import Difference
@@ -18,7 +19,7 @@ from hangscope.ingest.excerpts.code import Guarded
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
-from hangscope.knowledge.callsite import in_constructor, shared_line, user_frame
+from hangscope.knowledge.callsite import shared_line, user_frame
 from hangscope.knowledge.library import Reading
 from hangscope.model.incident import Event, Frame
 from hangscope.model.rankset import agree
@@ -34,7 +35,6 @@ _RIVALS = {
     "gradient_sync_mismatch": "a rank that skipped a backward pass (no_sync, a skipped batch) reaches the end of the loop early",
     "rank_conditional_collective": "a rank that skips a step, stops by itself or issues a collective alone after the loop is early as well",
 }
-_MANY = 8  # parameters that are no single branch's
 
 
 def called_from_a_library(case: Case) -> Match | None:
@@ -57,10 +57,10 @@ def called_from_a_library(case: Case) -> Match | None:
         cause, frame = "gradient_sync_mismatch", user_frame(d.peer_stack)
         why += f"; the loader of that loop ({even}) gives every rank the same number of batches, so it skipped a backward pass"
     rivals = [(other, looks) for other, looks in _RIVALS.items() if other != cause and strength < 2]
-    evidence = finding.events[:3]
-    return answer(
-        cause, finding.culprits, why, strength=strength, frame=frame, rivals=rivals, evidence=evidence
+    match = answer(
+        cause, finding.culprits, why, strength=strength, rivals=rivals, evidence=finding.events[:3]
     )
+    return replace(match, frame=frame)
 
 
 def _in_a_librarys_loop(d: Difference, own: Reading, peer: Reading, loop: str) -> tuple[str, str, int] | None:
@@ -70,11 +70,8 @@ def _in_a_librarys_loop(d: Difference, own: Reading, peer: Reading, loop: str) -
         why = f"{whose} alone called {own.api}{at(own.caller)} in the {own.stage or 'body'} of {loop}"
         return _ALONE, why, 2 if own.stage == "step" and in_step else 1
     if after and in_step:
-        return (
-            "uneven_loader",
-            f"{whose} reached the {own.stage} of {loop} while the others are still in a step",
-            1,
-        )
+        why = f"{whose} reached the {own.stage} of {loop} while the others are still in a step"
+        return "uneven_loader", why, 1
     return None
 
 
@@ -121,13 +118,10 @@ def unused_parameters(case: Case) -> Match | None:
     ranks = sorted({e.rank for e in events if e.rank is not None})
     names = [n for e in named for n in e.names] or [f"index {i}" for e in named for i in e.indices]
     what = f" ({', '.join([*dict.fromkeys(names)][:4])})" if names else ""
-    first, whole = named[0].indices if named else (), ""
-    if len(first) >= _MANY and first == tuple(range(len(first))):
-        whole = " (from index 0 on without a gap: probably all of them, as after a backward pass that was skipped)"
     fix = f"Make every output of the model contribute to the loss on every rank{what}: a branch that depends on the data skips them."
     flag = "Set find_unused_parameters=True only where the branch is intended."
     if 0 < len(ranks) * 2 <= len(case.incident.ranks):
-        why = f"{who(ranks)} had parameters without a gradient{whole or what}"
+        why = f"{who(ranks)} had parameters without a gradient{what}"
         return answer("gradient_sync_mismatch", ranks, why, fix, flag, strength=2, evidence=events[:4])
     printed = ranks or sorted({e.group_rank for e in events if e.group_rank is not None})
     running = {e.pid for e in case.statements.all(CleanupSignal)}
@@ -187,12 +181,7 @@ def different_models(case: Case) -> Match | None:
             if len(outliers) == 1:
                 why = f"rank {outliers[0]} built a model with {numbers[outliers[0]]} parameters, the others with {parts[0][0]}"
         return answer("model_mismatch", outliers, why, strength=1 if tie else 2, evidence=events[:4])
-    finding = case.finding
-    kinds = (finding.own.kind, finding.stuck.kind)
-    if not isinstance(finding, Different) or not all(kind and in_constructor(kind) for kind in kinds):
-        return None
-    why = f"{who(finding.culprits, 'the ranks')} synchronized other parameters while DDP wrapped the model"
-    return answer("model_mismatch", finding.culprits, why)
+    return None
 
 
 def guarded_code(case: Case) -> Guarded | None:

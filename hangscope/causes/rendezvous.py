@@ -66,9 +66,8 @@ def at_the_store(case: Case, world: int) -> Match | None:
         # The host of the store may be the only one that reports its wait; it counts itself.
         came = {r for r, at in statements.whereabouts.items() if forms_a_group(at.stack)}
         came |= {*waiting, *statements.ranks(Announced)}
-        lacking = tuple(
-            r for r in range(world) if r not in (came if came - {0} or len(came) == joined else logged)
-        )
+        arrived = came if came - {0} or len(came) == joined else logged
+        lacking = tuple(r for r in range(world) if r not in arrived)
         # Where most are missing, the text has the lines of the few that came, and shows nothing of the others.
         missing = lacking if len(lacking) == of - joined and (not still or joined >= len(lacking)) else ()
         these = f" ({ranks_phrase(waiting)})" if len(waiting) == joined and not missing else ""
@@ -145,9 +144,8 @@ def _unlike(events: Sequence[StoreUnreachable]) -> Match | None:
 
 def _at_work(case: Case) -> Evidence | None:
     """Return the progress bar that moved and had not come to its end, which the text of a start shows."""
-    bars = [
-        (e.file, g) for e in case.statements.all(Excerpt) for g in e.groups if g.unfinished and g.count > 1
-    ]
+    groups = ((e.file, g) for e in case.statements.all(Excerpt) for g in e.groups)
+    bars = [(file, g) for file, g in groups if g.unfinished and g.count > 1]
     if not bars:
         return None
     file, bar = bars[-1]
@@ -173,9 +171,8 @@ def _mesh(case: Case) -> Match | None:
     left = ", which an earlier attempt may have left in the store" if earlier else ""
     look = "Find out whether every rank had reached init_process_group when its peers connected to it."
     check = "If they had, check which address each announces: GLOO_SOCKET_IFNAME, and what its host's own name resolves to."
-    return answer(
-        "init_hang", (), f"gloo could not connect to a peer{place}{left}", look, check, evidence=tried[:3]
-    )
+    why = f"gloo could not connect to a peer{place}{left}"
+    return answer("init_hang", (), why, look, check, evidence=tried[:3])
 
 
 def _address(event: StoreUnreachable) -> str:

@@ -44,7 +44,6 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Miscounted, pairs.miscounted),
     (finding.Unpaired | finding.Nothing, pairs.both_send),
     (finding.Unpaired, pairs.unpaired),
-    (finding.Different | finding.Nothing, pairs.unrecorded),
     (finding.Finding, order.false_circle),
     (finding.Different, order.crossed_groups),
     (finding.Circular, order.circular_wait),
@@ -62,7 +61,6 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Stalled, mismatch.refused),
     (finding.Stalled, mismatch.unequal_splits),
     (finding.Absent | finding.Unseen, unnamed.known_culprit),
-    (finding.Absent, silence.lost_by_peers),
     (finding.Absent, pairs.left_by_one),
     (finding.Absent | finding.Unseen, late.at_work),
     (finding.Absent, pairs.unanswered),
@@ -81,7 +79,6 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Nothing | finding.Unseen | finding.Absent, device.unanswered),
     (finding.Stalled | finding.Nothing, device.helped_by_a_setting),
     (finding.Finding, unnamed.end_without_rank),
-    (finding.Finding, unnamed.known_notice),
 )
 
 

@@ -54,9 +54,8 @@ def blocked(case: Case, stuck: StuckCall, waiting: Sequence[int], in_call: Seque
     statements = case.statements
     op = stuck.kind.op if stuck.kind is not None else ""
     checked = any(e.context == "mismatch" for e in statements.all(CallFingerprint))
-    if not (op or stuck.seq is not None) or (
-        case.from_text and checked and not statements.all(WatchdogTimeout)
-    ):
+    raised = case.from_text and checked and not statements.all(WatchdogTimeout)
+    if raised or not (op or stuck.seq is not None):
         return ""  # the ranks raised what the consistency check found
     placed = statements.whereabouts if case.from_text else {}
     elsewhere = {r for r in in_call if r in placed and placed[r].op and op and placed[r].op != op}

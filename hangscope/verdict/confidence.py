@@ -7,7 +7,7 @@ falls with everything that is missing or assumed. A doubt is a function that yie
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from hangscope.causes.case import Case, Match
 from hangscope.explain.finding import (
@@ -21,32 +21,25 @@ from hangscope.explain.finding import (
     Source,
 )
 from hangscope.explain.predict import MOST_REPLAYED
-from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.deaths import doubt, endings, raised_by_victims
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.stop import stopped
-from hangscope.ingest.job_logs.activity import Computing
-from hangscope.ingest.job_logs.endings import Exit, ExternalEnd
+from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Absence
-from hangscope.model.rankset import agree, ranks_phrase
+from hangscope.model.rankset import ranks_phrase
 from hangscope.verdict.damage import cut, damage
 from hangscope.verdict.proof import OF_THE_LOOP, Proof, prove
 from hangscope.verdict.status import trouble
-from hangscope.verdict.unrecorded import (
-    LOW,
-    MEDIUM,
-    Doubts,
-    may_wait_unrecorded,
-)
 
-HIGH = 2
+LOW, MEDIUM, HIGH = 0, 1, 2
 LEVELS = ("low", "medium", "high")
+Doubts = Iterator[tuple[int, str]]
 LEFT = 0.1  # of the waiting ranks, that still wait once the named ranks are imagined to behave
 #: What a rule says of itself whose facts leave other readings open.
 USUAL = "the most likely reading of this evidence"
@@ -120,11 +113,8 @@ def damaged(case: Case, match: Match, proof: Proof) -> Doubts:
     printed, victims = endings(case.statements), raised_by_victims(case.statements)
     ends = [death.event for death in case.statements.first_deaths]
     aborted = bool(ends) and all(isinstance(end, Exit) and end.signal == "SIGABRT" for end in ends)
-    if (
-        aborted
-        and match.culprits
-        and not (case.solid or case.statements.ranks(*WAITED) - set(match.culprits))
-    ):
+    others = case.statements.ranks(*WAITED) - set(match.culprits)
+    if aborted and match.culprits and not (case.solid or others):
         yield LOW, "who loses a peer is aborted, too, and no other rank is known to have waited"
     for death in case.statements.first_deaths:
         if why := doubt(death, case.statements, printed, victims) or cut(case.incident, death.event):
@@ -132,13 +122,11 @@ def damaged(case: Case, match: Match, proof: Proof) -> Doubts:
 
 
 def went_on(case: Case, match: Match, proof: Proof) -> Doubts:
-    """Doubt a hang whose blocked rank logs further steps after its timeout, or that reports the end of its loop or job while no line reports an error."""
+    """Doubt a hang whose blocked rank logs further steps after its timeout, or where another one reports the end of its loop or job, and no line an error."""
+    steps = case.statements.all(Progress) if _by_calls(case, match) and match.cause != "slow_rank" else []
     gave_up = {(e.file, e.rank): e.line for e in case.statements.all(WatchdogTimeout)}
-    hang = _by_calls(case, match) and match.cause != "slow_rank"
-    steps = case.statements.all(Progress) if hang else []
-    for e in steps:
-        if e.step is not None and gave_up.get((e.file, e.rank), e.line) < e.line:
-            yield LOW, f"{e.file} logs further steps after a timeout"
+    if after := [e for e in steps if e.step is not None and gave_up.get((e.file, e.rank), e.line) < e.line]:
+        yield LOW, f"{after[0].file} logs further steps after a timeout"
     done = any((e.done or e.over) and e.rank not in match.culprits for e in steps)
     if done and match.cause == "stuck_rank" and not trouble(case):
         yield LOW, "a line says that the loop or the job ended, and no line reports an error"
@@ -149,12 +137,8 @@ def unnamed(case: Case, match: Match, proof: Proof) -> Doubts:
     if case.from_text and not match.culprits and match.cause in _OF_ONE_RANK:
         yield LOW, "the logs do not show which rank did it"
     reported = {item.rank for item in match.evidence if item.rank is not None}
-    if (
-        not match.culprits
-        and match.cause in _OF_A_PROCESS
-        and match.category != "external"
-        and len(reported) < 2
-    ):
+    of_one = match.cause in _OF_A_PROCESS and match.category != "external" and len(reported) < 2
+    if of_one and not match.culprits:
         yield LOW, "the text does not show which rank the process is"
     if case.finding.tie and not match.culprits:
         yield MEDIUM, "the ranks are evenly divided, and earlier collectives do not show which are wrong"
@@ -177,11 +161,8 @@ def guessed(case: Case, match: Match, proof: Proof) -> Doubts:
     """Doubt evidence that is only what ranks printed last, or a single moment; or it is assumed which rank waits for which."""
     end, finding = case.statements.external, case.finding
     firm = case.solid or CATALOG[match.cause].by_text
-    busy = [rank for rank in match.culprits if case.statements.of(rank, Computing)]
-    if match.cause in ("stuck_rank", "slow_rank") and busy:
-        were = agree(busy, "was", "were")
-        yield MEDIUM, f"{ranks_phrase(busy)} {were} computing between two captures, and may still arrive"
-    if end is not None and match.cause in ("stuck_rank", "slow_rank") and _may_have_moved(case, end):
+    late = match.cause in ("stuck_rank", "slow_rank") and not stopped(case.statements)
+    if late and end is not None and stood_still(case.incident, case.statements, end) is not True:
         yield MEDIUM if firm else LOW, "the job was ended from outside, perhaps while it made progress"
     if _by_calls(case, match) and finding.guess:
         yield LOW, "it rests on what the ranks printed last, or on counts or stacks of one moment"
@@ -193,11 +174,6 @@ def guessed(case: Case, match: Match, proof: Proof) -> Doubts:
         yield LOW if case.graph.early else MEDIUM, why
 
 
-def _may_have_moved(case: Case, end: ExternalEnd) -> bool:
-    """Return whether nothing shows that a job was hung that was ended from outside."""
-    return stood_still(case.incident, case.statements, end) is not True and not stopped(case.statements)
-
-
 def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:
     """Other awaited ranks left no usable dump, or half of the group's members did not; or gloo aborted a rank that is not named."""
     finding, view, ranks = case.finding, case.finding.telling.view, case.incident.ranks
@@ -207,26 +183,21 @@ def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:
     if len(match.culprits) > 1 and (by_place or (isinstance(finding, Extra) and source is Source.REPORT)):
         yield LOW, "nothing shows which of these ranks parted from the others first"
     if case.from_text and isinstance(finding, Different) and aborted:
-        yield (
-            LOW,
-            f"{ranks_phrase(aborted)} got a message of another size, and may be what its peers wait for",
-        )
+        why = "got a message of another size, and may be what its peers wait for"
+        yield LOW, f"{ranks_phrase(aborted)} {why}"
     if not _by_calls(case, match):
         return
     telling = {line.ranks for line in case.statements.outlier_lines if line.telling and line.how == "only"}
     if match.culprits and telling and all(match.culprits != own for own in telling):
         odd = sorted(rank for own in telling for rank in own)
-        yield (
-            MEDIUM,
-            f"{ranks_phrase(odd)} alone printed something right before, and {ranks_phrase(match.culprits)} did not",
-        )
+        why = f"alone printed something right before, and {ranks_phrase(match.culprits)} did not"
+        yield MEDIUM, f"{ranks_phrase(odd)} {why}"
     if (gone := _unseen(case, match)) and not isinstance(finding, Different):
         yield MEDIUM, f"collectives are also missing {ranks_phrase(gone)}, of which there is no usable dump"
     # Of a group with sends and receives it is not always known how far a rank is, although the rank was seen.
     members = view.members if view is not None else ()
-    unseen = (
-        [r for r in view.unseen if not (ranks[r].seen and view.group.gid in ranks[r].p2p)] if view else []
-    )
+    unknown = view.unseen if view is not None else ()
+    unseen = [r for r in unknown if not (ranks[r].seen and view and view.group.gid in ranks[r].p2p)]
     if 2 * len(unseen) >= max(1, len(members)) or (unseen and isinstance(finding, Lagging)):
         few = f"{len(unseen)} of {len(members)} members of the group were not seen"
         # What one of two even sides shows may be what those do that were not seen.
@@ -237,19 +208,13 @@ def others_may_be(case: Case, match: Match, proof: Proof) -> Doubts:
 
 def older_dumps(case: Case, match: Match, proof: Proof) -> Doubts:
     """Doubt that a rank is absent or lags: its dump may be older than the hang."""
-    finding, statements, named = case.finding, case.statements, set(match.culprits)
+    finding = case.finding
     if case.from_text or not isinstance(finding, Absent | Lagging) or match.cause not in _OF_A_MOMENT:
         return
-    died = {death.rank for death in statements.deaths} - named
+    died = {death.rank for death in case.statements.deaths} - set(match.culprits)
     if gone := died | (_unseen(case, match) if isinstance(finding, Lagging) else set()):
         why = "may have died; the communicators of their peers then complete collectives unevenly"
         yield LOW, f"{ranks_phrase(gone)} {why}"
-    if isinstance(finding, Lagging) and (early := idle(statements).intersection(named)):
-        yield LOW, f"the log of {ranks_phrase(early)} shows nothing overdue, so its dump may be older"
-    waited = case.frame_of(finding.stuck.kind)
-    seen_at = [where for rank in named if (where := statements.whereabouts.get(rank)) is not None]
-    if any(w.kind == "log" and w.op and waited is not None and waited not in w.stack for w in seen_at):
-        yield LOW, "a traceback shows another collective, so the dump of its rank may be older than the hang"
 
 
 def text_alone(case: Case, match: Match, proof: Proof) -> Doubts:
@@ -269,14 +234,20 @@ def no_history(case: Case, match: Match, proof: Proof) -> Doubts:
     other_op = own is not None and peer is not None and own.op != peer.op
     by_logs = match.culprits and all(ranks[r].absence is Absence.TOLD for r in match.culprits if r in ranks)
     if by_logs and (not other_op or finding.change.elsewhere or finding.assumed):
-        yield (
-            MEDIUM,
-            "the logs show op and size of the outlier's collective, but not the ones before it, so other causes remain possible",
-        )
+        why = "the logs show op and size of the outlier's collective, but not the ones before it, so other causes remain possible"
+        yield MEDIUM, why
     if not case.frames_recorded and not case.from_text:
         shown = finding.change.realigned or match.cause == "collective_order_mismatch"
         why = "no Python frames were recorded, so collectives of one op from different lines look the same"
         yield MEDIUM if shown else LOW, why
+
+
+def may_wait_unrecorded(case: Case, match: Match, proof: Proof) -> Doubts:
+    """Doubt that several ranks without a stack are busy, if their recorders count operations that they do not keep: they may wait for each other."""
+    named = match.culprits if match.cause == "stuck_rank" and len(match.culprits) > 1 else ()
+    queues = (queue for rank in named for queue in case.incident.ranks[rank].queues.values())
+    if case.stacks.keys().isdisjoint(named) and any(queue.issued is not None for queue in queues):
+        yield LOW, "they may wait in sends or receives, which gloo's recorder counts and does not keep"
 
 
 #: Each with whether it is about the ranks, and about the cause.

@@ -37,9 +37,7 @@ def damage(case: Case, match: Match) -> str:
     files: set[str | None] = {file for file, _ in lines}
     if CATALOG[match.cause].by_text:  # what would explain its end may be lost
         files.update(file for rank in match.culprits if rank in ranks for file in ranks[rank].files)
-    elif (
-        not case.from_text
-    ):  # collectives are compared: those of the culprits, and of one that waits for them
+    elif not case.from_text:  # collectives are compared: of the culprits, and of one that waits for them
         compared = {*match.culprits, *finding.culprits, finding.stuck.rank}
         files |= {ranks[rank].calls_file for rank in compared if rank in ranks}
         for rank in sorted(r for r in {*compared, *finding.waiting} if r is not None):
@@ -49,13 +47,12 @@ def damage(case: Case, match: Match) -> str:
         return f"it rests on {file}, which is damaged"
     lines += [(event.file, event.text) for event in finding.events]
     mangled = {(e.file, e.line) for e in case.statements.all(RankException) if e.mangled}
-    for item in match.evidence:
-        if item.source is not None and (item.source.file, item.source.line) in mangled:
-            return f"it rests on a traceback in {item.source.file} within which lines are damaged"
-    garbled = next((file for file, text in lines if is_garbled(text)), None)
-    if garbled is None:
-        return ""
-    return f"it rests on a line of {garbled} that contains invalid bytes, or one piece again and again"
+    for source in (item.source for item in match.evidence if item.source is not None):
+        if (source.file, source.line) in mangled:
+            return f"it rests on a traceback in {source.file} within which lines are damaged"
+    for file in [file for file, text in lines if is_garbled(text)][:1]:
+        return f"it rests on a line of {file} that contains invalid bytes, or one piece again and again"
+    return ""
 
 
 def _unlike_its_stack(case: Case, rank: int) -> bool:

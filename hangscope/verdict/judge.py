@@ -20,17 +20,21 @@ from hangscope.model.rankset import ranks_phrase
 from hangscope.verdict import substantiation, verdicts
 from hangscope.verdict.answer.compose import answered
 from hangscope.verdict.answer.course import advances, over
-from hangscope.verdict.answer.no_hang import to_collect, why_no_hang
+from hangscope.verdict.answer.no_hang import reports_a_stop, to_collect, why_no_hang
 from hangscope.verdict.answer.observation import pasted
-from hangscope.verdict.answer.reporter import reports_a_stop
 from hangscope.verdict.confidence import confidence
 from hangscope.verdict.damage import damage
 from hangscope.verdict.library_terms import in_library_terms
-from hangscope.verdict.missing import missing_inputs
 from hangscope.verdict.phrasing import in_the_imperative, retitled
 from hangscope.verdict.rivals import rivals
-from hangscope.verdict.status import ended_well, moved_on, status_without_verdict, still_moves, trouble
-from hangscope.verdict.unrecorded import counts_more
+from hangscope.verdict.status import (
+    counts_more,
+    ended_well,
+    moved_on,
+    status_without_verdict,
+    still_moves,
+    trouble,
+)
 
 CROWD = 4  # an unconfirmed match may name at most this part of the job's ranks, or one
 MOST = 4  # faults of one hang that are reported separately; more at once have one common cause
@@ -74,12 +78,10 @@ def judge(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
 
 def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     """Return the verdict on a case and the status of its job."""
-    if ended_well(case) and not _does_not_exit(case):
+    if _finished(case):
         return Judgement("no_hang", None)
-    wanted, set_aside = missing_inputs(case), case.explanation.set_aside
+    wanted, set_aside = substantiation.missing_inputs(case), case.explanation.set_aside
     missing = [item.text for item in wanted]
-    if _seen_to_end_well(case):
-        return Judgement("no_hang", None)
     matches = match_all(case, case.incident.notes)
     if moved_on(case):
         matches = [match for match in matches if match.cause == "slow_rank"]
@@ -113,16 +115,15 @@ def _judged(case: Case, views: Sequence[GroupFrontier]) -> Judgement:
     return Judgement(status, verdict, sure.reasons, missing, set_aside, weighed, others.ruled_out)
 
 
-def _does_not_exit(case: Case) -> bool:
-    """Return whether a pasted job finished its work, and by the person who reports it hangs then: no line says that its processes ended."""
-    ends = case.statements.exits or case.statements.all(WorkersEnded, JobCompleted)
-    return pasted(case) and not ends and says_it_hangs(case.statements)
-
-
-def _seen_to_end_well(case: Case) -> bool:
-    """Return whether a pasted job finished or serves requests again, and the person who asks about it does not state that it hangs."""
+def _finished(case: Case) -> bool:
+    """Return whether a job ended well; a pasted one also if it finished or serves requests again, and the person who asks about it does not state that it hangs."""
+    if pasted(case) and says_it_hangs(
+        case.statements
+    ):  # a finished job hangs if no line says that its processes ended
+        ends = case.statements.exits or case.statements.all(WorkersEnded, JobCompleted)
+        return bool(ends) and ended_well(case)
     asked = any("?" in e.prose and not is_garbled(e.prose) for e in case.statements.all(Excerpt))
-    return pasted(case) and asked and over(case) is not None and not says_it_hangs(case.statements)
+    return ended_well(case) or (pasted(case) and asked and over(case) is not None)
 
 
 def _names_a_crowd(case: Case, match: Match) -> bool:
@@ -171,22 +172,12 @@ def _with_the_others(case: Case, best: Match) -> Match:
     if case.replay.stuck(first | added) >= alone - added:
         return best  # the added ranks would free nobody but themselves
     reasons = "; ".join(f"{match.why} ({match.cause})" for match in others)
-    steps = ((ranks_phrase(m.culprits), m.advice[0]) for m in others if m.advice)
-    also = [f"For {whose}: {step[:1].lower()}{step[1:]}" for whose, step in steps]
-    return replace(
-        best,
-        culprits=tuple(sorted(first | added)),
-        why=f"{best.why}; and independently, {reasons}",
-        strength=min(best.strength, 1),
-        evidence=[item for match in (best, *others) for item in match.evidence],
-        advice=[*best.advice[:1], *also, *best.advice[1:]],
-    )
-
-
-def _may_wait(case: Case, rank: int) -> bool:
-    """Return whether a rank without a pending collective is in a send or receive that its recorder does not keep, or may be."""
-    where, record = case.stacks.get(rank), case.incident.ranks[rank]
-    return counts_more(record) if where is None else where.inside
+    first_steps = ((ranks_phrase(m.culprits), m.advice[0]) for m in others if m.advice)
+    also = [f"For {whose}: {step[:1].lower()}{step[1:]}" for whose, step in first_steps]
+    why, strength = f"{best.why}; and independently, {reasons}", min(best.strength, 1)
+    facts = [item for match in (best, *others) for item in match.evidence]
+    steps, culprits = [*best.advice[:1], *also, *best.advice[1:]], tuple(sorted(first | added))
+    return replace(best, culprits=culprits, why=why, strength=strength, evidence=facts, advice=steps)
 
 
 def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
@@ -195,7 +186,9 @@ def _about(case: Case, rival: Finding, named: set[int]) -> Match | None:
     When a rank dies, its peers abort their communicators, which completes collectives on some of them only: counts prove nothing then.
     """
     ranks = set(rival.culprits) - named
-    if any(_may_wait(case, rank) for rank in ranks):
+    places = {rank: case.stacks.get(rank) for rank in ranks}
+    # A rank without a pending collective is in a send or receive that its recorder does not keep, or may be.
+    if any(w.inside if w is not None else counts_more(case.incident.ranks[r]) for r, w in places.items()):
         return None
     answers = match_all(replace(case, explanation=Explanation(rival)), [])
     match = next((m for m in answers if m.culprits and ranks.issuperset(m.culprits)), None)

@@ -39,22 +39,18 @@ def in_library_terms(case: Case, match: Match) -> Match:
         if alone.api not in why:
             why = f"{ranks_phrase(match.culprits)} alone called {alone.api}{at(reading.caller)}"
         why += f"; {alone.api} {alone.legal}" if alone.legal else ""
-    return replace(
-        match,
-        api=reading.api,
-        why=why,
-        frame=match.frame or (user_frame(own) if called else None) or _reported_frame(case, match),
-        frame_rank=match.frame_rank if match.frame is not None else None,
-        advice=_advice(case, match, (own, peer), reading, alone),
-        evidence=[*match.evidence, *_parted(case, match, own, peer)],
-    )
+    frame = match.frame or (user_frame(own) if called else None) or _reported_frame(case, match)
+    whose = match.frame_rank if match.frame is not None else None
+    steps, facts = _advice(case, match, (own, peer), reading, alone), _parted(case, match, own, peer)
+    found = replace(match, api=reading.api, why=why, frame=frame, frame_rank=whose, advice=steps)
+    return replace(found, evidence=[*match.evidence, *facts])
 
 
 def _reported_frame(case: Case, match: Match) -> Frame | None:
     """Return the user's line at which a stack or traceback shows a culprit, or any rank if all are at one line."""
     ranks = match.culprits or (*case.statements.ranks(RankException),)
-    seen_at = (case.statements.whereabouts.get(rank) for rank in ranks[:4])
-    stacks = [where.stack for where in seen_at if where is not None and where.inside]
+    places = case.statements.whereabouts
+    stacks = [places[rank].stack for rank in ranks[:4] if rank in places and places[rank].inside]
     stacks += [e.frames for rank in ranks[:4] for e in case.statements.of(rank, RankException)]
     shown = next(filter(None, map(user_frame, stacks)), None)
     return shown if match.culprits or match.cause in _OF_ALL else None
@@ -64,11 +60,8 @@ def _advice(
     case: Case, match: Match, stacks: tuple[Stack, Stack], reading: Reading, alone: Rule | None
 ) -> list[str]:
     """Return what to do, in the library's terms where it has any for this cause, else as it was; a site's own words first."""
-    words = {
-        "{who}": who(match.culprits, "one rank"),
-        "{api}": reading.api or "the call",
-        "{line}": at(reading.caller).strip(" ()") or "that line",
-    }
+    line = at(reading.caller).strip(" ()") or "that line"
+    words = {"{who}": who(match.culprits, "one rank"), "{api}": reading.api or "the call", "{line}": line}
     situation = _situation(case, match, stacks)
     fitting = [rule for rule in case.knowledge.advice if rule.fits(situation)]
     site = [rule for rule in fitting if not rule.built_in]
@@ -90,13 +83,10 @@ def _depth(rule: Rule, stack: Stack) -> int:
 def _situation(case: Case, match: Match, stacks: tuple[Stack, Stack]) -> Situation:
     """Return what the verdict is about, as rules ask for it."""
     finding, group = case.finding, case.finding.stuck.group
-    return Situation(
-        match.cause,
-        frames=tuple(frame for stack in stacks for frame in stack),
-        op=tuple(kind.op for kind in (finding.own.kind, finding.stuck.kind) if kind is not None and kind.op),
-        group=(group.name, group.desc, group.label) if group is not None else (),
-        log=tuple(event.text for event in case.incident.events),
-    )
+    frames, log = (frame for stack in stacks for frame in stack), (e.text for e in case.incident.events)
+    ops = (kind.op for kind in (finding.own.kind, finding.stuck.kind) if kind is not None and kind.op)
+    names = (group.name, group.desc, group.label) if group is not None else ()
+    return Situation(match.cause, frames=tuple(frames), op=tuple(ops), group=names, log=tuple(log))
 
 
 def _lines(rules: Iterable[Rule], words: dict[str, str]) -> list[str]:

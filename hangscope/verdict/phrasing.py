@@ -26,26 +26,10 @@ _BUILT_AT = regex(r"\[/\S{1,200}\.(?:cc|cpp|h):\d{1,6}\] ")  # where torch's sou
 #: gloo/transport/tcp/pair.cc
 _NO_NEWS = regex(r" This is typically caused by a remote worker (?:crashing|hanging).*$")
 _NO_TITLE = 12  # characters that say nothing yet
-_BREAKS = (
-    "; ",
-    ". ",
-    ": ",
-    " while ",
-    ", ",
-    " in the ",
-    " at ",
-    " between ",
-    " of group ",
-    " of the groups ",
-    " on group ",
-    " on host ",
-)
-_CONTRAST = regex(
-    r", (?:the others?|a peer)\b| while (?:the others|a peer|ranks? [\d, and-]{1,80}) called\b"
-)  # what no cut may remove
-_LISTED = regex(
-    r", \d|, \S{1,60}(?:, \S{1,60}){0,16} and | at (?!\S{0,200}[.:\d])"
-)  # where a cut would break a list or a clause
+_BREAK = regex(r"[;.:,] | (?:while|in the|at|between|of group|of the groups|on group|on host) ")
+#: What no cut may remove, where a cut would break a list or a clause, and what may not end a text.
+_CONTRAST = regex(r", (?:the others?|a peer)\b| while (?:the others|a peer|ranks? [\d, and-]{1,80}) called\b")
+_LISTED = regex(r", \d|, \S{1,60}(?:, \S{1,60}){0,16} and | at (?!\S{0,200}[.:\d])")
 _DANGLING = regex(
     r"(?:[:;] ranks? [\d,\- and]{1,80}|\b(?:is|are|was|were|has|have|been|not|called|the others?))$"
 )
@@ -80,11 +64,8 @@ _PREFIX = regex(r"^(?:\[[^\]]{1,90}\]:?\s*)+")
 def worded(verdict: Verdict, act: Act, blocked: str) -> Verdict:
     """Return a verdict with its title, its summary and its explanation."""
     claim = sentence_case(act.phrase().rstrip("."))
-    found = replace(
-        verdict,
-        title=title(verdict, act),
-        summary=fitting([claim, blocked], SUMMARY - 1).rstrip(" ,;:") + ".",
-    )
+    summary = fitting([claim, blocked], SUMMARY - 1).rstrip(" ,;:") + "."
+    found = replace(verdict, title=title(verdict, act), summary=summary)
     return replace(found, explanation=explanation(found, claim, blocked))
 
 
@@ -119,11 +100,8 @@ def retitled(verdict: Verdict) -> Verdict:
 def in_the_imperative(verdict: Verdict) -> Verdict:
     """Return a verdict whose steps begin with a verb, where they name only what is wanted: `the logs of rank 2`."""
     wanted = {sentence_case(item.text): imperative(item.text) for item in verdict.collect}
-    return replace(
-        verdict,
-        collect=[replace(item, text=imperative(item.text)) for item in verdict.collect],
-        advice=[wanted.get(step, step) for step in verdict.advice],
-    )
+    collect = [replace(item, text=imperative(item.text)) for item in verdict.collect]
+    return replace(verdict, collect=collect, advice=[wanted.get(step, step) for step in verdict.advice])
 
 
 def imperative(wanted: str) -> str:
@@ -212,7 +190,7 @@ def clauses(text: str, limit: int) -> str:
         return short
     for detail in (_SOURCE, *_LESS[:-1]):
         text = detail.sub("", _counted(text))
-    ends = (end for end in range(_NO_TITLE, limit) if text.startswith(_BREAKS, end))
+    ends = (end for end in range(_NO_TITLE, limit) if _BREAK.match(text, end))
     whole = [n for n in ends if not (_broken(text[:n]) or _cut_off(text, n))]
     return _ended(text[: max(whole)]) if whole else text[: limit - 1].rsplit(" ", 1)[0] + "…"
 

@@ -47,25 +47,22 @@ def prove(case: Case, match: Match) -> Proof:
         return Proof(lines=lines)
     why = f"{ranks_phrase(match.culprits)} and the others are at different lines of one step"
     if counts is not None:
-        more, fewer = (
-            _NUMBER.sub("", kind[2]) or "its other group" for kind in (counts.ahead, counts.behind)
-        )
+        names = (_NUMBER.sub("", kind[2]) for kind in (counts.ahead, counts.behind))
+        more, fewer = (name or "its other group" for name in names)
         why = f"{ranks_phrase(counts.ranks)} issued more calls on {more} and fewer on {fewer} than {ranks_phrase(counts.peers)}, which run the same program"
     elif not lines:
         same = "rank" if len(match.culprits) == 1 else "ranks"
         why = f"{', '.join(sources[:-1])} and {sources[-1]} name the same {same}"
     # Sources that agree on who is missing say less of what a rank called in place of its peers' collective.
-    missing = (
-        match.cause == "stuck_rank" and isinstance(case.finding, Absent) and Source.CALLS.value[1] in sources
-    )
+    absent = match.cause == "stuck_rank" and isinstance(case.finding, Absent)
+    missing = absent and Source.CALLS.value[1] in sources
     by_line = match.cause in _OF_THE_LINES and Source.OUTPUT.value[1] in sources and alone
     by_text = bool(sources) and (match.strength == 2 or ((missing or by_line) and not match.rivals))
     by_text = by_text or (lines and match.strength == 2 and match.cause in _OF_THE_LINES)
     # If only the line of its collective says that a rank exited its loop, the handler of an exception may be there, too.
     weak = match.cause == OF_THE_LOOP and match.strength < 2 and match.api is None
-    counts_steps = any(
-        (e.file, e.line) == (o.file, o.line) for o in own for e in case.statements.all(Progress)
-    )
+    steps = {(e.file, e.line) for e in case.statements.all(Progress)}
+    counts_steps = any((o.file, o.line) in steps for o in own)
     by_place = weak and not counts_steps and Difference(case).steps.loop_over is None
     # If collectives prove the ranks, the usual reading of these is the right one (measured, docs/score.md).
     loops = any(cause == OF_THE_LOOP for cause, _ in match.rivals)

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hangscope.align.waitgraph import Instance
 from hangscope.causes.case import Case, Match
+from hangscope.causes.participation import kept_up
 from hangscope.explain.predict import MOST_REPLAYED
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.conclusion import Alternative, Hypothesis, RuledOut, Verdict
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import agree, ranks_phrase
-from hangscope.verdict.unfit import contradicted
 
+#: causes by which a rank did not make a call that its peers made
+_BEHIND = frozenset({"rank_conditional_collective", "uneven_loader", "stuck_rank", "slow_rank"})
 MOST_HYPOTHESES, MOST_ALTERNATIVES, MOST_RULED_OUT = 6, 3, 12
 
 
@@ -110,3 +113,30 @@ def blocked_without(case: Case, ranks: Sequence[int]) -> tuple[str, ...]:
     stuck = case.replay.waiting - case.replay.accounts_for(ranks) - set(ranks)
     text = f"it does not account for {ranks_phrase(stuck)}, which {agree(stuck, 'is', 'are')} blocked as well"
     return (text,) if stuck else ()
+
+
+def contradicted(case: Case, verdict_cause: str, cause: str, ranks: Sequence[int]) -> str:
+    """Return the fact that contradicts a cause of these ranks, empty where none is known."""
+    collective = cause == "collective_mismatch" or CATALOG[cause].of_collectives
+    known = any(record.queues or record.p2p for record in case.incident.ranks.values())
+    if verdict_cause == "init_hang" and collective and not known:
+        return "the ranks were still joining, and no collective is known"
+    level = bool(ranks) and cause in _BEHIND and _waits_are_issued(case, ranks)
+    if level and all(kept_up(case.incident, rank) for rank in ranks):
+        return f"{ranks_phrase(ranks)} {agree(ranks, 'has', 'have')} issued every collective that the others of the groups issued"
+    return ""
+
+
+def _waits_are_issued(case: Case, ranks: Sequence[int]) -> bool:
+    """Return whether each of these ranks issued every known collective that the others wait in, and none of the others waits in an unknown one."""
+    records = [case.incident.ranks[rank] for rank in ranks if rank in case.incident.ranks]
+    others = [call for rank, calls in case.graph.open_calls.items() if rank not in ranks for call in calls]
+    for call in others:
+        if not isinstance(call.node, Instance):
+            return False
+        queues = [record.queues.get(call.node.gid) for record in records]
+        if any(q is not None and call.node.seq > int(q.seq.max(initial=0)) for q in queues):
+            return False
+    # NCCL prints a line for each call and none for its end, so that nobody is seen to wait.
+    kept = [queue for record in records for queue in record.queues.values()]
+    return bool(others) or not any(queue.tells_completion or queue.told for queue in kept)

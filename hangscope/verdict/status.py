@@ -21,9 +21,9 @@ from hangscope.ingest.torch_logs.store import StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import forms_a_group
 from hangscope.model.events import Event, since_new_year
+from hangscope.model.incident import RankRecord
 from hangscope.model.regex import regex
 from hangscope.verdict.damage import damaged_files
-from hangscope.verdict.unrecorded import counts_more
 
 #: Of the kinds of lines that are not calm, those that a job which goes on leaves as well.
 _OF_ANY_JOB = (Progress, NcclRas, CleanupSignal)
@@ -41,6 +41,12 @@ def trouble(case: Case) -> list[Event]:
     kinds = case.statements.kinds.items()
     found = [e for kind, events in kinds if not kind.calm and kind not in _OF_ANY_JOB for e in events]
     return [e for e in found if not (isinstance(e, Exit) and e.code == 0)]
+
+
+def counts_more(record: RankRecord) -> bool:
+    """Return whether a rank's recorder counts operations that it does not keep: it may wait in one of them."""
+    queues = [q for q in record.queues.values() if len(q) and q.issued is not None]
+    return any(int(q.issued[-1]) > int(q.seq[-1]) for q in queues if q.issued is not None)
 
 
 def harmless_at_an_end(event: Event) -> bool:
@@ -62,12 +68,8 @@ def still_moves(case: Case, named: Collection[int]) -> bool:
     if trouble(case):
         return False
     finding, waiting, ranks = case.finding, set(case.graph.waiting), case.incident.ranks
-    stacks = case.stacks
-    if (
-        len(stacks) > 1
-        and stacks.keys() >= ranks.keys()
-        and all(forms_a_group(w.stack) for w in stacks.values())
-    ):
+    forming = [rank for rank, where in case.stacks.items() if forms_a_group(where.stack)]
+    if len(forming) > 1 and ranks.keys() <= {*forming}:
         return False  # a group whose members have all come forms within moments
     seen = {r for r, record in ranks.items() if record.seen and record.dump_file}
     if not waiting:
@@ -99,18 +101,20 @@ def ended_well(case: Case) -> bool:
         return False
     everywhere = {e.everywhere for e in statements.all(WorkersEnded) if not e.of_a_script}
     waiting = bool(case.graph.waiting)  # in dumps that are older then
-    codes = {rank: end.code for rank, end in statements.exits.items()}
-    every_code_is_0 = bool(codes) and not any(codes.values()) and codes.keys() >= ranks.keys()
+    ends = statements.exits
+    every_code_is_0 = bool(ends) and ends.keys() >= ranks.keys() and not any(e.code for e in ends.values())
     by_script = any(e.of_a_script and e.everywhere for e in statements.all(WorkersEnded))
     if statements.all(JobCompleted) or len(everywhere) == 2 or every_code_is_0 or (waiting and by_script):
         return True
     if case.graph.waiting:
         nearly_all = len(ranks) - len(case.graph.waiting) < 2
-        if _all_said_so(case) and _in_the_loop(case):
-            return True  # the dumps, and stacks with them, are older
+        kind = case.finding.stuck.kind
+        # No job repeats a collective of its loop after its end: then the dumps, and stacks with them, are older.
+        if kind is not None and Difference(case).times_before(kind) >= _AGAIN and _all_said_so(case):
+            return True
         return (False in everywhere and nearly_all) or _all_took_their_leave(case)
-    ends = any(_is_the_end_of_all(case, e) for e in statements.all(WorkersEnded))
-    return ends or _all_took_their_leave(case)
+    last = any(_is_the_end_of_all(case, e) for e in statements.all(WorkersEnded))
+    return last or _all_took_their_leave(case)
 
 
 def _ends(case: Case) -> dict[str, dict[int, int]]:
@@ -127,30 +131,18 @@ def _survived(case: Case, events: Sequence[Event]) -> bool:
     """Return whether who reports trouble, or every rank where it is not known, printed later in the same file that its job or a loop is over."""
     ends, ranks = _ends(case), case.incident.ranks.keys()
     every = {file: min(lines.values()) if lines.keys() >= ranks else 0 for file, lines in ends.items()}
-    return all(
-        e.line < (every.get(e.file, 0) if e.rank is None else ends.get(e.file, {}).get(e.rank, 0))
-        for e in events
-    )
-
-
-def _lines(case: Case) -> list[Event]:
-    """Return all that text says."""
-    return [e for kind, events in case.statements.kinds.items() if kind is not Excerpt for e in events]
+    own = (every.get(e.file, 0) if e.rank is None else ends.get(e.file, {}).get(e.rank, 0) for e in events)
+    return all(e.line < end for e, end in zip(events, own, strict=True))
 
 
 def _is_the_end_of_all(case: Case, end: WorkersEnded) -> bool:
     """Return whether all ranks print in the log that reports the successful end, in no other log, and nothing after it."""
     counts_all = end.of_a_script and end.everywhere
-    printed = [e for e in _lines(case) if (counts_all if e.rank is None else not e.by_launcher)]
+    said = (e for kind, events in case.statements.kinds.items() if kind is not Excerpt for e in events)
+    printed = [e for e in said if (counts_all if e.rank is None else not e.by_launcher)]
     after = any(e.file != end.file or (e.line > end.line and end.of_a_script) for e in printed)
     complete = counts_all or {e.rank for e in printed} == set(case.incident.ranks)
     return bool(printed) and not after and complete
-
-
-def _names_others(case: Case) -> bool:
-    """Return whether a short text names a rank of which nothing else is known: then those that are known are not all."""
-    named = {rank for e in case.statements.all(Excerpt) for one in e.named for rank in one.ranks}
-    return not named <= case.incident.ranks.keys()
 
 
 def _all_took_their_leave(case: Case) -> bool:
@@ -172,15 +164,8 @@ def _all_took_their_leave(case: Case) -> bool:
 def _all_said_so(case: Case) -> bool:
     """Return whether the last that every rank printed is that its job is over, or its loop, well after the newest collective of all dumps."""
     last, newest = [last_output(case.statements, rank) for rank in case.incident.ranks], _newest(case)
-    return len(last) > 1 and all(
-        e is not None and (e.over or (e.done and _after(newest, e) > _LATER)) for e in last
-    )
-
-
-def _in_the_loop(case: Case) -> bool:
-    """Return whether the collective that ranks wait for is one that they made again and again before, as no job does after its end."""
-    kind = case.finding.stuck.kind
-    return kind is not None and Difference(case).times_before(kind) >= _AGAIN
+    over = (e is not None and (e.over or (e.done and _after(newest, e) > _LATER)) for e in last)
+    return len(last) > 1 and all(over)
 
 
 def moved_on(case: Case) -> Event | None:
@@ -204,13 +189,9 @@ def moved_on(case: Case) -> Event | None:
 
 def _counts_on(event: Printed) -> bool:
     """Return whether the last line of a rank counts on from the one before it of the same words, as it did several times."""
-    first, last = ([*map(float, _NUMBER.findall(t))] for t in (event.earlier[-1], event.texts[-1]))
-    watches = words("watches").search(event.texts[-1])
-    return (
-        event.counts[-1] >= _AGAIN
-        and any(a < b for a, b in zip(first[:1], last[:1], strict=False))
-        and not watches
-    )
+    first, last = (_NUMBER.search(text) for text in (event.earlier[-1], event.texts[-1]))
+    more = first is not None and last is not None and float(first[0]) < float(last[0])
+    return more and event.counts[-1] >= _AGAIN and not words("watches").search(event.texts[-1])
 
 
 def _newest(case: Case) -> int:
@@ -249,10 +230,11 @@ def status_without_verdict(case: Case, views: Sequence[GroupFrontier]) -> str:
     # gloo records neither sends nor receives: who is seen in one may wait for ever.
     paired = any(where.inside and where.op in POINT_TO_POINT for where in case.stacks.values())
     paired |= any(map(counts_more, incident.ranks.values()))
-    all_seen = not (blind or makes_groups or paired) and all(
-        r.seen and r.dump_file for r in incident.ranks.values()
-    )
-    all_exited = case.statements.left_quietly.keys() >= incident.ranks.keys() and not _names_others(case)
+    all_seen = all(r.seen and r.dump_file for r in incident.ranks.values())
+    # Then those that are known are not all.
+    named = {rank for e in case.statements.all(Excerpt) for one in e.named for rank in one.ranks}
+    all_exited = case.statements.left_quietly.keys() >= {*incident.ranks, *named}
     ends = [{member.enqueued or 0 for member in view.members.values()} for view in views]
     equal = all(len(seqs) <= 1 for seqs in ends) and any(map(any, ends))
-    return "no_hang" if (all_seen and equal) or all_exited else "inconclusive"
+    well = (all_seen and equal and not (blind or makes_groups or paired)) or all_exited
+    return "no_hang" if well else "inconclusive"

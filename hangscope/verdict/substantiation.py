@@ -1,4 +1,4 @@
-"""The evidence for and against a verdict, which of it decides, and the verdict as one hypothesis.
+"""The evidence for and against a verdict, which of it decides, what is missing, and the verdict as one hypothesis.
 
 A line that occurs in any hang, such as the timeout of a blocked rank, decides nothing.
 """
@@ -15,13 +15,14 @@ from hangscope.causes.ends.process import how_ended
 from hangscope.causes.mismatch import describe, received
 from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.steps import is_last, last_output
+from hangscope.ingest.evidence.stack_owners import OF_NO_RANK
 from hangscope.ingest.torch_logs.c10d import DumpSignal, WatchdogStatus, WatchdogTimeout
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooClosed, GlooTimeout
 from hangscope.knowledge.callsite import user_frames
-from hangscope.model.conclusion import Evidence, Hypothesis, Source, Verdict
+from hangscope.model.conclusion import Collect, Evidence, Hypothesis, Source, Verdict
 from hangscope.model.events import Event
-from hangscope.model.incident import CallKind, on_group
+from hangscope.model.incident import Absence, CallKind, on_group
 from hangscope.model.rankset import agree, counted, ranks_phrase
 from hangscope.verdict.rivals import blocked_without
 
@@ -42,8 +43,7 @@ def collect(case: Case, match: Match, missing: list[str]) -> list[Evidence]:
         *match.evidence,
         *map(quote, case.finding.events[:8]),
         *_corroboration(case, match),
-        *_termination(case, match),
-        *islice(_against(case, match), 6),
+        *islice(_against(case, match), 7),
         *(Evidence("method", text, stance="missing") for text in missing),
     )
     return unique(found)[:MOST]
@@ -105,9 +105,8 @@ def _edits(case: Case) -> Iterator[Evidence]:
 def _corroboration(case: Case, match: Match) -> list[Evidence]:
     """Return quotes of log lines with their stance to a verdict, those of the culprits first."""
     culprits = set(match.culprits)
-    found = [
-        of_outlier(o) for o in case.statements.outlier_lines if not culprits or culprits.issuperset(o.ranks)
-    ]
+    lines = case.statements.outlier_lines
+    found = [of_outlier(line) for line in lines if not culprits or culprits.issuperset(line.ranks)]
     if not case.from_text:  # else the finding names its lines itself
         found += [*_of_culprits(case, match), *_of_waiting(case, match)]
     known = {item.source for item in match.evidence}
@@ -151,15 +150,10 @@ def _end_of(wait: Event) -> str:
     return "timed out" if isinstance(wait, WatchdogTimeout | GlooTimeout) else "timed out or lost a peer"
 
 
-def _termination(case: Case, match: Match) -> Iterator[Evidence]:
-    """Yield who or what terminated a job that had another cause to stop."""
-    event = case.statements.external
-    if event is not None and match.category != "external":
-        yield quote(event, f"in the end {how_ended(event)}: {event.text}", kind="exit")
-
-
 def _against(case: Case, match: Match) -> Iterator[Evidence]:
-    """Yield the evidence against the verdict: the launcher's own root cause, other deaths."""
+    """Yield who terminated a job that had another cause to stop, and the evidence against the verdict: the launcher's own root cause, other deaths."""
+    if (end := case.statements.external) is not None and match.category != "external":
+        yield quote(end, f"in the end {how_ended(end)}: {end.text}", kind="exit")
     for rank, event in sorted(case.statements.exits.items()):
         if event.first and match.culprits and rank not in match.culprits:
             text = f"the launcher reports rank {rank} as its first observed failure: the first that it polled, often a victim"
@@ -194,3 +188,50 @@ def hypothesis(case: Case, match: Match, verdict: Verdict) -> Hypothesis:
     explains_all = case.finding.explained >= len(case.finding.waiting)
     left = () if explains_all else blocked_without(case, verdict.culprit_ranks)
     return Hypothesis(match.cause, verdict.culprit_ranks, fits, (*left, *against))
+
+
+def missing_inputs(case: Case) -> list[Collect]:
+    """Return what was not collected, with the setting that brings it next time."""
+    records, result = case.incident.ranks.values(), list[Collect]()
+    everybody = tuple(sorted(case.incident.ranks))
+    unusable = (Absence.STALE, Absence.UNREADABLE)
+    left = case.statements.left_quietly  # and so wrote none
+    gone = [r.rank for r in records if (r.dump_file is None and r.rank not in left) or r.absence in unusable]
+    if all(r.dump_file is None for r in records):
+        how = "set TORCH_FR_BUFFER_SIZE to 2000 or more; with gloo, call torch._C._distributed_c10d._dump_fr_trace() from a watcher thread"
+        result.append(Collect(everybody, "dump", f"Collect the Flight Recorder dump of each rank: {how}"))
+    elif gone:
+        spoilt = [rank for rank in gone if case.incident.ranks[rank].absence in unusable]
+        text = f"Collect the Flight Recorder {agree(gone, 'dump', 'dumps')} of {ranks_phrase(gone)}"
+        those, are = agree(spoilt, "that", "those"), agree(spoilt, "is", "are")
+        text += f"; {those} of {ranks_phrase(spoilt)} {are} not usable" if spoilt else ""
+        result.append(Collect(tuple(gone), "dump", text))
+    if case.incident.momentary:
+        why = "these were written within a second of the last collective, or at different moments"
+        result.append(Collect(everybody, "dump", f"Take the dumps again a minute later: {why}"))
+    if not case.statements.whereabouts:
+        text = "Take a stack of each rank: py-spy dump --pid PID, or faulthandler.dump_traceback_later"
+        if any(note.code == OF_NO_RANK for note in case.incident.notes):
+            text = "Say which ranks the stacks are of: write `=== rank 3 ===` above each, or name the files stack_rank_3.txt"
+        result.append(Collect(everybody, "stack", text))
+    logged = any(r.events or set(r.files) - {r.dump_file} for r in records)
+    if not logged and not case.statements.kinds:
+        text = "Collect one log per rank: torchrun --log-dir DIR --tee 3"
+        result.append(Collect(everybody, "log", text))
+    return result
+
+
+def next_files(case: Case, missing: Sequence[Collect]) -> list[Collect]:
+    """Return what to fetch next, what is missing of the suspects first."""
+    records, ended = case.incident.ranks, {death.rank for death in case.statements.deaths}
+    ended.update(case.statements.left_quietly, case.statements.exits)
+    recent = {r for r, record in records.items() if record.dump_file is not None} - case.graph.early
+    unseen = tuple(r for r in case.explanation.suspects if r not in recent and r not in ended)
+    if not unseen:
+        return [*missing]
+    what = "dump or a stack" if len(unseen) == 1 else "dumps or stacks"
+    if case.stacks.keys() >= set(unseen):
+        what = agree(unseen, "dump", "dumps")
+    where = f", to see where {agree(unseen, 'it is', 'they are')}"
+    first = Collect(unseen, "dump", f"Fetch the {what} of {ranks_phrase(unseen)} first{where}")
+    return [first, *missing]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.align.frontier import GroupFrontier
-from hangscope.align.waitgraph import Instance
+from hangscope.align.waitgraph import Host, Instance
 from hangscope.causes.case import Case, Match, at, of_outlier, quote
 from hangscope.explain.finding import Absent, StuckCall
 from hangscope.explain.text.stop import Stop, unmoved
@@ -24,9 +24,8 @@ from hangscope.verdict import substantiation
 from hangscope.verdict.claims import Act, act, blocked
 from hangscope.verdict.confidence import LEVELS, Confidence, stay_blocked
 from hangscope.verdict.damage import damage
-from hangscope.verdict.missing import next_files
-from hangscope.verdict.open_calls import next_open, still_open
 from hangscope.verdict.phrasing import worded
+from hangscope.verdict.substantiation import next_files
 
 _TWICE = "Take the stacks of all ranks twice, a minute apart (py-spy dump): a rank that has moved in between is not hung."
 _OTHERS = "Collect the logs of the ranks that are not in this text: the culprit is the one whose last enqueued collective is earlier, or whose process ended."
@@ -39,29 +38,26 @@ def unknown(case: Case, wanted: Sequence[Collect]) -> Verdict:
     why = _snapshot(case)
     if waiting:
         why = f"{ranks_phrase(waiting)} {agree(waiting, 'has', 'have')} pending collectives; the collected files do not show why"
+    lacking = (Evidence("method", text, stance="missing") for text in missing)
     verdict = Verdict(
-        cause="unknown",
-        confidence="low",
-        culprit_ranks=(),
-        category="unknown",
-        summary="",
-        group=stuck.group,
-        op=(stuck.kind.op or None) if stuck.kind is not None else None,
-        seq=stuck.seq,
+        "unknown", "low", (), "unknown", "",
         is_p2p=stuck.pair is not None,
-        waiting_ranks=waiting,
-        wait_ends=case.statements.wait_ends.among(waiting),
         waiting_call=_call(stuck.kind, stuck.seq),
-        evidence=[
-            *map(case.seen_at, list(case.stacks)[:3]),
-            *(Evidence("method", text, stance="missing") for text in missing),
-        ],
+        evidence=[*map(case.seen_at, list(case.stacks)[:3]), *lacking],
         advice=[_TWICE, *missing][not case.stacks or unmoved(case.statements) :][:3],
         fingerprint=_fingerprint(case, "unknown", stuck.kind),
         suspect_ranks=case.explanation.suspects,
         collect=next_files(case, wanted),
-    )
+    )  # fmt: skip
+    verdict = _blocked_in(case, verdict, stuck, waiting)
     return worded(verdict, Act((), why), "")
+
+
+def _blocked_in(case: Case, verdict: Verdict, stuck: StuckCall, waiting: tuple[int, ...]) -> Verdict:
+    """Return a verdict with the collective that blocks, and who waits."""
+    op, ends = (stuck.kind.op or None) if stuck.kind is not None else None, case.statements.wait_ends
+    found = replace(verdict, group=stuck.group, op=op, seq=stuck.seq)
+    return replace(found, waiting_ranks=waiting, wait_ends=ends.among(waiting))
 
 
 def _snapshot(case: Case) -> str:
@@ -81,19 +77,15 @@ def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
     """Return the verdict on a stop without a known cause: who waited, in which collective, since when."""
     base = unknown(case, wanted)
     kind = stop.call or case.finding.stuck.kind
-    seq = stop.seq if stop.seq is not None else case.finding.stuck.seq
+    call = StuckCall(seq=stop.seq if stop.seq is not None else case.finding.stuck.seq, kind=kind)
     waiting = tuple(stop.ranks or case.graph.waiting)
     outliers = map(of_outlier, case.statements.outlier_lines)
     complete = len(waiting) == len(case.incident.ranks) and case.incident.size_stated
     verdict = replace(
-        base,
+        _blocked_in(case, base, call, waiting),
         group=_printed_group(case, stop),
-        op=(kind.op or None) if kind is not None else None,
-        seq=seq,
-        waiting_ranks=waiting,
-        wait_ends=case.statements.wait_ends.among(waiting),
         in_call=waiting if stop.call is not None else (),
-        waiting_call=_whose(case, StuckCall(seq=seq, kind=kind), waiting, None),
+        waiting_call=_whose(case, call, waiting, None),
         evidence=substantiation.unique((*map(quote, stop.events), *outliers, *base.evidence)),
         advice=[_OTHERS, *(item.text for item in wanted)][complete:][:3],
         fingerprint=_fingerprint(case, "unknown", kind),
@@ -106,11 +98,7 @@ def stopped(case: Case, stop: Stop, wanted: Sequence[Collect]) -> Verdict:
 
 
 def named(
-    case: Case,
-    match: Match,
-    sure: Confidence,
-    wanted: Sequence[Collect],
-    views: Sequence[GroupFrontier],
+    case: Case, match: Match, sure: Confidence, wanted: Sequence[Collect], views: Sequence[GroupFrontier]
 ) -> Verdict:
     """Return the verdict on a match; `views` are the frontiers of each group."""
     finding, stuck = case.finding, still_open(case, views)
@@ -133,15 +121,11 @@ def named(
     if label is None and finding.stuck.group not in (None, stuck.group):
         # of the group on which the programs part, not of the one in which ranks wait
         label = finding.stuck.group.label
-    earlier = stuck.node != finding.stuck.node or (
-        isinstance(finding, Absent) and finding.own.gid is not None
-    )
+    of_a_group = isinstance(finding, Absent) and finding.own.gid is not None
+    earlier = stuck.node != finding.stuck.node or of_a_group
     others = () if culprits and sure.rank else match.suspects or case.explanation.suspects
     verdict = replace(
-        unknown(case, wanted),
-        group=stuck.group,
-        op=(stuck.kind.op or None) if stuck.kind is not None else None,
-        seq=stuck.seq,
+        _blocked_in(case, unknown(case, wanted), stuck, waiting),
         waiting_call=_whose(case, now, in_call, stuck.group),
         cause=match.cause,
         confidence=LEVELS[sure.level],
@@ -150,8 +134,6 @@ def named(
         suspect_ranks=tuple(sorted({*culprits, *others})),
         culprit_ranks=culprits,
         category=match.category or CATALOG[match.cause].category,
-        waiting_ranks=waiting,
-        wait_ends=case.statements.wait_ends.among(waiting),
         in_call=in_call,
         explained=_explained(case, match, waiting),
         culprit_call=_culprit_call(case, culprits, label, earlier=earlier),
@@ -176,9 +158,8 @@ def _waiting(case: Case, culprits: Sequence[int]) -> tuple[int, ...]:
     """
     statements = case.statements
     timed_out = statements.witnesses | statements.ranks(MonitoredBarrier)
-    waiting = case.graph.waiting or [
-        r for r in case.finding.waiting or sorted(timed_out) if r not in statements.ended
-    ]
+    by_text = case.finding.waiting or sorted(timed_out)
+    waiting = case.graph.waiting or [rank for rank in by_text if rank not in statements.ended]
     return tuple(rank for rank in waiting if rank not in culprits)
 
 
@@ -240,13 +221,10 @@ def _fingerprint(case: Case, cause: str, kind: CallKind | None, location: Locati
     waiting, group = case.frame_of(kind), case.finding.stuck.group
     if location is None and waiting is None:
         return ""
-    parts = [
-        cause,
-        kind.op if kind is not None else "",
-        group.desc if group is not None else "",
-        f"{location.file.rsplit('/', 1)[-1]}:{location.function}" if location is not None else "",
-        f"{waiting.file.rsplit('/', 1)[-1]}:{waiting.name}" if waiting is not None else "",
-    ]
+    places = [(location.file, location.function)] if location is not None else [("", "")]
+    places += [(waiting.file, waiting.name)] if waiting is not None else [("", "")]
+    parts = [cause, kind.op if kind is not None else "", group.desc if group is not None else ""]
+    parts += [f"{file.rsplit('/', 1)[-1]}:{name}" if file else "" for file, name in places]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -259,3 +237,43 @@ def _printed_group(case: Case, stop: Stop) -> Group | None:
     name, desc = stop.group
     known = (g for g in case.incident.groups if name == g.name and desc in ("", g.desc))
     return next(known, Group(-1, name, desc, stop.ranks, members_known=False)) if name else None
+
+
+def still_open(case: Case, views: Sequence[GroupFrontier]) -> StuckCall:
+    """Return the call at which the programs part, where ranks are blocked in it before any other.
+
+    Where all of its group have left it, the first that is open on the group, and where it is queued behind others, the one in which most
+    ranks wait, of those that wait for the culprits themselves first.
+    """
+    stuck, graph, culprits = case.finding.stuck, case.graph, case.finding.culprits
+    firsts = {r: calls[0].node for r, calls in graph.open_calls.items() if r not in culprits}
+    in_it = stuck.node in graph.edges
+    is_first = in_it and (stuck.node in firsts.values() or not firsts)
+    if stuck.view is None or stuck.pair is not None or is_first:
+        return stuck
+    gid = stuck.view.group.gid
+    opened = sorted(node.seq for node in graph.edges if isinstance(node, Instance) and node.gid == gid)
+    inside = [r for r, _ in graph.calls_of(Instance(gid, opened[0]))] if opened and not in_it else []
+    rank = next((r for r in inside if r not in culprits), None)
+    if rank is not None:
+        return replace(stuck, seq=opened[0], rank=rank, kind=stuck.view.kind_of(rank, opened[0]))
+    hosts = {Host(r) for r in culprits}
+    numbers = Counter(node for node in firsts.values() if isinstance(node, Instance))
+    if (opened and not in_it) or not numbers:
+        return stuck
+    node = max(numbers, key=lambda one: (not hosts.isdisjoint(graph.edges.get(one, ())), numbers[one]))
+    return _at(node, next(r for r, one in firsts.items() if one == node), views)
+
+
+def next_open(
+    case: Case, stuck: StuckCall, ranks: Sequence[int], views: Sequence[GroupFrontier]
+) -> StuckCall:
+    """Return the collective in which ranks are that have left the stuck one."""
+    node = next((calls[0].node for r in ranks[:1] if (calls := case.graph.open_calls.get(r))), None)
+    return _at(node, ranks[0], views) if isinstance(node, Instance) else stuck
+
+
+def _at(node: Instance, rank: int, views: Sequence[GroupFrontier]) -> StuckCall:
+    """Return a collective as one that a rank is in."""
+    view = next(v for v in views if v.group.gid == node.gid)
+    return StuckCall(view, node.seq, rank, view.kind_of(rank, node.seq))

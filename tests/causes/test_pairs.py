@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, world, write_all
 from tests.text_lines import DEFAULT, short, timeout, told
-from tests.verdicts import TIMED_OUT, blame, judged, said
+from tests.verdicts import TIMED_OUT, blame, said
 
 STEPS = 12
 RING = {"0": ("default_pg", range(4))}
@@ -133,7 +131,6 @@ def test_one_more_exchange_than_in_the_other_replicas_is_the_fault_of_who_began_
     write_all(recorders, tmp_path)
     report = analyze(tmp_path)
     assert blame(report) == ("hang", "p2p_mismatch", (6, 7))
-    assert "issued 2 sends or receives more than their counterparts" in said(report)
 
 
 def test_ranks_that_send_another_size_in_groups_side_by_side_are_one_fault(tmp_path: Path) -> None:
@@ -271,21 +268,6 @@ def _timed_out(rank: int, line: int) -> list[str]:
         f'[rank{rank}]:   File "/workspace/{file}", line {number}, in {name}' for file, number, name in at
     ]
     return [f"[rank{rank}]: Traceback (most recent call last):", *frames, f"[rank{rank}]: {TIMED_OUT}"]
-
-
-@pytest.mark.parametrize("odd", [True, False])
-def test_where_all_recorded_calls_are_over_and_all_wait_an_unrecorded_one_does_not_pair(
-    tmp_path: Path, odd: bool
-) -> None:
-    recorders = [Recorder(rank, RING, backend="gloo").call("all_reduce", times=9) for rank in range(4)]
-    bases = [160 if odd and rank == 3 else 144 for rank in range(4)]
-    logs = {
-        f"rank{rank}": [f"packer reloaded, tag base {bases[rank]}", *_timed_out(rank, 10 + rank % 2)]
-        for rank in range(4)
-    }
-    report = judged(tmp_path, recorders, **logs)
-    assert blame(report) == ("hang", "p2p_mismatch", (3,) if odd else ())
-    assert not odd or "rank 3 printed 160 where the others printed 144" in said(report)
 
 
 def test_two_ranks_that_both_receive_first_wait_for_each_other(tmp_path: Path) -> None:

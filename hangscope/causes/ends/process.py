@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 from hangscope.causes.case import Case, Match, answer, at, quote, who
@@ -49,7 +50,6 @@ def how_ended(event: ExternalEnd) -> str:
 
 
 _NEAR = 4  # lines of an error below its first one
-_LONG_BEFORE = 60  # seconds between the begin of a wait and an end that did not begin it
 _FAILED = regex(r"dict_keys\(\[(\d{1,6}(?:, ?\d{1,6}){0,16384})\]\)")
 _BY_THE_CLUSTER = frozenset({"preemption", "node_failure", "evicted"})  # whatever the job does
 _AT_ITS_START = frozenset({"store", "communicator"})  # stages in which a job waits for all of its processes
@@ -60,7 +60,7 @@ _ADVICE = {
     None: "Check whether the job was still making progress when it was terminated: the time of its last step, or a stack of each rank.",
     True: "The job had stalled before it was terminated: take a stack of every rank before ending it next time.",
 }
-_STOPPED = ("early_exit", "a rank that stopped the loop or the program by itself ends the same way")
+_NO_LONGER = "A longer timeout would not help: the process that the others need is gone."
 _RAISED = (
     "crashed_rank",
     "an exception whose `finally` destroys the groups is not printed while that blocks",
@@ -68,12 +68,27 @@ _RAISED = (
 _HUNG = ("unknown", "nothing shows that the job was still making progress: it may have been hung before")
 
 
+def _external(case: Case) -> ExternalEnd | None:
+    """Return the end from outside, unless a rank died of itself, a wait was given up before (it was hung), or the text ends with the job's next start."""
+    end, statements = case.statements.external, case.statements
+    if end is None or statements.first_deaths:
+        return None
+    waits = (WatchdogTimeout, GlooTimeout, HeartbeatTimeout, EngineTimeout, MonitoredBarrier, NoProgress)
+    moment = end.in_the_year or 0.0
+    gave_up = any(
+        e.line < end.line if e.file == end.file else (e.in_the_year or inf) < moment
+        for e in statements.all(*waits)
+    )
+    requeued = any(e.file == end.file and e.line > end.line for e in statements.all(StoreBarrier))
+    return None if gave_up or requeued else end
+
+
 def ended_from_outside(case: Case) -> Match | None:
     """Preemption, eviction, a lost node, SIGTERM, or an end while the job made progress: nobody's fault in the job."""
-    event, finding, statements = case.statements.external, case.finding, case.statements
-    if event is None or statements.first_deaths or _gave_up_before(case, event) or _requeued(case, event):
+    finding = case.finding
+    if (event := _external(case)) is None:
         return None
-    stalled = stood_still(case.incident, statements, event)
+    stalled = stood_still(case.incident, case.statements, event)
     ahead = isinstance(finding, Absent) and len(finding.culprits) > len(case.graph.waiting)
     if stalled is False or event.reason in _BY_THE_CLUSTER or (ahead and not case.from_text):
         # Of a job that makes progress, one rank is always the first in the next collective.
@@ -85,8 +100,8 @@ def ended_from_outside(case: Case) -> Match | None:
 
 def ended_for_no_known_reason(case: Case) -> Match | None:
     """Cancelled, interrupted or at its time limit: people and schedulers end what hangs as well, so that anything known comes first."""
-    event, statements = case.statements.external, case.statements
-    if event is None or statements.first_deaths or _gave_up_before(case, event) or _requeued(case, event):
+    statements = case.statements
+    if (event := _external(case)) is None:
         return None
     by_reporter = event.signal == "SIGINT" and says_it_hangs(statements)
     if by_reporter or by_steps(statements, event, HOUR):
@@ -97,10 +112,9 @@ def ended_for_no_known_reason(case: Case) -> Match | None:
 def _at_its_start(case: Case, event: ExternalEnd) -> Match | None:
     """Return the answer for a job that still set up its communication when it was ended: it had never begun to work."""
     text = next((e for e in case.statements.all(Excerpt) if e.stage in _AT_ITS_START), None)
+    stage = stage_named(text.stage) if text is not None else None
     # Who loses the store when the job ends had reached it before.
-    if text is None or case.statements.any_of(Progress, StoreUnreachable):
-        return None
-    if (stage := stage_named(text.stage)) is None:
+    if text is None or stage is None or case.statements.any_of(Progress, StoreUnreachable):
         return None
     why = f"{how_ended(event)} while it was still {stage.phrase}"
     look = f"Collect {stage.collect}."
@@ -108,37 +122,14 @@ def _at_its_start(case: Case, event: ExternalEnd) -> Match | None:
     return answer("init_hang", (), why, look, strength=0, evidence=[shown, event])
 
 
-def _requeued(case: Case, end: ExternalEnd) -> bool:
-    """Return whether the next start of the job is what its text ends with."""
-    return any(e.file == end.file and e.line > end.line for e in case.statements.all(StoreBarrier))
-
-
 def _ended(case: Case, event: ExternalEnd, stalled: bool | None) -> Match:
     # People cancel jobs that are hung, platforms end those that stall, and mismatched collectives stop a job by themselves.
     doubtful = stalled is not False or event.signal == "SIGINT" or case.statements.all(CallFingerprint)
-    return answer(
-        "crashed_rank",
-        (),
-        how_ended(event),
-        *([_REQUEUE] if event.reason == "preemption" and stalled is not False else []),
-        _ADVICE[stalled],
-        strength=0 if doubtful and event.reason not in _BY_THE_CLUSTER else 1 if doubtful else 2,
-        category="external",
-        rivals=[_HUNG] if stalled is not False else (),
-        evidence=[event],
-    )
-
-
-def _gave_up_before(case: Case, end: Event) -> bool:
-    """Return whether a wait was given up before the job was terminated, or had begun long before: it was hung."""
-    waits = (WatchdogTimeout, GlooTimeout, HeartbeatTimeout, EngineTimeout, MonitoredBarrier, NoProgress)
-    return any(
-        e.line < end.line if e.file == end.file else (e.in_the_year or inf) < (end.in_the_year or 0.0)
-        for e in case.statements.all(*waits)
-    ) or any(
-        (e.in_the_year or inf) - (e.ran_ms or 0) / 1000 < (end.in_the_year or 0.0) - _LONG_BEFORE
-        for e in case.statements.all(WatchdogTimeout)
-    )
+    strength = 0 if doubtful and event.reason not in _BY_THE_CLUSTER else 1 if doubtful else 2
+    steps = [_REQUEUE] if event.reason == "preemption" and stalled is not False else []
+    match = answer("crashed_rank", (), how_ended(event), *steps, _ADVICE[stalled], evidence=[event])
+    rivals = [_HUNG] if stalled is not False else []
+    return replace(match, strength=strength, category="external", rivals=rivals)
 
 
 def died(case: Case) -> Match | None:
@@ -167,18 +158,11 @@ def died(case: Case) -> Match | None:
     fix = remedy(telling.event, f"rank {telling.rank}", telling.frame)
     if own.kind is not None and own.gid is None and own.seq == stuck.seq:
         fix = f"{fix.rstrip('.')}; issue no collective in an except or finally block."
-    return answer(
-        "crashed_rank",
-        () if everybody else culprits,
-        why,
-        fix,
-        "A longer timeout would not help: the process that the others need is gone.",
-        # Lines alone seldom tell which of several failed first (measured, docs/score.md).
-        strength=1 if everybody else 0 if doubtful else 2 if len(culprits) == 1 else int(case.solid),
-        evidence=[death.event for death in deaths],
-        frame=first.frame,
-        frame_rank=first.rank,
-    )
+    # Lines alone seldom tell which of several failed first (measured, docs/score.md).
+    strength = 1 if everybody else 0 if doubtful else 2 if len(culprits) == 1 else int(case.solid)
+    named, facts = () if everybody else culprits, [death.event for death in deaths]
+    match = answer("crashed_rank", named, why, fix, _NO_LONGER, strength=strength, evidence=facts)
+    return replace(match, frame=first.frame, frame_rank=first.rank)
 
 
 def _failed_to_save_or_load(case: Case) -> set[int]:
@@ -224,7 +208,7 @@ def ends_its_groups(case: Case) -> Match | None:
     stack = case.stack_of(None, culprits[:1])
     why = f"{who(culprits)} exited the loop and {agree(culprits, 'is', 'are')} in {ENDS_GROUPS}{at(user_frame(stack))}, while {who(case.finding.waiting)} {agree(case.finding.waiting, 'waits', 'wait')} inside the loop"
     fix = "A `finally` that calls destroy_process_group runs before Python prints the exception, and blocks: print the exception first (except: traceback.print_exc(); raise), and destroy the groups only after success."
-    return answer("early_exit", culprits, why, fix, strength=1, stack=stack, rivals=[_RAISED])
+    return replace(answer("early_exit", culprits, why, fix, rivals=[_RAISED]), stack=stack)
 
 
 def left_quietly(case: Case) -> Match | None:
@@ -239,20 +223,11 @@ def left_quietly(case: Case) -> Match | None:
     if not left or len(left) * 2 > world - (len(left) > 1):
         return None  # where as many left as stayed, there is no outlier
     ends = {r: Source(e.file, e.line) for r, e in case.statements.exits.items() if e.code == 0}
-    evidence: list[Evidence | Event] = [
-        Evidence("exit", f"rank {r}: {quiet[r]}", r, ends.get(r)) for r in left
-    ]
-    others = (rank for rank in sorted(case.statements.whereabouts) if rank not in left)
-    reading = case.knowledge.read(case.stack_of(finding.stuck.kind, others))
-    if reading.loop is not None and reading.stage == "step" and not reading.by_user:
-        # The user's code cannot return from within a library's loop: it is over where the batches are, or where something stops it.
-        why = f"{who(left)} finished {reading.loop.api} and exited without an error while the others are still in a step"
-        return answer("uneven_loader", left, why, evidence=evidence, rivals=[_STOPPED])
+    evidence = [Evidence("exit", f"rank {r}: {quiet[r]}", r, ends.get(r)) for r in left]
     last = [e for r in left for e in case.statements.of(r, Progress)[-1:]]
     why = f"{who(left)} exited without an error while the others still had collectives to issue"
     strength = 2 if any("code 0" in quiet[r] for r in left) else 1
-    evidence += [
-        quote(e, f"{'its last output' if is_last(case.statements, e) else 'it printed'}: {e.text}")
-        for e in last
-    ]
+    for e in last:
+        said = "its last output" if is_last(case.statements, e) else "it printed"
+        evidence.append(quote(e, f"{said}: {e.text}"))
     return answer("early_exit", left, why, strength=strength, evidence=evidence)

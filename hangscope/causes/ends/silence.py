@@ -17,7 +17,6 @@ from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.prefixes import cut
 from hangscope.ingest.nccl.ras_json import NcclRas
-from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import (
     AsyncError,
     DumpObserved,
@@ -39,6 +38,8 @@ from hangscope.model.rankset import agree
 from hangscope.model.regex import regex
 
 _FAREWELL = regex(r"(?i)\W{0,12}(?:all |rank \d{1,7}:? )?(?:done|finished|completed|exiting|bye)\W{0,12}$")
+_CODE = "Check the exit code of rank {}: 0 means that it exited early; otherwise look for what killed it."
+_KILLED = ("crashed_rank", "a rank that is killed after that line leaves the same log")
 _ENDED = ("crashed_rank", "a process that ended leaves no further output either")
 _NO_POWER = ("crashed_rank", "a host that lost power closes no connection either")
 
@@ -88,9 +89,9 @@ def vanished(case: Case) -> Match | None:
     evidence: list[Evidence | Event] = [_trace(case, ranks[rank], dumps) for rank in culprits[:8]]
     evidence += [quote(event, f"a peer lost its connection: {event.text}") for event in lost[:1]]
     why = f"{who(culprits)} {what}"
-    if not (dumps or lost or silent or ras or _of_nobody(statements)) and any(
-        e.prose for e in statements.all(Excerpt)
-    ):
+    unknown = any(e.rank is None for e in statements.all(OomCuda, OomHost))  # whose memory ran out
+    told = any(e.prose for e in statements.all(Excerpt))
+    if told and not (dumps or lost or silent or ras or unknown):
         # Of a paste, lines are missing for any reason, and peers that time out had a connection that was open.
         look = f"Take the stack of {who(culprits)} (py-spy dump --pid PID), and read its log from the time of the others' last collective on."
         return answer("stuck_rank", culprits, why, look, strength=0, evidence=evidence, rivals=[_ENDED])
@@ -108,26 +109,20 @@ def _by_elimination(case: Case, culprits: tuple[int, ...]) -> Match | None:
     own, frame = raised[0], user_frame(raised[0].frames)
     why = f"{who(culprits)} raised {own.type.rsplit('.', 1)[-1]}{at(frame)}: {own.message[:160].rstrip('.')}; its traceback names no rank, and {who(sorted(others))}, all others, {agree(sorted(others), 'was', 'were')} waiting"
     fix = remedy(own, who(culprits), frame)
-    return answer("crashed_rank", culprits, why, fix, evidence=[own], frame=frame, frame_rank=culprits[0])
+    return answer("crashed_rank", culprits, why, fix, evidence=[own], frame=frame)
 
 
 def _left_by_the_text(case: Case, culprits: tuple[int, ...]) -> Match | None:
     """Return the answer where a line of a process that nothing names says that it leaves or is done, and of all but one rank it is known that they stayed."""
     of_nobody = [e for e in case.statements.all(Progress) if e.rank is None]
-    said = [e for e in of_nobody if e.leaving] or [
-        e for e in of_nobody if (e.over or e.done) and e.epoch is None
-    ]
+    ended = [e for e in of_nobody if (e.over or e.done) and e.epoch is None]
+    said = [e for e in of_nobody if e.leaving] or ended
     dumped = any(record.dump_file for record in case.incident.ranks.values())
     if dumped or len(culprits) != 1 or not said or not case.statements.all(WatchdogTimeout, GlooTimeout):
         return None
     why = f"{who(culprits)} exited its loop early, as '{cut(said[-1].text.strip(), 80)}' says, and the others wait for it"
     look = "Let all ranks decide together when to stop: reduce what they decide by (all_reduce), or broadcast the decision of one of them."
     return answer("early_exit", culprits, why, look, strength=1, evidence=said[-1:])
-
-
-def _of_nobody(statements: Statements) -> bool:
-    """Return whether a process of no known rank ran out of memory."""
-    return any(e.rank is None for e in statements.all(OomCuda, OomHost))
 
 
 def _awaited(case: Case) -> str:
@@ -164,9 +159,8 @@ def _alive(case: Case, culprits: tuple[int, ...]) -> Match | None:
     host = "A host that lost power or network leaves its connections open as well: check that it answers."
     strength = 1 if timeouts or locked else 0
     facts: list[Evidence | Event] = [_trace(case, ranks[culprits[0]], True), *[*locked, *timeouts][:3]]
-    return answer(
-        "stuck_rank", culprits, why, look, host, strength=strength, evidence=facts, rivals=[_NO_POWER]
-    )
+    rivals = [_NO_POWER]
+    return answer("stuck_rank", culprits, why, look, host, strength=strength, evidence=facts, rivals=rivals)
 
 
 def _swept(statements: Statements) -> frozenset[int]:
@@ -184,7 +178,7 @@ def _said_goodbye(case: Case, culprits: tuple[int, ...]) -> Match | None:
     ends = all(is_last(case.statements, e) for e in bye)
     last_word = " last" if ends else ""
     why = f"{who(culprits)} exited without an error; {agree(culprits, 'its', 'their')}{last_word} output says that the work was done"
-    code = f"Check the exit code of rank {culprits[0]}: 0 means that it exited early; otherwise look for what killed it."
+    code = _CODE.format(culprits[0])
     together = "Exit together: let all ranks agree on the end before any of them returns."
     strength = 1 if all(e.leaving or e.over for e in bye) else 0
     said = "'s last output" if ends else " printed"
@@ -201,23 +195,8 @@ def _last_words(case: Case, culprits: tuple[int, ...]) -> Match | None:
     if not case.statements.all(GlooClosed) and not _FAREWELL.match(own[0].text):
         return None
     why = f"{who(culprits)} probably exited by itself; its last line, which no other rank printed, is '{cut(own[0].text, 80)}'"
-    code = f"Check the exit code of rank {culprits[0]}: 0 means that it exited early; otherwise look for what killed it."
-    rivals = [("crashed_rank", "a rank that is killed after that line leaves the same log")]
-    return answer(
-        "early_exit", culprits, why, code, strength=0, evidence=map(of_outlier, own[:1]), rivals=rivals
-    )
-
-
-def lost_by_peers(case: Case) -> Match | None:
-    """A rank that its log shows behind, and whose host the others name as the one that closed their connections."""
-    if (died := may_have_died(case)) is None or len(died.culprits) != 1:
-        return None
-    rank, host = died.culprits[0], case.incident.ranks[died.culprits[0]].host
-    lost = [e for e in case.warned("closed_by_peer") if host and host in (e.peer_node, e.peer_host)]
-    if not lost or case.statements.of(rank, NcclWarn):
-        return None
-    why = f"the log of rank {rank} ends before the collective that the others are blocked in, and they report that its host closed their connections"
-    return answer("crashed_rank", (rank,), why, evidence=lost[:3])
+    facts, code = [of_outlier(own[0])], _CODE.format(culprits[0])
+    return answer("early_exit", culprits, why, code, strength=0, evidence=facts, rivals=[_KILLED])
 
 
 def may_have_died(case: Case) -> Match | None:
@@ -228,10 +207,8 @@ def may_have_died(case: Case) -> Match | None:
         return None
     if reports := [e for e in case.finding.events if isinstance(e, HorovodStall)]:
         stated = [row for e in case.statements.all(Excerpt) for row in e.ranks_of_hosts]
-        hosts = [
-            f"local rank {own.index(culprits[0])} of {host}" for host, own in stated if culprits[0] in own
-        ]
-        where = f" ({hosts[0]})" if hosts and len(culprits) == 1 else ""
+        hosts = [f" (local rank {own.index(culprits[0])} of {h})" for h, own in stated if culprits[0] in own]
+        where = hosts[0] if hosts and len(culprits) == 1 else ""
         why = f"{who(culprits)}{where} did not submit the tensors that all other ranks have submitted"
         look = f"Take a stack of {who(culprits)}{where} and of its data loader's workers (py-spy dump --pid PID): mpirun ends the job if a rank dies, so it is alive."
         return answer("stuck_rank", culprits, why, look, evidence=reports)

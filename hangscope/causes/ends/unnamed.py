@@ -14,12 +14,12 @@ from hangscope.explain.statements.statements import INTERRUPTS, WAITED
 from hangscope.explain.text.blocked import idle_alone
 from hangscope.explain.text.group_size import others_of, stated_size
 from hangscope.explain.text.known_messages import blanks_of, filled
-from hangscope.explain.text.stop import find_stop, stopped
+from hangscope.explain.text.stop import find_stop
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.activity import GpuUse, WaitedFor
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied, ended_with
 from hangscope.ingest.job_logs.faults import OomCuda, Xid
-from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
+from hangscope.ingest.job_logs.messages import Message, table
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.rank_words import ranks_in
 from hangscope.ingest.torch_logs.c10d import ProcessDown
@@ -56,23 +56,11 @@ def known_culprit(case: Case) -> Match | None:
     return match if match is not None and match.culprits else None
 
 
-def known_notice(case: Case) -> Match | None:
-    """A line that healthy jobs print as well, and that is why one stopped which spans hosts."""
-    if case.on_one_host or not stopped(case.statements):
-        return None
-    match = _of_entry(case, [(e, table()[e.id]) for e in case.statements.all(Notice) if table()[e.id].cause])
-    return replace(match, strength=0) if match is not None else None
-
-
 def _by_message(case: Case, defect: bool) -> Match | None:
-    """Return the answer of the first entry with a cause, which is a known defect or not."""
-    messages = [(e, table()[e.id]) for e in case.statements.all(Message) if e.id in table()]
+    """Return the answer of the first entry with a cause, which is a known defect or not; its lines name a rank where the entry says so and one rank alone printed it."""
+    known = [(e, table()[e.id]) for e in case.statements.all(Message) if e.id in table()]
+    messages = [(e, entry) for e, entry in known if entry.cause and (entry.cause == "known_defect") == defect]
     messages.sort(key=lambda row: row[1].category != "external")  # the rest follows from an end from outside
-    return _of_entry(case, [(e, k) for e, k in messages if k.cause and (k.cause == "known_defect") == defect])
-
-
-def _of_entry(case: Case, messages: Sequence[tuple[Message | Notice, Known]]) -> Match | None:
-    """Return the answer of the first entry; its lines name a rank where the entry says so and one rank alone printed it."""
     of_text = isinstance(case.finding, Stalled | Absent) and case.from_text
     if not messages or not (isinstance(case.finding, Nothing | Unseen) or of_text):
         return None
@@ -93,8 +81,8 @@ def _of_entry(case: Case, messages: Sequence[tuple[Message | Notice, Known]]) ->
     # Who tries it again is alive, and stays where it is.
     again = culprits and entry.cause == "crashed_rank" and any(_RETRIES.search(e.text) for e in events)
     cause = "stuck_rank" if again else entry.cause
-    match = answer(cause, culprits, why, steps, category=category, evidence=events[:4])
-    return _by_silence(case, match)
+    match = answer(cause, culprits, why, steps, evidence=events[:4])
+    return _by_silence(case, replace(match, category=category))
 
 
 def _by_silence(case: Case, match: Match) -> Match:
@@ -125,8 +113,7 @@ def fault_without_rank(case: Case) -> Match | None:
 
 def end_without_rank(case: Case) -> Match | None:
     """An end of a process, or a collective that did not match, by a line that names no rank."""
-    went_on = any(e.moves for e in case.statements.all(Excerpt)) and case.statements.all(Notice)
-    if not _nothing_else(case) or went_on:
+    if not _nothing_else(case):
         return None
     return _mismatched(case) or _by_its_gpu(case, _ended(case) or _raised(case))
 
@@ -135,12 +122,8 @@ def _by_its_gpu(case: Case, end: Match | None) -> Match | None:
     """Return the end of a process of no known rank with the rank whose GPU alone is idle: the others' spin while they wait for it."""
     use = idle_alone(case.incident, case.statements)
     sizes = {case.incident.world_size, *(n for e in case.statements.all(Excerpt) for n in e.sizes)}
-    if (
-        end is None
-        or end.culprits
-        or use is None
-        or len({e.gpu for e in case.statements.all(GpuUse)}) not in sizes
-    ):
+    number = len({e.gpu for e in case.statements.all(GpuUse)})
+    if end is None or end.culprits or use is None or number not in sizes:
         return end
     why = f"{end.why.replace('a process', f'rank {use.gpu}', 1)}; GPU {use.gpu} alone is idle, while the others' spin"
     return replace(end, culprits=(use.gpu,), why=why, strength=1, evidence=[*end.evidence, quote(use)])

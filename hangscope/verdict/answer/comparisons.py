@@ -22,7 +22,6 @@ from hangscope.ingest.job_logs.messages import Notice
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.job_logs.starts import Announced
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
-from hangscope.model.conclusion import Collect
 from hangscope.model.events import Event
 from hangscope.model.incident import Incident
 from hangscope.model.rankset import agree, ranks_phrase
@@ -39,24 +38,16 @@ _SEVERAL = regex(
 )
 _ON_ONE_HOST = "a run with NCCL_DEBUG=INFO and NCCL_P2P_DISABLE=1, and all_reduce_perf of nccl-tests: if it gets on, the direct path between the GPUs does not work (IOMMU or ACS, the driver, NVLink); else a stack of every process with native frames (py-spy dump --native --pid PID)"
 _ACROSS_HOSTS = "a run with NCCL_DEBUG=INFO and with NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME set to the interface of the network between the hosts, and all_reduce_perf of nccl-tests over them; else a stack of every process (py-spy dump --pid PID)"
+#: Fields of an excerpt with the ranks that stand out in a list; what to collect of them, and whether they are to blame.
 _Sides = Mapping[str, Sequence[int]]
 #: Each with what to collect after it.
 _REPORTS: tuple[tuple[Callable[[Incident, Statements], reports.Report | None], str], ...] = (
     (reports.horovod, "a stack of {who} now (py-spy dump), and what runs there before that call"),
-    (
-        fingerprints,
-        "what {who} did differently in that step (a branch, a batch, a dtype, other trainable parameters), and this error of every rank",
-    ),
-    (
-        analyzer_reports.analyzer,
-        "stacks of {who} and of one other rank (py-spy dump --native), or where the tensor comes from: configuration, batch, branch",
-    ),
-    (
-        reports.ras,
-        "a stack with native frames of {who} (py-spy dump --native), its log, and whether its host answers",
-    ),
+    (fingerprints, "what {who} did differently in that step (a branch, a batch, a dtype, other trainable parameters), and this error of every rank"),
+    (analyzer_reports.analyzer, "stacks of {who} and of one other rank (py-spy dump --native), or where the tensor comes from: configuration, batch, branch"),
+    (reports.ras, "a stack with native frames of {who} (py-spy dump --native), its log, and whether its host answers"),
     (reports.desync, "a stack and the log of {who}"),
-)
+)  # fmt: skip
 
 
 def compared(
@@ -79,10 +70,10 @@ def compared(
     named = tuple(suspects if suspects is not None else few if outlier else everyone)
     parts = [f"{who(ranks, 'other ranks')} {text}" for text, ranks in ordered]
     more = f"; {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
-    collect = Collect(named, what, wanted.format(who=who(named, "these ranks")))
+    wanted = wanted.format(who=who(named, "these ranks"))
     joint = "" if not head else ", " if head.startswith("according to ") else ": "
     shows = f"{head}{joint}{'; '.join(parts[:_SHOWN])}{more}"
-    return Observation(shows, collect, named, True, outlier or bool(suspects), tuple(events))
+    return Observation(shows, wanted, what, named, True, outlier or bool(suspects), tuple(events))
 
 
 def reported(case: Case) -> Iterator[Observation]:
@@ -103,14 +94,14 @@ def last_lines(case: Case) -> Observation | None:
     if len(last) < _LEAST or len(sides) != 2:
         return None
     gave_up: dict[int | None, int] = {}
-    for stop in proofs(case.statements):
-        gave_up[stop.rank] = min(stop.line, gave_up.get(stop.rank, stop.line))
+    for stop in sorted(proofs(case.statements), key=lambda e: -e.line):
+        gave_up[stop.rank] = stop.line
     if all(gave_up.get(rank, event.numbers[-1]) < event.numbers[-1] for rank, event in last.items()):
         return None  # all of them had given up before: what they print then sets nobody apart
-    shown = {
-        f"printed{' lines like' if len({last[r].texts[-1] for r in ranks}) > 1 else ''} '{short(last[ranks[0]].texts[-1])}'": ranks
-        for ranks in sides.values()
-    }
+    shown = {}
+    for ranks in sides.values():
+        texts = [last[r].texts[-1] for r in ranks]
+        shown[f"printed{' lines like' if len({*texts}) > 1 else ''} '{short(texts[0])}'"] = ranks
     wanted = "what {who} did between the last line that all of them printed and these"
     seen = compared("the last lines of the ranks' own programs differ", shown, wanted, [*last.values()])
     return replace(seen, proves=False, blamed=False)
@@ -122,15 +113,15 @@ def equally_far(case: Case) -> Observation | None:
     last = {e.rank: e for e in printed if e.templates}
     if None in last or len(last) < 2 or len(last) != world_size(case.statements):
         return None
-    if len({e.templates[-1] for e in last.values()}) > 1 or not says_it_hangs(case.statements):
+    alike = len({e.templates[-1] for e in last.values()}) == 1
+    # Who printed such lines less often than the others is not as far.
+    if not alike or case.finding.culprits or not says_it_hangs(case.statements):
         return None
-    if case.finding.culprits:
-        return None  # who printed such lines less often than the others is not as far
     text = printed[-1].texts[-1]
     if tells_of_trouble(text):
         return None  # what was printed when the wait was over shows no progress
     shows = f"all {len(last)} ranks got equally far: the last line of each is '{short(text)}', so none of them is missing, and what comes next is in all of them or in the path between their GPUs"
-    return Observation(shows, Collect((), "other", path_between(case)), events=tuple(last.values()))
+    return Observation(shows, path_between(case), "other", events=tuple(last.values()))
 
 
 def connected(case: Case) -> Observation | None:
@@ -140,7 +131,7 @@ def connected(case: Case) -> Observation | None:
         return None
     every = "both" if len(ranks) == 2 else f"all {len(ranks)}"
     shows = f"{every} ranks completed NCCL's initialization (Init COMPLETE), so none of them is missing; no collective and no step is shown after it: usually the first collective does not complete because of the path between their GPUs (P2P)"
-    return Observation(shows, Collect((), "other", path_between(case)), (), True)
+    return Observation(shows, path_between(case), "other", proves=True)
 
 
 def alike(case: Case) -> Observation | None:
@@ -154,7 +145,7 @@ def alike(case: Case) -> Observation | None:
         return None  # in several groups nothing tells which one was the last
     every = "both" if size == 2 else f"all {size}"
     shows = f"{every} ranks issued the same collective last, {describe(last[0][0])}: the program agrees and none of them is missing; if it does not complete, the path between their GPUs or a device is in question"
-    return Observation(shows, Collect((), "other", path_between(case)), (), True)
+    return Observation(shows, path_between(case), "other", proves=True)
 
 
 def path_between(case: Case) -> str:
@@ -167,11 +158,12 @@ def path_between(case: Case) -> str:
 def outputs(case: Case) -> str:
     """Return where one command prints something else on another host; empty where none does."""
     found = [unlike for e in case.statements.all(Excerpt) for unlike in e.unlike]
+    text = "'{}' shows '{}' on {} and '{}' on {}"
     parts = [
-        f"'{short(u.command, 60)}' shows '{short(u.one[1], 60)}' on {u.one[0]} and '{short(u.other[1], 60)}' on {u.other[0]}"
-        for u in found[:_OUTPUTS]
+        (short(u.command, 60), short(u.one[1], 60), u.one[0], short(u.other[1], 60), u.other[0])
+        for u in found
     ]
-    return "; ".join(parts)
+    return "; ".join(text.format(*part) for part in parts[:_OUTPUTS])
 
 
 def other_values(case: Case) -> Observation | None:
@@ -181,7 +173,7 @@ def other_values(case: Case) -> Observation | None:
         return None
     line, ranks = odd[-1], odd[-1].ranks
     wanted = f"what differs on {who(ranks)} before that line: its configuration, its data, a branch"
-    return Observation(f"{line.note}: '{short(line.text)}'", Collect(ranks, "log", wanted), ranks)
+    return Observation(f"{line.note}: '{short(line.text)}'", wanted, suspects=ranks)
 
 
 def adapters(case: Case) -> Observation | None:
@@ -195,7 +187,7 @@ def adapters(case: Case) -> Observation | None:
     sides = [f"{' and '.join(some[:_SHOWN])} {used}" for used, some in hosts.items()]
     shows = f"NCCL does not use the same adapters on every host: {'; '.join(sides[:_SHOWN])}"
     text = "NCCL_IB_HCA, set on every host to the adapters that all of them have and that share one network (ibdev2netdev, show_gids)"
-    return Observation(shows, Collect((), "other", text), events=tuple(events))
+    return Observation(shows, text, "other", events=tuple(events))
 
 
 def listed(case: Case) -> Observation | None:
@@ -204,10 +196,11 @@ def listed(case: Case) -> Observation | None:
     if text is None or text.outlier is None:
         return None
     rank, shows, is_word = text.outlier
-    again = f"the same of rank {rank} again a minute later, with its native stack (py-spy dump --native): whether it moves; if not, test its GPU alone"
-    gpu = f"clocks, temperature, power and memory of the GPU of rank {rank} (nvidia-smi -q), and whether the slowness stays with the GPU or with the rank"
-    collect = Collect((rank,), "stack", again) if is_word else Collect((rank,), "other", gpu)
-    return Observation(shows, collect, (rank,), blamed=is_word, events=(text,))
+    wanted = f"clocks, temperature, power and memory of the GPU of rank {rank} (nvidia-smi -q), and whether the slowness stays with the GPU or with the rank"
+    if is_word:
+        wanted = f"the same of rank {rank} again a minute later, with its native stack (py-spy dump --native): whether it moves; if not, test its GPU alone"
+    what = "stack" if is_word else "other"
+    return Observation(shows, wanted, what, (rank,), blamed=is_word, events=(text,))
 
 
 def tabled(case: Case) -> Observation | None:
@@ -215,18 +208,11 @@ def tabled(case: Case) -> Observation | None:
     text = next((e for e in case.statements.all(Excerpt) if e.odd_cells), None)
     if text is None:
         return None
-    cells: dict[int, list[str]] = defaultdict(list)
-    for rank, cell in text.odd_cells:
-        cells[rank].append(cell)
-    parts = [f"rank {rank} has {' and '.join(own[:_SHOWN])}" for rank, own in cells.items()]
-    ranks = tuple(sorted(cells))
-    wanted = f"what {ranks_phrase(ranks)} did right before (a branch, an empty batch): the one with the smaller count skipped a call, and the others wait for it"
-    return Observation(
-        f"the table of ranks sets {ranks_phrase(ranks)} apart: {'; '.join(parts[:_SHOWN])}",
-        Collect(ranks, "other", wanted),
-        ranks,
-        events=(text,),
-    )
+    ranks = sorted({rank for rank, _ in text.odd_cells})
+    parts = [f"rank {rank} has {cell}" for rank, cell in text.odd_cells]
+    wanted = f"what {who(ranks)} did right before (a branch, an empty batch): the one with the smaller count skipped a call, and the others wait for it"
+    shows = f"the table of ranks sets {who(ranks)} apart: {'; '.join(parts[:_SHOWN])}"
+    return Observation(shows, wanted, "other", tuple(ranks), events=(text,))
 
 
 def announced(case: Case) -> Observation | None:
@@ -240,15 +226,6 @@ def announced(case: Case) -> Observation | None:
     if len(came) >= world or len(formed(case.statements)) == world:
         return None
     shows = f"{len(came)} of {world} members announced themselves ({ranks_phrase(came)})"
-    if len(came) > 1 and all(sum(e.rank == rank for e in events) > 1 for rank in came):
-        shows += ", each of them twice or more with the same number"
-    last = [e for e in case.statements.all(Printed) if e.rank in missing]
-    if len(missing) == 1 and last:
-        shows += f"; {ranks_phrase(missing)} did not: its last line is '{short(last[-1].texts[-1])}'"
-        stack = f"a stack of {ranks_phrase(missing)} (py-spy dump --pid PID), twice: whether that work goes on; it belongs before the start of the job, or needs a longer timeout"
-        return Observation(
-            shows, Collect(missing, "stack", stack), missing, blamed=True, events=(*events, *last)
-        )
     shows += f"; {ranks_phrase(missing)} {agree(missing, 'is', 'are')} not in this text" if missing else ""
     text = "NODE_RANK (or SLURM_NODEID), MASTER_ADDR and WORLD_SIZE as each node was started with them"
-    return Observation(shows, Collect(missing, "other", text), missing, events=tuple(events))
+    return Observation(shows, text, "other", missing, events=tuple(events))

@@ -13,16 +13,13 @@ from hangscope.explain.text.group_size import world_size
 from hangscope.explain.text.stop import PROOFS, find_stop
 from hangscope.model.conclusion import Collect, Verdict
 from hangscope.model.regex import regex
-from hangscope.verdict.answer import comparisons, course, elsewhere, ends, places, stacks, text, waits
-from hangscope.verdict.answer.lines import lines
-from hangscope.verdict.answer.messages import messages
+from hangscope.verdict.answer import comparisons, course, ends, places, stacks, text, waits
+from hangscope.verdict.answer.lines import lines, messages
 from hangscope.verdict.answer.observation import Observation, bare, pasted
-from hangscope.verdict.answer.only_suspect import DEFAULT, naming, only_suspect
+from hangscope.verdict.answer.only_suspect import claiming, naming, only_suspect
 from hangscope.verdict.answer.remarks import position, remarks
 from hangscope.verdict.phrasing import (
     EXPLANATION,
-    SUMMARY,
-    TITLE,
     adds,
     as_sentence,
     cited,
@@ -68,12 +65,11 @@ def observations(case: Case, ended: Observation | None) -> list[Observation]:
     printed = [*lines(case)]
     found = [
         *(s for s in printed if s.blamed),
-        *_read(case, (places.guarded,)),
-        *_read(case, READERS),
+        *_read(case, (places.guarded, *READERS)),
         *comparisons.reported(case),
         *_read(case, (comparisons.listed, comparisons.tabled)),
         *filter(None, [text.of_others(case, [r for w in waits.waits(case) for r in w.ranks])]),
-        *_read(case, (waits.awaited, waits.timeouts, comparisons.connected, comparisons.alike)),
+        *_read(case, (waits.timeouts, comparisons.connected, comparisons.alike)),
         *(s for s in printed if not s.blamed),
         *_read(case, (comparisons.announced, comparisons.adapters)),
     ]
@@ -82,7 +78,7 @@ def observations(case: Case, ended: Observation | None) -> list[Observation]:
     found = [*(s for s in faults if s.blamed), *found, *(s for s in faults if not s.blamed)]
     found += [seen for seen in _read(case, LATER) if not (found and seen.proves)]
     found += [seen for entry, seen in known if entry.follows]
-    found += [seen for entry, seen in known if entry.benign and seen.next]
+    found += [seen for entry, seen in known if entry.benign and seen.wanted]
     if ended is not None and not any(s.proves for s in found):
         return [ended, *found]
     moving = course.moving(case)
@@ -102,13 +98,13 @@ def answered(case: Case, verdict: Verdict) -> Verdict:
     unread = find_stop(case.statements) is not None and not (proved or ended is not None)
     if unread or not (verdict.cause == "unknown" or (proved and _by_silence(case, verdict, seen))):
         return _with_facts(case, verdict, seen)
-    if not any(s.next for s in seen) and not case.stacks:
+    if not any(s.wanted for s in seen) and not case.stacks:
         errors, last = text.main(case), course.last_line(case)
-        if errors is not None and errors.next is None and last is not None:
-            errors = replace(errors, next=last.next)
+        if errors is not None and not errors.wanted and last is not None:
+            errors = replace(errors, wanted=last.wanted, what=last.what)
         seen = [s for s in (errors or last,) if s is not None]
     # Where ranks are adds to an answer, and is none by itself.
-    return (_of_lines if any(s.next for s in seen) else _with_facts)(case, verdict, seen)
+    return (_of_lines if any(s.wanted for s in seen) else _with_facts)(case, verdict, seen)
 
 
 def _by_silence(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> bool:
@@ -121,18 +117,15 @@ def _by_silence(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> bo
 
 def _of_lines(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verdict:
     """Return the answer to a text that establishes no cause: its most telling lines."""
-    main = next(s for s in seen if s.next)
+    main = next(s for s in seen if s.wanted)
     facts = [main.shows, *(s.shows for s in seen if s is not main)][:_MOST]
     if not main.suspects and (roll := text.roll(case, main.shows)):
         facts.append(roll)
     nexts = _nexts(case, seen if any(s.proves for s in seen) else [main])
     if verdict.cause == "unknown" or not verdict.culprit_ranks:
-        title = sentence_case(fitting([main.shows.replace(DEFAULT, "")], TITLE))
-        verdict = replace(verdict, title=title, summary=as_sentence(fitting([main.shows], SUMMARY - 1)))
-    return replace(
-        _completed(case, verdict, facts, nexts, _lines_of(seen, facts)),
-        suspect_ranks=tuple(sorted({*verdict.culprit_ranks, *main.suspects})),
-    )
+        verdict = claiming(verdict, main)
+    suspects = tuple(sorted({*verdict.culprit_ranks, *main.suspects}))
+    return replace(_completed(case, verdict, facts, nexts, _lines_of(seen, facts)), suspect_ranks=suspects)
 
 
 def _with_facts(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Verdict:
@@ -141,8 +134,9 @@ def _with_facts(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ve
     at = {f.source.line: f for f in deciding if f.source is not None and f.source.line}
     low = verdict.confidence == "low"
     if verdict.culprit_ranks:
-        moves = course.moving(case)
-        seen = [s for s in seen if s.proves or (s != moves and not _of_others(s, verdict))]
+        moves, named = course.moving(case), set(verdict.culprit_ranks)
+        others = [s for s in seen if s.suspects and named.isdisjoint(s.suspects)]
+        seen = [s for s in seen if s.proves or (s != moves and s not in others)]
     its = [s for s in seen if s.reads(deciding) or _is_of(s, verdict)]
     shown = [s.shows for s in (*its, *(s for s in seen if s not in its and not s.vague))]
     if not its:
@@ -153,23 +147,18 @@ def _with_facts(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Ve
     if find_stop(case.statements) is not None:
         shown = [*text.of_ranks(case, verdict.culprit_ranks, {*at}), *shown]
     first, *rest = [*claim, *shown]
-    apart = [
-        line.says()
-        for line in case.statements.outlier_lines
-        if (line.telling and line.ranks == verdict.culprit_ranks)
-        or (verdict.culprit_ranks and {*verdict.culprit_ranks} <= {*line.printers})
-    ]
+    apart = []
+    for line in case.statements.outlier_lines:
+        alone = line.telling and line.ranks == verdict.culprit_ranks
+        if alone or (verdict.culprit_ranks and {*verdict.culprit_ranks} <= {*line.printers}):
+            apart.append(line.says())
     facts = [first, *new([*apart[:1], *rest], first)][: _MOST + 1]
     # The rule's own advice counts, unless lines name the culprits or establish the cause, or the verdict is doubtful.
-    nexts = _nexts(
-        case, [s for s in its if low or s.cause == verdict.cause or (s.blamed and s.reads(deciding))]
-    )
-    suspects = {r for s in its[:1] for r in s.suspects}
-    of_facts = _nexts(case, [s for s in seen if s.shows in facts])
-    return replace(
-        _completed(case, verdict, facts, nexts, {*at, *_lines_of(seen, facts)}, of_facts),
-        suspect_ranks=tuple(sorted({*verdict.suspect_ranks, *suspects})),
-    )
+    asking = [s for s in its if low or s.cause == verdict.cause or (s.blamed and s.reads(deciding))]
+    suspects = {*verdict.suspect_ranks, *(r for s in its[:1] for r in s.suspects)}
+    of_facts, read = _nexts(case, [s for s in seen if s.shows in facts]), {*at, *_lines_of(seen, facts)}
+    verdict = _completed(case, verdict, facts, _nexts(case, asking), read, of_facts)
+    return replace(verdict, suspect_ranks=tuple(sorted(suspects)))
 
 
 def _completed(
@@ -183,40 +172,21 @@ def _completed(
     """Return a verdict with these facts, and with what to collect next or its own advice where nothing is, then what facts ask for."""
     asked, present = [imperative(item.text) for item in nexts], text.present(case)
     own = [step for step in verdict.advice if not present or text.without(step, present)]
-    step = f"Next: {_lowered(imperative(nexts[0].text))}" if nexts else "".join(own[:1])
+    step = f"Next: {asked[0][:1].lower()}{asked[0][1:]}" if asked else "".join(own[:1])
     if asked:  # what lines ask for says more than a step of which a part is in the text, or than what any hang asks for
         own = [s for s in own if verdict.cause != "unknown" and text.without(s, present) == s]
     first, of_facts = 1 if asked else 2, [imperative(item.text) for item in later]
-    agreed = elsewhere.same_settings(case)
+    unlike, agreed = text.settings(case)
     step = agreed[0] if agreed else step
     steps = [*agreed, *asked[:1], *own[:first], *asked[1:], *of_facts, *own[first:]]
-    apart = [*filter(None, [comparisons.outputs(case)]), *elsewhere.settings(case)]
-    facts = [*facts[:1], *apart, *facts[1:], *elsewhere.shown_of(case, facts)]
+    apart = [*filter(None, [comparisons.outputs(case)]), *unlike]
+    facts = [*facts[:1], *apart, *facts[1:], *text.shown_of(case, facts)]
     collect = nexts or (verdict.collect if verdict.confidence == "low" else [])
     if not pasted(case):  # a job's own folder: what was not recorded can be recorded next time
         steps, collect = [*steps[:2], *verdict.advice], [*nexts, *verdict.collect]
-    return replace(
-        verdict,
-        explanation=_paragraph(
-            case,
-            facts,
-            [
-                *remarks(case, verdict),
-                position(case, verdict),
-                ends.victims(case, verdict),
-                *_nobody(case, verdict, facts),
-            ],
-            step,
-            read,
-        ),
-        collect=[*collect],
-        advice=list(dict.fromkeys(steps))[:3],
-    )
-
-
-def _lowered(step: str) -> str:
-    """Return a step without its capital, after `Next: `."""
-    return step[:1].lower() + step[1:]
+    added = [*remarks(case, verdict), position(case, verdict), ends.victims(case, verdict)]
+    text_of = _paragraph(case, facts, [*added, *_nobody(case, verdict, facts)], step, read)
+    return replace(verdict, explanation=text_of, collect=[*collect], advice=list(dict.fromkeys(steps))[:3])
 
 
 def _nobody(case: Case, verdict: Verdict, facts: Sequence[str]) -> list[str]:
@@ -236,11 +206,6 @@ def _nobody(case: Case, verdict: Verdict, facts: Sequence[str]) -> list[str]:
 def _lines_of(seen: Sequence[Observation], facts: Sequence[str]) -> Set[int]:
     """Return the numbers of the lines that these facts were read from."""
     return {e.line for s in seen if s.shows in facts for e in s.events}
-
-
-def _of_others(seen: Observation, verdict: Verdict) -> bool:
-    """Return whether lines point at other ranks than those that a verdict names."""
-    return bool(seen.suspects) and set(seen.suspects).isdisjoint(verdict.culprit_ranks)
 
 
 def _is_of(seen: Observation, verdict: Verdict) -> bool:

@@ -12,7 +12,6 @@ from hangscope.ingest.job_logs.messages import Message, Notice
 from hangscope.ingest.job_logs.progress import Progress, Served, WorkersEnded
 from hangscope.ingest.lines.rank_words import ranks_titled
 from hangscope.ingest.lines.vocabulary import Stage, of_people, stage_named
-from hangscope.model.conclusion import Collect
 from hangscope.model.events import Event
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation, message_of
@@ -29,6 +28,7 @@ _ALL = regex(r"(?i)\b(?:training|job|run|fit)\b.{0,20}\b(?:finished|completed?|d
 _OF_A_PROGRAM = regex(r"[\[\](=|%<>/]|: ?\S|\d \||^\s{0,20}\S{1,24} \S{1,24}(?: \S{1,24})?$")
 _ADVANCES = "the job still advances where the text ends"
 _STACKS = "a stack of every process (py-spy dump --pid PID), twice, a minute apart"
+_PROFILE = "a profile of one early and of one late step (torch.profiler, or py-spy record): which calls became more or longer"
 _IN_A_STRETCH = "what every process does in such a stretch (compilation, loader workers that start, reading, checkpointing): its stack at that time (py-spy dump --pid PID)"
 
 
@@ -88,12 +88,9 @@ def silence(case: Case) -> str:
 
 def _said_done(case: Case) -> Progress | None:
     """Return the last line in which the program says that the whole of it is done."""
-    said = (
-        e
-        for e in case.statements.all(Progress)
-        if (e.over or e.done) and e.epoch is None and _ALL.search(e.text)
-    )
-    return max((e for e in said if not of_people(e.text)), key=lambda e: (e.file, e.line), default=None)
+    ends = [e for e in case.statements.all(Progress) if (e.over or e.done) and e.epoch is None]
+    said = [e for e in ends if _ALL.search(e.text) and not of_people(e.text)]
+    return max(said, key=lambda e: (e.file, e.line), default=None)
 
 
 def _last_progress(case: Case) -> Progress | None:
@@ -133,45 +130,34 @@ def over(case: Case) -> Observation | None:
     stalls = case.statements.all(NoProgress)
     if last := max(ended, key=lambda e: e.line, default=None):
         text = "only if a process is still there: its stack (py-spy dump --pid PID) and how long it has been there"
-        hang = (
-            "no line shows that the processes ended, and according to the reporter they did not"
-            if says_it_hangs(case.statements) and not case.statements.exits and last.rank is not None
-            else "no line shows the hang that the reporter describes"
-            if says_it_hangs(case.statements)
-            else "these lines show no hang"
-        )
-        texts = case.statements.all(Excerpt)
+        hang, texts = "these lines show no hang", case.statements.all(Excerpt)
+        if says_it_hangs(case.statements):
+            hang = "no line shows the hang that the reporter describes"
+            if not case.statements.exits and last.rank is not None:
+                hang = "no line shows that the processes ended, and according to the reporter they did not"
         slow = next((e.slow or e.pace for e in texts if e.slow or e.pace), "")
         said = "its exit code is 0" if last.text.strip() == "0" else f"'{short(last.text)}'"
         shows = f"the job finished: {said}; {hang}{f'; {slow}' if slow else ''}"
-        if any(e.slow for e in texts):
-            text = _IN_A_STRETCH
-        elif slow:
-            text = "a profile of one early and of one late step (torch.profiler, or py-spy record): which calls became more or longer"
-        return Observation(shows, Collect((), "stack", text), events=(last,))
+        if slow:
+            text = _IN_A_STRETCH if any(e.slow for e in texts) else _PROFILE
+        return Observation(shows, text, "stack", events=(last,))
     text = "only if requests are not answered now: a stack of every worker (py-spy dump --native) during one"
-    after = (
-        e for e in case.statements.all(Served) if all((s.file, s.line) < (e.file, e.line) for s in stalls)
-    )
-    answers = [e for e in after if e.well]
+    stalled = max(((s.file, s.line) for s in stalls), default=("", 0))
+    answers = [e for e in case.statements.all(Served) if e.well and stalled < (e.file, e.line)]
     if answers and stalls:
         shows = f"the server answered requests after these lines: '{short(answers[-1].text)}'; these lines show no hang"
         work = max(case.statements.all(Excerpt), key=lambda e: e.lasted, default=None)
-        shows += (
-            f"; the longest work before was '{short(work.lasted_line)}'" if work and work.lasted_line else ""
-        )
-        return Observation(shows, Collect((), "stack", text), events=(answers[-1],))
+        longest = short(work.lasted_line) if work is not None else ""
+        shows += f"; the longest work before was '{longest}'" if longest else ""
+        return Observation(shows, text, "stack", events=(answers[-1],))
     notices = [e for e in case.statements.all(Notice) if not of_people(e.text)]
     last_notice = max(notices, key=lambda e: e.line, default=None)
-    waited = (
-        stalls
-        and last_notice is not None
-        and all((e.file, e.line) < (last_notice.file, last_notice.line) for e in stalls)
-    )
-    if (complaint_of(case) and not waited) or last_notice is None or last_notice.id != _STARTED:
+    if last_notice is None or last_notice.id != _STARTED:
+        return None
+    if complaint_of(case) and not (stalls and stalled < (last_notice.file, last_notice.line)):
         return None
     shows = f"the server finished its start: '{short(last_notice.text)}'; these lines show no hang"
-    return Observation(shows, Collect((), "stack", text), events=(last_notice,))
+    return Observation(shows, text, "stack", events=(last_notice,))
 
 
 def advances(case: Case) -> bool:
@@ -194,12 +180,12 @@ def moving(case: Case) -> Observation | None:
     if text.slow and (text.moves or text.went_on or text.steady) and not _harmful(case):
         end = "these lines show no hang" if says_it_hangs(case.statements) else "it is not hung"
         shows = f"{text.slow}: the job was slow there, and {end}"
-        return Observation(shows, Collect((), "stack", _IN_A_STRETCH), events=(text,))
+        return Observation(shows, _IN_A_STRETCH, "stack", events=(text,))
     if text.steady and after and not text.pace:
         counts = f"its steps went on from {text.went_on}" if text.went_on else text.steady
         shows = f"{_ADVANCES}, and these lines show no hang: {counts}"
         wanted = f"whether the next such line followed; if not, {_STACKS}; if so, where the time goes in each interval (input, compute, communication, offload)"
-        return Observation(shows, Collect((), "log", wanted), events=(text,))
+        return Observation(shows, wanted, events=(text,))
     since = f" ({text.moves})" if text.moves else ""
     if not (text.pace or (text.moves and not text.complaint)) or _harmful(case):
         return None
@@ -207,9 +193,9 @@ def moving(case: Case) -> Observation | None:
     if text.pace:
         shows += f", {text.pace}: the job is slow, not hung"
         wanted = "the time of each phase (data, forward, backward) on every rank, with the clocks and throttle reasons of the GPUs (nvidia-smi -q -d PERFORMANCE), memory and disk while it is slow"
-        return Observation(shows, Collect((), "log", wanted), events=(text,))
+        return Observation(shows, wanted, events=(text,))
     wanted = f"how long nothing was printed after that line; if minutes, {_STACKS}"
-    return Observation(f"{shows}; these lines show no hang", Collect((), "stack", wanted), events=(text,))
+    return Observation(f"{shows}; these lines show no hang", wanted, "stack", events=(text,))
 
 
 def _harmful(case: Case) -> bool:
@@ -224,7 +210,7 @@ def unfinished(case: Case) -> Observation | None:
         return None
     wanted = "NCCL_DEBUG=INFO of every rank for that last operation: how far its communicator comes on each"
     shows = f"the lines repeat a pattern that breaks off: {text.broken}"
-    return Observation(shows, Collect((), "log", wanted), (), True)
+    return Observation(shows, wanted, proves=True)
 
 
 def last_line(case: Case) -> Observation | None:
@@ -232,20 +218,15 @@ def last_line(case: Case) -> Observation | None:
     text, stage, complaint = excerpt_of(case), _stage(case), complaint_of(case)
     if text is None:
         return None
-    if complaint and text.text.startswith(complaint[:_SAME]):
-        shows = f"the text has only the reporter's description: '{short(complaint)}'"
-        return Observation(shows, Collect((), "stack", f"{_STACKS}, and what the job printed last"))
     last = _last_progress(case) if of_people(text.text) else None
     line, far = short(message_of(last or text)).rstrip(" |,;:"), course(case)
     staged = far.startswith("The job was") and line.rstrip("…")[-_SAME:] not in far
     where = f"the job was {stage.phrase} when the text ended; " if stage is not None and not staged else ""
     if tells_of_trouble(text.text):
         wanted = "the lines before it, of that process and of the others: the first error of any of them, and the last line of each"
-        return Observation(f"{where}the last error is '{line}'", Collect((), "log", wanted))
+        return Observation(f"{where}the last error is '{line}'", wanted)
     shows = f"{where}the last line is '{line}'"
     if complaint:
         shows += f"; '{short(complaint)}' is the reporter's description, and the log itself shows no hang"
     wanted = f"{_STACKS}, and how long nothing was printed"
-    return Observation(
-        shows, Collect((), stage.what, stage.collect) if stage is not None else Collect((), "stack", wanted)
-    )
+    return Observation(shows, *((stage.collect, stage.what) if stage is not None else (wanted, "stack")))

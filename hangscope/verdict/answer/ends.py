@@ -20,7 +20,7 @@ from hangscope.ingest.torch_logs.store import StoreTimeout, StoreUnreachable
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import user_frame
 from hangscope.knowledge.doing import doing
-from hangscope.model.conclusion import Collect, Verdict
+from hangscope.model.conclusion import Verdict
 from hangscope.model.events import Event
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.model.regex import regex
@@ -75,17 +75,15 @@ def _ended(case: Case, shows: str, signal: str, event: Event) -> Observation:
     hosts = [record.host for rank, record in case.incident.ranks.items() if rank in suspects]
     host = next(filter(None, (event.host, *hosts)), "its host")
     text = _LEAVES.get(signal, _LEAVES["SIGABRT"]).format(whose=who(suspects, "that process"), host=host)
-    return Observation(shows, Collect(suspects, "log", text), suspects, True, True, (event,))
+    return Observation(shows, text, "log", suspects, True, True, (event,))
 
 
 def after_the_end(case: Case) -> str:
     """Return that no rank ended the job, and which ranks only lost their peers or the store after it had been ended from outside."""
     end = case.statements.external
-    later = {
-        e.rank
-        for e in case.statements.all(*PROOFS, StoreUnreachable, StoreTimeout, RankException)
-        if end is not None and e.file == end.file and e.line > end.line and e.rank is not None
-    }
+    reports = case.statements.all(*PROOFS, StoreUnreachable, StoreTimeout, RankException)
+    after = [e for e in reports if end is not None and e.file == end.file and e.line > end.line]
+    later = {e.rank for e in after if e.rank is not None}
     nobody = "No rank caused that end"
     return f"{nobody}: what {ranks_phrase(later)} reported came after it" if later else nobody
 
@@ -97,27 +95,20 @@ def victims(case: Case, verdict: Verdict) -> str:
         return ""
     symptoms = [e for e in case.statements.all(RankException) if e.symptom]
     lost = [e for e in case.statements.all(NcclWarn) if e.tier > 1]
-    hurt = {
-        e.rank for e in (*case.statements.all(*PROOFS), *symptoms, *lost) if e.rank is not None
-    } - culprits
-    first = next((e.rank for e in case.statements.all(Exit) if e.first and e.rank is not None), None)
-    said = (
-        f"What {who(sorted(hurt))} {agree(sorted(hurt), 'reports', 'report')} is a consequence of it"
-        if hurt
-        else ""
-    )
-    if not hurt and (lost or symptoms or case.statements.any_of(*PROOFS)):
-        said = "The timeouts and lost connections of the others are a consequence of it"
-    swept = {
-        e.rank for e in case.statements.all(Exit) if e.rank is not None and e.code in CLEANUPS
-    } - culprits
+    reports, exits = [*case.statements.all(*PROOFS), *symptoms, *lost], case.statements.all(Exit)
+    hurt = {e.rank for e in reports if e.rank is not None} - culprits
+    swept = {e.rank for e in exits if e.rank is not None and e.code in CLEANUPS} - culprits
+    first = next((e.rank for e in exits if e.first and e.rank is not None), None)
+    said = []
+    if hurt:
+        said.append(f"what {who(hurt)} {agree(hurt, 'reports', 'report')} is a consequence of it")
+    elif reports:
+        said.append("the timeouts and lost connections of the others are a consequence of it")
     if culprits and swept:
-        launcher = f"the launcher ended {who(sorted(swept))} after it (SIGTERM)"
-        said = f"{said}; {launcher}" if said else sentence_case(launcher)
+        said.append(f"the launcher ended {who(swept)} after it (SIGTERM)")
     if culprits and first is not None and first not in culprits:
-        polled = f"the launcher's first observed failure, rank {first}, is the one that it noticed first"
-        said = f"{said}; {polled}" if said else sentence_case(polled)
-    return said
+        said.append(f"the launcher's first observed failure, rank {first}, is the one that it noticed first")
+    return sentence_case("; ".join(said))
 
 
 def exceptions(case: Case) -> Observation | None:
@@ -130,11 +121,11 @@ def exceptions(case: Case) -> Observation | None:
     if faults and (faults[0].file, faults[0].line) not in known:
         suspects = (faults[0].rank,) if faults[0].rank is not None else ()
         text = f"the traceback that belongs above that line, of {who(suspects, 'that process')}"
-        wanted = Collect(suspects, "log", text) if not faults[0].frames else None  # the last line alone
-        return Observation(_raised(case, faults), wanted, suspects, True, True, (*faults,))
+        wanted = "" if faults[0].frames else text  # of an exception the last line alone
+        return Observation(_raised(case, faults), wanted, "log", suspects, True, True, (*faults,))
     text = "the lines of all other ranks before that moment: the first error, or the rank that prints none"
     if waits := [e for e in raised if e.symptom and (e.file, e.line) not in known]:
-        return Observation(_raised(case, waits), Collect((), "log", text), (), True, False, (*waits,))
+        return Observation(_raised(case, waits), text, proves=True, events=(*waits,))
     return None
 
 
@@ -147,7 +138,7 @@ def interrupts(case: Case) -> Observation | None:
         return None
     doing_it = f", while it was {next(iter(busy))}" if len(busy) == 1 else ""
     shows = f"{_raised(case, pressed)} (Ctrl-C){doing_it}"
-    return Observation(shows, Collect((), "stack", text), events=(*pressed,))
+    return Observation(shows, text, "stack", events=(*pressed,))
 
 
 def _raised(case: Case, raised: Sequence[RankException]) -> str:
@@ -159,8 +150,7 @@ def _raised(case: Case, raised: Sequence[RankException]) -> str:
         places.setdefault(str(user_frame(event.frames) or ""), []).append(event)
     at = f" at {frame}" if frame is not None else ""
     if len(places) > 1:
-        at = " at " + " and ".join(
-            f"{place} ({whose(case, some)})" for place, some in places.items() if place
-        )
+        named = [f"{place} ({whose(case, some)})" for place, some in places.items() if place]
+        at = f" at {' and '.join(named)}"
     message = f": {short(first.message)}" if first.message else ""
     return f"{whose(case, raised)} raised {first.type.rsplit('.', 1)[-1]}{at}{message}"

@@ -1,7 +1,8 @@
-"""Lines that need no interpretation: each kind is quoted after a claim, which knowledge/stages/lines.toml has."""
+"""Lines that need no interpretation: quoted after a claim, by knowledge/stages/lines.toml, and known messages, by their own entries."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, fields
 from functools import cache
@@ -10,10 +11,12 @@ from typing import Any
 
 from hangscope.causes.case import Case
 from hangscope.causes.ends.unnamed import whose
-from hangscope.explain.text.known_messages import filled, listed
+from hangscope.explain.text.group_size import world_size
+from hangscope.explain.text.known_messages import blanks_of, filled, listed
+from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
+from hangscope.ingest.lines.vocabulary import of_people
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, is_default_group
-from hangscope.model.conclusion import Collect
 from hangscope.model.dataclass import dataclass
 from hangscope.model.events import Event
 from hangscope.model.incident import group_label
@@ -21,10 +24,12 @@ from hangscope.model.rankset import compress, ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.model.tables import entries
 from hangscope.verdict.answer.observation import Observation, quoted
+from hangscope.verdict.answer.text import groups, often, without
 
 _OF_ALL = "default_pg"  # in whose keys numbers are global ranks
 _SHOWN = 4  # different statements
 _COMPARED = 256  # lines whose values are listed
+_OTHERS = (regex(r"\b(?:any )?other\b"),)
 _TIMES = {1: "once", 2: "twice"}
 
 
@@ -100,14 +105,8 @@ def _observation(case: Case, row: LineKind, events: Sequence[Event]) -> Observat
         blanks["named"] = ranks_phrase(named) if suspects else unknown
     wanted, said = filled(row.collect, blanks), _worded(case, row, events) if row.each else quoted(events)
     retrying = any(isinstance(e, NcclWarn) and e.retrying for e in events)
-    return Observation(
-        ": ".join(filter(None, (filled(row.says, blanks), said))),
-        Collect(suspects, row.what, wanted) if wanted else None,
-        suspects,
-        row.proves and not retrying,
-        bool(suspects),
-        tuple(events),
-    )
+    shows, proves = ": ".join(filter(None, (filled(row.says, blanks), said))), row.proves and not retrying
+    return Observation(shows, wanted, row.what, suspects, proves, bool(suspects), tuple(events))
 
 
 def _worded(case: Case, row: LineKind, events: Sequence[Event]) -> str:
@@ -125,25 +124,17 @@ def _worded(case: Case, row: LineKind, events: Sequence[Event]) -> str:
 def _blanks(case: Case, events: Sequence[Event]) -> dict[str, str]:
     """Return what fills the placeholders of an entry."""
     first: Any = events[0]
-    found = {
-        f.name: listed(
-            str(v) for e in events[:_COMPARED] if isinstance(v := getattr(e, f.name), str | int) and v != ""
-        )
-        for f in fields(first)
-        if isinstance(value := getattr(first, f.name), str | int) and value != ""
-    }
+    found = {}
+    for name in (f.name for f in fields(first)):
+        values = [v for e in events[:_COMPARED] if isinstance(v := getattr(e, name), str | int) and v != ""]
+        if getattr(first, name) in values:
+            found[name] = listed(map(str, values))
     found |= {"who": whose(case, events), "times": _TIMES.get(len(events), f"{len(events)} times")}
-    if processes := listed(
-        (getattr(e, "process", None) or "" for e in events if getattr(e, "process", None)), 8
-    ):
+    if processes := listed(filter(None, (getattr(e, "process", "") for e in events)), 8):
         found["processes"] = processes
     if isinstance(first, WatchdogStatus):
-        none = (
-            "completed nothing"
-            if first.last_completed < 0
-            else f"completed it up to seq {first.last_completed}"
-        )
-        found["completed"] = none
+        up_to = f"completed it up to seq {first.last_completed}"
+        found["completed"] = up_to if first.last_completed >= 0 else "completed nothing"
         if first.group_name:
             default = is_default_group({"group_name": first.group_name, "group_desc": first.group_desc})
             found["group"] = group_label(first.group_name, "" if default else first.group_desc or "")
@@ -154,3 +145,34 @@ def _blanks(case: Case, events: Sequence[Event]) -> dict[str, str]:
         peers = (e.peer_node or e.peer_host for e in events if isinstance(e, NcclWarn))
         found["peer"] = listed(filter(None, peers)) or "the peer's host"
     return found
+
+
+def messages(case: Case) -> Iterator[tuple[Known, Observation]]:
+    """Yield the known messages of a text: faults first, then what follows from one, then what healthy jobs print too."""
+    by_entry: dict[str, list[Message]] = defaultdict(list)
+    # A sentence that quotes a message is none.
+    notices = (e for e in case.statements.all(Notice) if '"' not in e.text or not of_people(e.text))
+    for event in (*case.statements.all(Message), *notices):
+        by_entry[event.id].append(event)
+    known = [table()[entry] for entry in by_entry if entry in table()]
+    for entry in sorted(known, key=lambda k: (k.benign, k.follows, not k.cause, not k.stops)):
+        yield entry, _of_entry(case, entry, by_entry[entry.id])
+
+
+def _of_entry(case: Case, entry: Known, events: Sequence[Message]) -> Observation:
+    """Return an entry in sentences."""
+    blanks = blanks_of(events)
+    ranks = tuple(sorted({e.rank for e in events if e.rank is not None}))
+    wanted = filled(entry.collect, blanks)
+    if ranks and ranks == tuple(range(world_size(case.statements) or 0)):
+        wanted = without(wanted, _OTHERS)  # nobody else is left to be asked
+    suspects = ranks if entry.culprit and len(ranks) == 1 else ()
+    numbers = {e.line for e in events}
+    alike = (group for group in groups(case) if not numbers.isdisjoint(group.numbers))
+    shows = filled(entry.says, blanks) + "".join(often(group) for group in [*alike][:1])
+    if entry.means:
+        shows += f". {filled(entry.means, blanks)}".rstrip(".")
+    if entry.upstream:
+        shows += f". Known upstream{f' for {entry.versions}' if entry.versions else ''}: {entry.upstream}"
+    asked, proves, blamed = entry.collect_what, entry.stops, bool(entry.cause)
+    return Observation(shows, wanted, asked, suspects, proves, blamed, tuple(events), entry.cause)

@@ -34,20 +34,26 @@ HEDGED = regex(
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What lines of one kind show, what to collect next, and the ranks (global) that must contain the root cause.
+    """What lines of one kind show, what is wanted next (of what kind), and the ranks (global) that must contain the root cause.
 
     `proves`: the job stopped. `blamed`: the lines themselves name `suspects`. `events` are the lines that were read, `cause` is the
     verdict that they establish by themselves. `vague`: it adds nothing to a verdict.
     """
 
     shows: str
-    next: Collect | None = None
+    wanted: str = ""
+    what: str = "log"
     suspects: tuple[int, ...] = ()
     proves: bool = False
     blamed: bool = False
     events: tuple[Event, ...] = ()
     cause: str = ""
     vague: bool = False
+
+    @property
+    def next(self) -> Collect | None:
+        """Return what to collect, None if the lines ask for nothing."""
+        return Collect(self.suspects, self.what, self.wanted) if self.wanted else None
 
     def reads(self, facts: Iterable[Evidence]) -> bool:
         """Return whether it was read from a line that is one of these facts."""

@@ -23,7 +23,7 @@ _OPEN = ("unknown", "init_hang")  # causes that leave open who is to blame
 def only_suspect(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Observation | None:
     """Return what names the one rank that lines point at, where a job stopped and the verdict names nobody.
 
-    What a rank prints of itself does not tell that the others wait for it, and no line that others print as well may set it apart.
+    What a rank prints of itself does not tell that the others wait for it.
     """
     died = verdict.cause == "crashed_rank"  # a process of which no line says which rank it is
     if verdict.culprit_ranks or not (died or (verdict.cause in _OPEN and find_stop(case.statements))):
@@ -33,8 +33,6 @@ def only_suspect(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> O
     named = [s for s in named if not all(isinstance(e, MonitoredBarrierWitness) for e in s.events)]
     ranks = {rank for s in named for rank in s.suspects}
     if len(ranks) != 1 or not (died or ranks <= case.incident.ranks.keys()):
-        return None
-    if any(line.telling and ranks < {*line.ranks} for line in case.statements.outlier_lines):
         return None
     return next((s for s in named if any(e.rank not in ranks for e in s.events)), None)
 
@@ -48,16 +46,19 @@ def naming(case: Case, verdict: Verdict, only: Observation) -> Verdict:
     if verdict.cause == "unknown" and stop is not None and not (other or waited):
         verdict = replace(verdict, cause="stuck_rank")
     if verdict.cause in (*_OPEN, "stuck_rank"):
-        title = sentence_case(fitting([only.shows.replace(DEFAULT, "")], TITLE))
-        if verdict.cause == "stuck_rank" and (whom := ranks_phrase(only.suspects)) not in title.lower():
-            title = fitting([f"Others wait for {whom}: {only.shows.replace(DEFAULT, '')}"], TITLE)
-        verdict = replace(verdict, title=title, summary=as_sentence(fitting([only.shows], SUMMARY - 1)))
-    return replace(
-        verdict,
-        culprit_ranks=only.suspects,
-        suspect_ranks=only.suspects,
-        waiting_ranks=tuple(rank for rank in verdict.waiting_ranks if rank not in only.suspects),
-        in_call=tuple(rank for rank in verdict.in_call if rank not in only.suspects),
-        confidence="low",
-        rank_confidence="low",
+        verdict = claiming(verdict, only)
+        whom, shows = ranks_phrase(only.suspects), only.shows.replace(DEFAULT, "")
+        if verdict.cause == "stuck_rank" and whom not in verdict.title.lower():
+            verdict = replace(verdict, title=fitting([f"Others wait for {whom}: {shows}"], TITLE))
+    named = only.suspects
+    found = replace(
+        verdict, culprit_ranks=named, suspect_ranks=named, confidence="low", rank_confidence="low"
     )
+    waiting = tuple(rank for rank in verdict.waiting_ranks if rank not in named)
+    return replace(found, waiting_ranks=waiting, in_call=tuple(r for r in verdict.in_call if r not in named))
+
+
+def claiming(verdict: Verdict, seen: Observation) -> Verdict:
+    """Return a verdict whose title and summary are what lines show."""
+    title = sentence_case(fitting([seen.shows.replace(DEFAULT, "")], TITLE))
+    return replace(verdict, title=title, summary=as_sentence(fitting([seen.shows], SUMMARY - 1)))

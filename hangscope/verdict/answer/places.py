@@ -10,15 +10,14 @@ from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.sections import Side
 from hangscope.ingest.job_logs.activity import BUSY, IDLE, GpuUse
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
-from hangscope.model.conclusion import Collect
 from hangscope.model.rankset import agree, compress, in_words, ranks_phrase
 from hangscope.model.regex import regex
 from hangscope.verdict.answer.observation import Observation
 
 _SHOWN = 4  # places, or labels of one side
 _PLACE = regex(r"\(\S{1,200}:\d+\)$")
-_SPEED = regex(r"(?i)\bscore|\d ?%|\d ?(?:ms|s|W)\b")
 _WORK = 0.6  # of the limit of a GPU's power, from which on it computes
+_SPEED = regex(r"(?i)\bscore|\d ?%|\d ?(?:ms|s|W)\b")
 
 
 def sides(case: Case) -> Observation | None:
@@ -36,16 +35,12 @@ def sides(case: Case) -> Observation | None:
     text = f"a stack of {_labels(few)} with native frames, twice, a minute apart (py-spy dump --native), and its log"
     if many.row:
         text = f"a stack of {_labels(few)} at that moment, with clocks, temperature and power of its GPU (nvidia-smi -q -d PERFORMANCE)"
-        if not _SPEED.search(few.text):
-            text = (
-                f"what {_labels(few)} did differently before that line: its configuration, its data, a branch"
-            )
+        other = f"what {_labels(few)} did differently before that line: its configuration, its data, a branch"
+        text = text if _SPEED.search(few.text) else other
     elif not outlier:
         text = "which branch, request or batch one of them has and the other does not: the code before both places"
     suspects = few.ranks if outlier else ()
-    return Observation(
-        shows, Collect(few.ranks, "stack", text), suspects, False, outlier, (excerpt,), vague=not outlier
-    )
+    return Observation(shows, text, "stack", suspects, False, outlier, (excerpt,), vague=not outlier)
 
 
 def _labels(side: Side) -> str:
@@ -82,10 +77,8 @@ def gpus(case: Case) -> Observation | None:
     if all(e.watts and e.limit and e.watts > _WORK * e.limit for e in busy):
         spin = ": they compute, as their power shows; a kernel that only waits draws far less"
     shows = f"nvidia-smi shows {' and '.join(parts)}{spin}"
-    # Stacks of several ranks say more.
-    return Observation(
-        shows, Collect((), "stack", text) if len(case.stacks) < 2 else None, events=tuple(uses)
-    )
+    text = text if len(case.stacks) < 2 else ""  # stacks of several ranks say more
+    return Observation(shows, text, "stack", events=tuple(uses))
 
 
 def _cards(uses: Sequence[GpuUse]) -> str:
@@ -111,6 +104,4 @@ def guarded(case: Case) -> Observation | None:
     if code.leaves:
         shows = f"in the code of this text, rank 0 alone takes `{code.leaves}` below `{code.guard}`, and so does not reach {where}: the others wait there for rank 0"
         wanted = f"Take `{code.leaves}` on every rank, or move {code.call} before that branch"
-    return Observation(
-        shows, Collect((0,), "other", wanted), (0,), False, True, (), "rank_conditional_collective"
-    )
+    return Observation(shows, wanted, "other", (0,), blamed=True, cause="rank_conditional_collective")

@@ -64,7 +64,8 @@ class Remark:
             return False
         if self.stopped and find_stop(case.statements) is None:
             return False
-        if self.people and not regex(f"(?i){self.people}").search(_prose(case)):
+        prose = " ".join(e.prose for e in case.statements.all(Excerpt))
+        if self.people and not regex(f"(?i){self.people}").search(prose):
             return False
         return not self.one_host or case.on_one_host
 
@@ -87,10 +88,6 @@ def _helped(case: Case, verdict: Verdict) -> Iterator[str]:
     for helped in dict.fromkeys(e.helped for e in case.statements.all(Excerpt) if e.helped):
         if verdict.cause in _OF_A_PATH and helped not in verdict.summary:
             yield f"That {helped} helps points to {setting(helped).path}: check {setting(helped).look}"
-
-
-def _prose(case: Case) -> str:
-    return " ".join(e.prose for e in case.statements.all(Excerpt))
 
 
 def position(case: Case, verdict: Verdict) -> str:

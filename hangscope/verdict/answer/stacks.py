@@ -9,13 +9,11 @@ from dataclasses import replace
 from hangscope.causes.case import Case, at
 from hangscope.explain.statements.statements import Whereabouts
 from hangscope.explain.text.group_size import stated_size
-from hangscope.explain.text.sites import helper_of
-from hangscope.ingest.evidence.stack_owners import LOADER_WORKER, offered_call, place_of
+from hangscope.ingest.evidence.stack_owners import LOADER_WORKER, place_of
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import in_backward, is_user, user_frame
 from hangscope.knowledge.doing import doing
-from hangscope.model.conclusion import Collect
 from hangscope.model.frames import Frame, Stack, UnplacedStack
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict.answer.comparisons import compared
@@ -33,8 +31,6 @@ def stacks(case: Case) -> Observation | None:
     found_at: dict[str, list[int]] = defaultdict(list)
     code = {number: text for e in case.statements.all(Excerpt) for number, text in e.code}
     for rank, where in sorted(case.stacks.items()):
-        if not where.stack:
-            continue
         frame, inner = user_frame(where.stack), _named(where.stack)
         shown = frame or next((f for f in where.stack if f.line > 0), inner)
         call = _call(where, shown)
@@ -46,20 +42,12 @@ def stacks(case: Case) -> Observation | None:
             found_at[f"{call} {place}".strip()].append(rank)
     if not found_at:
         return None
-    firsts = {place: case.stacks[ranks[0]].stack for place, ranks in found_at.items()}
-    helper = helper_of([*firsts.values()])
     size = stated_size(case.incident, case.statements) or 0
     unseen = sorted({*case.incident.ranks, *range(min(size, _MOST_LISTED))} - case.stacks.keys())
-    met = not unseen and all(
-        (d := doing(w.stack)) and (d.collective or d.message) for w in case.stacks.values()
-    )
+    acts = [doing(where.stack) for where in case.stacks.values()]
+    met = not unseen and all(act is not None and (act.collective or act.message) for act in acts)
     sides = {f"{agree(ranks, 'is', 'are')} {place}": ranks for place, ranks in found_at.items()}
     found = compared("according to the stacks", sides, _PATH if met else _MOVE, (), what="stack", suspects=())
-    if helper is not None:
-        inside = (
-            f"both are inside {helper.name} ({helper.file.rsplit('/', 1)[-1]}), whose steps follow each other"
-        )
-        found = replace(found, shows=f"{found.shows}; {inside}: that is no mismatch")
     if 0 < len(unseen) <= _MOST_UNSEEN:
         found = replace(found, shows=f"{found.shows}; there is no stack of {ranks_phrase(unseen)}")
     elif met and len(found_at) == 1:
@@ -67,7 +55,7 @@ def stacks(case: Case) -> Observation | None:
     # Different places are for the verdict to explain; one and the same place is an answer where it explains none.
     alone = len(case.stacks) == 1
     alike = len(found_at) == 1 and (alone or not any(where.inside for where in case.stacks.values()))
-    return replace(found, next=found.next if alike else None, proves=False)
+    return replace(found, wanted=found.wanted if alike else "", proves=False)
 
 
 def _named(stack: Stack) -> Frame:
@@ -92,30 +80,21 @@ def loader_workers(case: Case) -> Observation | None:
     threads = [t[1] for record in case.incident.ranks.values() for t in record.threads]
     shown = [s for own in case.incident.unplaced for s in (own.stack, *own.others)]
     raised = [e.frames for e in case.statements.all(RankException)]
-    own = next(
-        (s for s in (*threads, *shown, *raised) if any(f.name == LOADER_WORKER for f in s) and user_frame(s)),
-        None,
-    )
-    if own is None:
+    workers = [s for s in (*threads, *shown, *raised) if any(f.name == LOADER_WORKER for f in s)]
+    own: Stack = next(filter(user_frame, workers), ())
+    if (frame := user_frame(own)) is None:
         return None
-    frame, inner = user_frame(own), own[0]
-    assert frame is not None
+    inner = own[0]
     place = f"{frame.name}{at(frame)}"
     if inner != frame and inner.line > 0:
         place = f"{inner.name}{at(inner)}, called by {place}"
-    waiting = tuple(
-        r for r, w in case.statements.whereabouts.items() if (d := doing(w.stack)) is not None and d.host
-    )
+    acts = {rank: doing(where.stack) for rank, where in case.statements.whereabouts.items()}
+    waiting = tuple(rank for rank, act in acts.items() if act is not None and act.host)
     ranks = waiting if len(waiting) == 1 else ()
     whose = f"the data loader of {ranks_phrase(ranks)}" if ranks else "a data loader"
     text = f"what {frame.name}{at(frame)} waits for: the file or mount that it reads, or the process that it started (ps for state D, cat /proc/PID/stack, dmesg for NFS); DataLoader(timeout=...) makes it fail aloud"
-    return Observation(
-        f"a worker process of {whose} is in {place}",
-        Collect(ranks, "stack", text),
-        ranks,
-        blamed=bool(ranks),
-        cause="stuck_rank",
-    )
+    shows = f"a worker process of {whose} is in {place}"
+    return Observation(shows, text, "stack", ranks, blamed=bool(ranks), cause="stuck_rank")
 
 
 def unplaced(case: Case) -> Observation | None:
@@ -133,27 +112,12 @@ def unplaced(case: Case) -> Observation | None:
     text = "the stacks of all ranks at the same time (py-spy dump --native --pid PID), twice, a minute apart, with a line like `=== rank 3 ===` above each"
     sides = sorted(places.items(), key=lambda side: len(side[1]))
     alone = "alone " if len(sides) == 2 and len(sides[0][1]) == 1 < len(sides[1][1]) else ""
-    parts = [
-        f"{_listed(those)} {alone if those is sides[0][1] else ''}{_are(those)} {what}"
-        for what, those in sides
-    ]
-    parts[:0] = [
-        f"{ranks_phrase([rank])} is at {place_of(_to_user(where.stack))}"
-        for rank, where in case.stacks.items()
-    ]
-    shows = "; ".join([*parts[:_SHOWN], *_beside([s for own in case.incident.unplaced for s in own.others])])
-    return Observation(
-        shows if several else f"{shows}; nothing says which rank this is", Collect((), "stack", text)
-    )
-
-
-def _beside(threads: Sequence[Stack]) -> list[str]:
-    """Return which calls of a communication library or of CUDA other threads are in."""
-    calls = {call: doing(stack) for stack in threads if (call := offered_call(stack))}
-    return [
-        f"another thread is in {call}{f' ({known.doing})' if known is not None else ''}"
-        for call, known in [*calls.items()][:_SHOWN]
-    ]
+    parts = [f"{ranks_phrase([rank])} is at {place_of(_to_user(w.stack))}" for rank, w in case.stacks.items()]
+    for what, those in sides:
+        are = "is" if len(those) == 1 else "are"
+        parts.append(f"{_listed(those)} {alone if those is sides[0][1] else ''}{are} {what}")
+    shows = "; ".join(parts[:_SHOWN])
+    return Observation(shows if several else f"{shows}; nothing says which rank this is", text, "stack")
 
 
 def doings(case: Case) -> Observation | None:
@@ -174,10 +138,6 @@ def _listed(processes: Sequence[UnplacedStack]) -> str:
     shown = [*names[:_SHOWN], *([f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else ())]
     joined = f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
     return f"{'process' if len(processes) == 1 else 'processes'} {joined}"
-
-
-def _are(processes: Sequence[UnplacedStack]) -> str:
-    return "is" if len(processes) == 1 else "are"
 
 
 def _to_user(stack: Stack) -> Stack:

@@ -13,8 +13,8 @@ from hangscope.causes.case import Case
 from hangscope.explain.text.group_size import others_of
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.excerpts.line_groups import BAR, ERROR, OTHER, WAIT, LineGroup
+from hangscope.ingest.lines import vocabulary
 from hangscope.ingest.torch_logs.reports import Terminate
-from hangscope.model.conclusion import Collect
 from hangscope.model.dataclass import dataclass
 from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.model.regex import regex
@@ -33,9 +33,13 @@ _LEFT_OVER = ("then ", "on ", "of ", "for ", "as ", "or ")
 _COMMANDS = regex(
     r"\b(?:ray status|ulimit -l|df -h|kubectl describe|kubectl get events|nvidia-smi topo|ss -ltn|sacct|scontrol show|ibv_devinfo|ibstat|lsmod|free -g)\b"
 )
-_BUILD = regex(r"[-_]cu\d{1,3}$")
 _JOINTS = regex(r"(; |, and |, | and |\. )")
 _LOOSE = regex(r"^(?:[;,. ]|and )+|(?:[;, ]| and)+$")
+#: A port, a process id or another long number, an address; no time, no size in a list, no part of a longer number.
+_IDENTIFIER = regex(
+    r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])|(?<![.,:[])(?:[Pp]ort:? |:|=|pid:? |process )(\d{4,7})(?![\w.,\]]\d|\w)"
+)
+_LOOKED_UP = 2  # outputs of commands
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,7 @@ def main(case: Case) -> Observation | None:
     parts = [_quote(g) for g in (first, other or wait) if g is not None]
     topic = next((t for g in (first, other) if g is not None and (t := about[id(g)])), None)
     shows = f"{'the text reports' if topic is None else f'{topic.title}:'} {'; '.join(parts)}"
-    return Observation(shows, Collect((), "log", topic.collect) if topic is not None else None)
+    return Observation(shows, topic.collect if topic is not None else "")
 
 
 def _weight(topic: Topic | None) -> int:
@@ -123,33 +127,31 @@ def roll(case: Case, answer: str) -> str:
 
 def unsaid(case: Case, answer: str, read: Set[int]) -> Iterator[str]:
     """Yield what a text has beyond an answer, which was read from lines of these numbers: bars, errors with causes first, and waits."""
-    if listed := versions(case):
-        yield listed
     known, most = words(answer), _MOST
-    worded = [g for g in groups(case, ERROR) if len(words(g.text)) > _MOST]  # no row of a table
-    errors = [(topic, g) for g in worded if (topic := topic_of(g.text)) and not topic.witness]
-    first: dict[Topic, LineGroup] = {}
-    for topic, group in sorted(errors, key=lambda e: _weight(e[0])):
-        first.setdefault(topic, group)
+    errors = [g for g in causes(case) if len(words(g.text)) > _MOST]  # no row of a table
+    first: dict[Topic | None, LineGroup] = {}
+    for group in sorted(errors, key=lambda g: _weight(topic_of(g.text))):
+        first.setdefault(topic_of(group.text), group)
     long = [group for group in groups(case, WAIT) if "from" in often(group)]
     for group in [*groups(case, BAR), *first.values(), *long]:
         new = group.kind == BAR or read.isdisjoint(group.numbers)
         if most and new and short(group.text) not in answer and adds(group.text, known):
             most -= 1
             known |= words(group.text)
-            yield (
-                f"a progress bar is at '{group.text}'"
-                if group.kind == BAR
-                else f"the text also has {_quote(group)}"
-            )
+            bar = f"a progress bar is at '{group.text}'"
+            yield bar if group.kind == BAR else f"the text also has {_quote(group)}"
+
+
+def causes(case: Case) -> list[LineGroup]:
+    """Return the errors about something that fails by itself, in the order of the text."""
+    about = [(topic_of(g.text), g) for g in groups(case, ERROR)]
+    return [g for topic, g in about if topic is not None and not topic.witness]
 
 
 def of_ranks(case: Case, ranks: Sequence[int], read: Set[int]) -> Iterator[str]:
     """Yield the first error that these ranks alone printed, unless it was read: these are the numbers of lines that were."""
-    own = [g for g in groups(case, ERROR) if g.ranks and set(g.ranks) <= set(ranks)]
-    own = [g for g in own if read.isdisjoint(g.numbers)]
-    causes = [g for g in own if (topic := topic_of(g.text)) is not None and not topic.witness]
-    for group in causes[:1]:
+    own = [g for g in causes(case) if g.ranks and {*g.ranks} <= {*ranks} and read.isdisjoint(g.numbers)]
+    for group in own[:1]:
         yield f"{ranks_phrase(group.ranks)} printed '{short(group.text)}'{often(group)}"
 
 
@@ -159,14 +161,13 @@ def of_others(case: Case, waiting: Sequence[int]) -> Observation | None:
     # Files of their own may be of an earlier attempt, and their errors are read by the parsers.
     if len(files) != 1 or not waiting:
         return None
-    own = [g for g in groups(case, ERROR) if g.ranks and not set(g.ranks) & set(waiting)]
-    causes = [g for g in own if (topic := topic_of(g.text)) is not None and not topic.witness]
-    first = min(causes, key=lambda g: g.numbers, default=None)
+    own = [g for g in causes(case) if g.ranks and not set(g.ranks) & set(waiting)]
+    first = min(own, key=lambda g: g.numbers, default=None)
     if first is None:
         return None
     shows = f"{ranks_phrase(first.ranks)}, which {agree(first.ranks, 'is', 'are')} not among those that time out, printed '{short(first.text)}'{often(first)}"
     wanted = f"the whole error of {ranks_phrase(first.ranks)}: the others wait for what failed there"
-    return Observation(shows, Collect(first.ranks, "log", wanted), first.ranks, True, len(first.ranks) == 1)
+    return Observation(shows, wanted, "log", first.ranks, True, len(first.ranks) == 1)
 
 
 def before_an_abort(case: Case, read: Set[int]) -> Iterator[str]:
@@ -177,27 +178,12 @@ def before_an_abort(case: Case, read: Set[int]) -> Iterator[str]:
             yield f"right before it the text has {_quote(group)}"
 
 
-def versions(case: Case) -> str:
-    """Return the packages of a list in the text: those of which two builds are installed, else the first ones."""
-    found = dict(pair for e in case.statements.all(Excerpt) for pair in e.versions)
-    stems: dict[str, list[str]] = {}
-    for name, version in found.items():
-        stems.setdefault(_BUILD.sub("", name), []).append(f"{name} {version}")
-    twice = next((both for both in stems.values() if len(both) > 1), None)
-    if twice:
-        return f"{' and '.join(twice)} are both installed, which are builds of one library"
-    names = [f"{name} {version}" for name, version in found.items()][:5]
-    return f"the list of packages has {', '.join(names)}" if len(names) > 1 else ""
-
-
 def present(case: Case) -> list[re.Pattern[str]]:
     """Return patterns of what requests ask for that the text already contains."""
     texts = case.statements.all(Excerpt)
     run = " ".join(command for e in texts for command in e.commands)
-    return [
-        *(_ASKS[name] for e in texts for name in e.exhibits),
-        *(regex(rf"\b{re.escape(name)}") for name in dict.fromkeys(_COMMANDS.findall(run))),
-    ]
+    exhibits, commands = (name for e in texts for name in e.exhibits), dict.fromkeys(_COMMANDS.findall(run))
+    return [*(_ASKS[name] for name in exhibits), *(regex(rf"\b{re.escape(name)}") for name in commands)]
 
 
 def without(text: str, words: Sequence[re.Pattern[str]]) -> str:
@@ -209,3 +195,29 @@ def without(text: str, words: Sequence[re.Pattern[str]]) -> str:
             dropped = any(word.search(part) for word in words) or (dropped and part.startswith(_LEFT_OVER))
         kept.append("" if dropped else part)
     return _LOOSE.sub("", "".join(kept))
+
+
+def settings(case: Case) -> tuple[list[str], list[str]]:
+    """Return sentences on settings that two parts of the job print differently, and the step that makes them agree."""
+    unlike = [u for text in case.statements.all(Excerpt) for u in text.settings]
+    sides = [[f"task {n}" if n.isdigit() else n for n in (u.one[0], u.other[0])] for u in unlike]
+    facts = [
+        f"{one} was started with {u.command} {u.one[1]}, {other} with {u.other[1]}"
+        for u, (one, other) in zip(unlike, sides, strict=True)
+    ]
+    step = f"Start every part of the job with the same {' and '.join(u.command for u in unlike)}."
+    return facts, [step] if unlike else []
+
+
+def shown_of(case: Case, facts: Sequence[str]) -> list[str]:
+    """Return sentences on what commands in the text show of an identifier of the facts, in lines that no parser reads."""
+    read = {" ".join(e.text.split()) for events in case.statements.kinds.values() for e in events}
+    wanted = [re.escape(match[1] or match[0]) for match in _IDENTIFIER.finditer(" ".join(facts))]
+    if not wanted:
+        return []
+    same, found = regex(rf"(?<!\d)(?:{'|'.join(wanted)})(?!\d)"), list[str]()
+    for output in (o for text in case.statements.all(Excerpt) for o in text.outputs):
+        if vocabulary.words("looks_up").match(output.command):
+            lines = (n for n in output.lines if same.search(n) and " ".join(n.split()) not in read)
+            found += [f"'{short(output.command, 60)}' shows '{short(line)}'" for line in lines][:1]
+    return found[:_LOOKED_UP]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.causes.case import Case, who
 from hangscope.explain.text.group_size import others_of, stated_size, world_size
 from hangscope.explain.text.stop import begun, clock
-from hangscope.ingest.job_logs.activity import WaitedFor
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout, is_default_group
-from hangscope.model.conclusion import Collect
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import group_label
 from hangscope.model.rankset import agree, ranks_phrase
@@ -69,21 +67,13 @@ class Wait:
         seq = f" seq {e.seq}" if e.seq is not None else ""
         group = f" of group {group_label(*self.group)}" if self.group[0] else ""
         if self.group[1] and not group:
-            group = (
-                f"{', each in its own group' if self.place is not None else ' of the groups'} {self.group[1]}"
-            )
+            group = f" of the groups {self.group[1]}"
         return f"{_OPS.get(e.op, e.op)}{seq}{group}"
 
     @property
-    def place(self) -> int | None:
-        """Return the group-local number that all of them have, who are then each in another group; None where they are not."""
-        own = {e.group_rank for e in self.events}
-        return own.pop() if len(own) == 1 and len(self.ranks) > 1 else None
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the watchdog reported it long after its limit."""
-        return any(e.is_late for e in self.events)
+    def paused(self) -> str:
+        """Return what it means that the watchdog reported it long after its limit, empty where it did not."""
+        return _PAUSED if any(e.is_late for e in self.events) else ""
 
     def sizes(self) -> str:
         """Return how many elements go in and out, empty where the line does not say."""
@@ -92,9 +82,9 @@ class Wait:
             return f"{e.numel_in} elements" if e.numel_in > 1 else "one element"
         return f"{e.numel_in or 0} elements in, {e.numel_out or 0} out" if e.numel_in or e.numel_out else ""
 
-    def sized_call(self) -> str:
-        """Return the collective with its sizes."""
-        return self.call() + (f" ({sizes})" if (sizes := self.sizes()) else "")
+    def timed_out(self) -> str:
+        """Return `timed out after 600 s in all_reduce seq 7 (64 elements)`."""
+        return f"timed out after {self.span()} in {self.call()}" + (f" ({s})" if (s := self.sizes()) else "")
 
     def span(self) -> str:
         """Return how long the first rank waited, from when to when, and its limit where it waited well over it."""
@@ -116,17 +106,15 @@ def waits(case: Case) -> list[Wait]:
         named[(e.op, e.seq)] |= {group for group in [printed.get((e.rank, e.group_rank, e.seq))] if group}
     found: dict[_Key, dict[int | None, WatchdogTimeout]] = defaultdict(dict)
     for e in timed:  # a line that names no group has that of its peers' lines
-        groups = named[(e.op, e.seq)]
-        group = printed.get((e.rank, e.group_rank, e.seq)) or (
-            next(iter(groups)) if len(groups) == 1 else ("", "")
-        )
+        group = printed.get((e.rank, e.group_rank, e.seq), ("", ""))
+        if not any(group) and len(named[(e.op, e.seq)]) == 1:
+            (group,) = named[(e.op, e.seq)]
         own = e.rank if e.rank is not None else e.group_rank
         found[(e.op, e.seq, e.numel_in, e.numel_out, group)].setdefault(own, e)
     result, timed_out = [], {e.rank for e in timed}
     for (_, seq, _, _, group), by_rank in found.items():
-        also = {
-            e.rank for e in statuses if seq is not None and (e.seq, e.group_name or "") == (seq, group[0])
-        } - timed_out
+        of_it = [e.rank for e in statuses if e.seq == seq and (e.group_name or "") == group[0]]
+        also = {*of_it} - timed_out if seq is not None else set()
         ranks = tuple(sorted(rank for rank in {*by_rank, *also} if rank is not None))
         result.append(Wait(tuple(by_rank.values()), ranks, group))
     return sorted(_of_siblings(result), key=lambda w: (-len(w.ranks), w.events[0].seq or 0, w.events[0].line))
@@ -167,7 +155,7 @@ def timeouts(case: Case) -> Observation | None:
         size = job  # all ranks of the job are in it
     complete = size is not None and len(wait.ranks) == size
     missing = others_of(size, wait.ranks) if wait.default and not wait.repeats else ()
-    shows = f"{who(wait.ranks, 'a process')} timed out after {wait.span()} in {wait.sized_call()}"
+    shows = f"{who(wait.ranks, 'a process')} {wait.timed_out()}"
     shows += _HALVES.get(wait.events[0].op, "")
     shows += f"; Ray repeated the line {wait.repeats} times across the cluster" if wait.repeats else ""
     heard = {e.rank for events in case.statements.kinds.values() for e in events if not e.by_launcher}
@@ -191,8 +179,8 @@ def timeouts(case: Case) -> Observation | None:
         text = "which rank prints that bar, and its stack: work that one rank does while the others wait belongs before init_process_group, or needs a longer timeout"
     elif len(missing) == 1:
         text = f"a stack of {ranks_phrase(missing)} (py-spy dump), and its log from that moment on"
-    shows += _PAUSED if wait.is_late else ""
-    return Observation(shows, Collect(missing, "log", text), missing, True, False, wait.events)
+    shows += wait.paused
+    return Observation(shows, text, "log", missing, True, False, wait.events)
 
 
 def first_of_all(case: Case, wait: Wait) -> bool:
@@ -202,46 +190,26 @@ def first_of_all(case: Case, wait: Wait) -> bool:
     return seq == 1 or (bool(counted) and all(e.last_completed <= 0 for e in counted))
 
 
-def awaited(case: Case) -> Observation | None:
-    """Read which rank others say that they waited for, and what that one printed last."""
-    lines = [e for e in case.statements.all(WaitedFor) if e.rank is not None]
-    peers = Counter(e.peer_rank for e in lines)
-    if not peers:
-        return None
-    peer, waiting = peers.most_common(1)[0][0], sorted({e.rank for e in lines if e.rank is not None})
-    own = case.statements.of(peer, Printed)[-1:]
-    last = f"; the last line of rank {peer} is '{short(own[0].texts[-1])}'" if own else ""
-    shows = f"{who(waiting, 'a process')} gave up waiting for rank {peer} ('{short(lines[0].text)}'){last}"
-    wanted = Collect(
-        (peer,), "stack", f"a stack of rank {peer} (py-spy dump), and its log from that moment on"
-    )
-    return Observation(shows, wanted, (peer,), True, True, tuple(lines))
-
-
 def _membership(wait: Wait, size: int | None, missing: Sequence[int], heard: Sequence[int]) -> str:
     """Return how many members the group has, and which of those without a timeout the text does not show; `heard` have other lines."""
     they = agree(wait.ranks or (0,), "it was", "they were")
-    if size is None and not wait.group[0] and wait.group[1]:
-        if wait.place is None:
-            return ""
-        return f"; each is group-local rank {wait.place} there, and the other members of these groups are not shown"
     if size is None:
         return f"; the text shows neither the size of the group nor which rank {they} waiting for"
     if len(wait.ranks) == size:
         return f"; these are all {size} members"
     if missing:
         unseen = [rank for rank in missing if rank not in heard]
-        others = f"; {ranks_phrase(heard)} printed no timeout" if heard else ""
-        return (
+        absent = (
             f"; {ranks_phrase(unseen)} of {size} {agree(unseen, 'is', 'are')} not shown" if unseen else ""
-        ) + others
+        )
+        return absent + (f"; {ranks_phrase(heard)} printed no timeout" if heard else "")
     shown = len(wait.ranks) + wait.repeats
     return f"; {size} ranks take part, of which {shown} reported that wait; the text does not show which rank {they} waiting for"
 
 
 def _several(case: Case, found: Sequence[Wait]) -> Observation:
     """Read timeouts in several collectives, or in one with different sizes."""
-    sides = {f"timed out after {w.span()} in {w.sized_call()}": w.ranks for w in found}
+    sides = {w.timed_out(): w.ranks for w in found}
     head = ""
     if len({w.call() for w in found}) == 1 and all(w.sizes() for w in found):
         head = f"all of them timed out after {found[0].span()} in {found[0].call()}, with different sizes"
@@ -260,5 +228,5 @@ def _several(case: Case, found: Sequence[Wait]) -> Observation:
     seen = compared(head, sides, text, events, suspects=unseen if behind else None if apart else ())
     unnamed = "; the lines do not name the group" if ("", "") in groups else ""
     unnamed += f"; {ranks_phrase(unseen)} {agree(unseen, 'is', 'are')} not shown" if unseen else ""
-    unnamed += _PAUSED if any(w.is_late for w in found) else ""
+    unnamed += max(w.paused for w in found)
     return replace(seen, shows=f"{seen.shows}{unnamed}", blamed=False)

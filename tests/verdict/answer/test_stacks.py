@@ -84,17 +84,3 @@ def test_all_ranks_in_a_first_collective_point_to_the_path_between_them(tmp_path
     verdict = judged(told(tmp_path, [*ranks, *stacks]))
     assert "these are all ranks of the job" in verdict.explanation and verdict.culprit_ranks == ()
     assert "NCCL_P2P_DISABLE=1" in verdict.collect[0].text
-
-
-def test_the_call_that_another_thread_is_in_is_said(tmp_path: Path) -> None:
-    lines = ["$ gdb -p 704 -batch -ex 'thread apply all bt'", "Thread 58 (LWP 707):"]
-    lines += [
-        "#0  0x01 in ?? () from /lib64/libcuda.so.1",
-        "#1  0x02 in ncclCommAbort (comm=0x5) at init.cc:1508",
-        "",
-    ]
-    lines += ["Thread 1 (LWP 704):", "#0  0x03 in ?? () from /lib64/libcuda.so.1"]
-    lines += ["#1  0x04 in cudaDeviceSynchronize () from /opt/libcudart.so.11.0", ""]
-    explanation = judged(told(tmp_path, lines)).explanation
-    assert "rocess 704 is waiting on the CPU for what is queued on the GPU" in explanation
-    assert "another thread is in ncclCommAbort (ending or aborting its communicators" in explanation

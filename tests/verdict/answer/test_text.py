@@ -43,14 +43,3 @@ def test_what_was_pasted_is_not_asked_for(tmp_path: Path) -> None:
     verdict = judged(told(tmp_path, lines))
     assert "dmesg" not in " ".join((verdict.explanation, *verdict.advice))
     assert "uncorrectable hardware error" in verdict.explanation
-
-
-def test_two_builds_of_one_library_in_a_list_of_packages_are_named(tmp_path: Path) -> None:
-    lines = [
-        "ImportError: libtorch_cuda.so: undefined symbol: ncclCommResume",
-        "",
-        "nvidia-nccl-cu12    2.27.5",
-        "nvidia-nccl-cu13    2.29.7",
-    ]
-    explanation = judged(told(tmp_path, lines)).explanation
-    assert "nvidia-nccl-cu12 2.27.5 and nvidia-nccl-cu13 2.29.7 are both installed" in explanation

@@ -154,7 +154,7 @@ def test_stages_of_several_pipelines_that_wait_alike_are_one_wait(tmp_path: Path
     report = told(tmp_path, lines)
     said = judged(report).explanation
     assert "Ranks 8-10 timed out after 600 s" in said
-    assert "each in its own group PIPELINE_MODEL_PARALLEL_GROUP; each is group-local rank 1 there" in said
+    assert "of the groups PIPELINE_MODEL_PARALLEL_GROUP" in said
     assert "anks 8-10 enqueued work up to seq 1 and completed nothing" in said
     assert "elements" not in said and "text of 3 of 16 ranks" in report.document.partial.text
 
