@@ -21,10 +21,12 @@ from hangscope.explain.finding import (
     Source,
 )
 from hangscope.explain.predict import MOST_REPLAYED
+from hangscope.explain.statements.bounds import idle
 from hangscope.explain.statements.deaths import doubt, endings, raised_by_victims
 from hangscope.explain.statements.standstill import stood_still
 from hangscope.explain.statements.statements import WAITED
 from hangscope.explain.text.stop import stopped
+from hangscope.ingest.job_logs.activity import Computing
 from hangscope.ingest.job_logs.endings import Exit
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
@@ -32,7 +34,7 @@ from hangscope.ingest.torch_logs.wrapper import GlooSizeMismatch
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Absence
-from hangscope.model.rankset import ranks_phrase
+from hangscope.model.rankset import agree, ranks_phrase
 from hangscope.verdict.damage import cut, damage
 from hangscope.verdict.proof import OF_THE_LOOP, Proof, prove
 from hangscope.verdict.status import trouble
@@ -161,6 +163,10 @@ def guessed(case: Case, match: Match, proof: Proof) -> Doubts:
     """Doubt evidence that is only what ranks printed last, or a single moment; or it is assumed which rank waits for which."""
     end, finding = case.statements.external, case.finding
     firm = case.solid or CATALOG[match.cause].by_text
+    busy = [rank for rank in match.culprits if case.statements.of(rank, Computing)]
+    if match.cause in ("stuck_rank", "slow_rank") and busy:
+        were = agree(busy, "was", "were")
+        yield MEDIUM, f"{ranks_phrase(busy)} {were} computing between two captures, and may still arrive"
     late = match.cause in ("stuck_rank", "slow_rank") and not stopped(case.statements)
     if late and end is not None and stood_still(case.incident, case.statements, end) is not True:
         yield MEDIUM if firm else LOW, "the job was ended from outside, perhaps while it made progress"
@@ -215,6 +221,13 @@ def older_dumps(case: Case, match: Match, proof: Proof) -> Doubts:
     if gone := died | (_unseen(case, match) if isinstance(finding, Lagging) else set()):
         why = "may have died; the communicators of their peers then complete collectives unevenly"
         yield LOW, f"{ranks_phrase(gone)} {why}"
+    early = idle(case.statements).intersection(match.culprits) if isinstance(finding, Lagging) else ()
+    if early:
+        yield LOW, f"the log of {ranks_phrase(early)} shows nothing overdue, so its dump may be older"
+    waited, places = case.frame_of(finding.stuck.kind), case.statements.whereabouts
+    seen_at = [places[rank] for rank in match.culprits if rank in places]
+    if any(w.kind == "log" and w.op and waited is not None and waited not in w.stack for w in seen_at):
+        yield LOW, "a traceback shows another collective, so the dump of its rank may be older than the hang"
 
 
 def text_alone(case: Case, match: Match, proof: Proof) -> Doubts:
