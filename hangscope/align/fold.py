@@ -14,9 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hangscope.align.edits import Edit, How, edit_between
-from hangscope.align.program import Programs
+from hangscope.align.program import BARE, LEVELS, Programs
 from hangscope.align.roles import roles
-from hangscope.align.tokens import BARE, LEVELS
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Absence, Incident
 
