@@ -61,20 +61,13 @@ def own_deaths(statements: Statements) -> list[Death]:
     return [death for death in found if death is not None]
 
 
-def _says_what_nccl_reports(error: RankException, statements: Statements) -> bool:
-    """Return whether an exception only passes on that NCCL refused a call, of which NCCL itself says what did not fit."""
-    return error.type.endswith("DistBackendError") and any(
-        e.fault in ("size_mismatch", "collective_mismatch") for e in statements.all(NcclWarn)
-    )
-
-
 def _own_death(rank: int, statements: Statements, exits: Exits) -> Death | None:
     # A traceback that breaks off need not have ended anything.
-    raised = [
-        e
-        for e in _not_survived(rank, RankException, statements)
-        if not (e.symptom or e.truncated or e.type in INTERRUPTS or _says_what_nccl_reports(e, statements))
-    ]
+    raised = [e for e in _not_survived(rank, RankException, statements) if not (e.symptom or e.truncated)]
+    raised = [e for e in raised if e.type not in INTERRUPTS]
+    if any(e.fault in ("size_mismatch", "collective_mismatch") for e in statements.all(NcclWarn)):
+        # An exception only passes on that NCCL refused a call, of which NCCL itself says what did not fit.
+        raised = [e for e in raised if not e.type.endswith("DistBackendError")]
     if statements.of(rank, HcclTimeout):
         raised = []  # what fails after HCCL gave up its wait for a peer
     frame, exception = (user_frame(raised[0].frames), raised[0].type) if raised else (None, "")
@@ -88,13 +81,11 @@ def _own_death(rank: int, statements: Statements, exits: Exits) -> Death | None:
         return Death(rank, f"raised {exception or 'an exception'}", raised[0], 3, frame, exception)
     crashes = statements.of(rank, Terminate)
     several = sum(e.rank is None for e in statements.all(Terminate)) > 1
-    aborted = several or any(
-        not e.what.startswith("Fatal Python error") or "Aborted" in e.what for e in crashes
-    )
+    of_python = ("Fatal Python error" in e.what and "Aborted" not in e.what for e in crashes)
     unowned = any(e.rank is None for e in statements.all(GlooSizeMismatch))  # gloo aborts who receives
     lost_a_peer = any(e.fault == "closed_by_peer" for e in statements.of(rank, NcclWarn))
-    aborting = aborted or unowned or lost_a_peer or bool(statements.of(rank, *_ABORTING))
-    aborting = aborting or _of_several(rank, statements)
+    aborting = several or unowned or lost_a_peer or not all(of_python)
+    aborting = aborting or bool(statements.of(rank, *_ABORTING)) or _of_several(rank, statements)
     if how := exits.own_end(rank, aborting):
         return Death(rank, how, statements.exits[rank], 3)
     for crash in crashes:
@@ -122,11 +113,10 @@ def _not_survived(rank: int, kind: type[AnyEvent], statements: Statements) -> li
     unfilled = any(e.implausible for e in statements.of(rank, OomCuda)) and statements.any_of(*WAITED)
 
     def of_a_wait(event: Event) -> bool:
-        return unfilled and "out of memory" in (
-            event.message if isinstance(event, RankException) else event.text
-        )
+        return "out of memory" in (event.message if isinstance(event, RankException) else event.text)
 
-    return [e for e in statements.of(rank, kind) if not (of_a_wait(e) or _went_on(e, statements))]
+    found = [e for e in statements.of(rank, kind) if not (unfilled and of_a_wait(e))]
+    return [e for e in found if not _went_on(e, statements)]
 
 
 def _went_on(event: Event, statements: Statements) -> bool:
@@ -158,10 +148,8 @@ def _went_on(event: Event, statements: Statements) -> bool:
 
 def _began_after(wait: WatchdogTimeout, event: Event) -> bool:
     """Return whether a rank issued the collective in which it timed out well after an error: its handler issues one at once."""
-    issued, failed = wait.in_the_year, event.in_the_year
-    return (
-        issued is not None and failed is not None and issued - (wait.ran_ms or 0) / 1000 > failed + _HANDLED
-    )
+    ended, failed = wait.in_the_year, event.in_the_year
+    return ended is not None and failed is not None and ended - (wait.ran_ms or 0) / 1000 > failed + _HANDLED
 
 
 def _left_its_peers(event: RankException, raised: Sequence[RankException], statements: Statements) -> bool:

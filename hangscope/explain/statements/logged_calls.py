@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,6 @@ from hangscope.align.matching import numel
 from hangscope.explain.statements.statements import Statements
 from hangscope.ingest.torch_logs.c10d import AsyncError, WatchdogTimeout
 from hangscope.ingest.torch_logs.reports import FailedStack
-from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 from hangscope.model.incident import CallKind, Frontier, Incident, Queue, Sizes, State
 
 #: What reports the collective that a rank was in when it gave up.
@@ -77,36 +76,3 @@ def means(said: CallKind, recorded: CallKind) -> bool:
 
     outs = said.op in _LISTS or equal(said.output_sizes, recorded.output_sizes)
     return said.op == recorded.op and equal(said.input_sizes, recorded.input_sizes) and outs
-
-
-def with_refused(incident: Incident, statements: Statements) -> Incident:
-    """Return the incident with the collectives of which dumps hold the line alone, where every rank that came to one reports what it was.
-
-    DETAIL stops a collective that does not match its peers'; the ranks' own fingerprints say what it was. Where one is missing,
-    none is filled in: a known and an unknown collective would look like two different ones.
-    """
-    stopped: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for rank, record in incident.ranks.items():
-        for gid, queue in record.queues.items():
-            if len(queue) and not incident.kinds.without_sizes(int(queue.kind[-1])).op:
-                stopped[gid, int(queue.seq[-1])].append(rank)
-    added: list[CallKind] = []
-    ranks = dict(incident.ranks)
-    for (gid, seq), came in sorted(stopped.items()):
-        own = [next((e for e in statements.of(r, CallFingerprint) if e.seq == seq), None) for r in came]
-        events = [event for event in own if event is not None]
-        for rank, event in zip(came, events, strict=True) if len(events) == len(own) else ():
-            queue = ranks[rank].queues[gid]
-            sizes = (event.shape,) if event.shape is not None else ()
-            types = (event.dtype,) if event.dtype else ()
-            kind = replace(
-                incident.kinds[int(queue.kind[-1])], op=event.op, input_sizes=sizes, input_dtypes=types
-            )
-            if event.op == "all_reduce":  # in place; of other ops a fingerprint does not show the outputs
-                kind = replace(kind, output_sizes=sizes, output_dtypes=types)
-            column = queue.kind.copy()
-            column[-1] = len(incident.kinds) + len(added)
-            added.append(kind)
-            queues = {**ranks[rank].queues, gid: replace(queue, kind=column)}
-            ranks[rank] = replace(ranks[rank], queues=queues)
-    return replace(incident, ranks=ranks, kinds=incident.kinds.and_also(added)) if added else incident
