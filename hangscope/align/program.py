@@ -33,20 +33,16 @@ class Tokens:
         # Each group of a kind has its own root.
         keys = match_keys([replace(kind, root=None) for kind in kinds.alone])
         # What torch pickles (`all_gather_object`) is of another length each time.
-        keys = [
-            () if {*kind.input_dtypes} == {"Byte"} else key
-            for kind, key in zip(kinds.alone, keys, strict=True)
-        ]
+        pickled = ({*kind.input_dtypes} == {"Byte"} for kind in kinds.alone)
+        keys = [() if is_pickled else key for is_pickled, key in zip(pickled, keys, strict=True)]
         self.group_kinds = group_kinds(incident.groups)
         self._of_group = numbers(self.group_kinds)
         self._kinds = len(set(self.group_kinds))
         self.of_a_thread = np.array([kind.of_a_thread for kind in kinds.alone], bool)[kinds.plain]
         named = [(kind.op, kind.src, kind.dst) for kind in kinds.alone]
-        levels: list[Iterable[Hashable]] = [
-            zip(named, keys, (user_frame(kind.stack) for kind in kinds.alone), strict=True),
-            zip(named, keys, strict=True),
-            named,
-        ]
+        frames = (user_frame(kind.stack) for kind in kinds.alone)
+        sized = [*zip(named, keys, strict=True)]
+        levels: list[Iterable[Hashable]] = [zip(sized, frames, strict=True), sized, named]
         self._by_level = [numbers(level)[kinds.plain] for level in levels]
 
     def of(self, gids: np.ndarray, kinds: np.ndarray, level: int) -> np.ndarray:
@@ -56,10 +52,7 @@ class Tokens:
 
 @dataclass(slots=True)
 class Program:
-    """One rank's program as parallel columns, of the thread that issues most of its calls.
-
-    `tokens` are equal for equal calls on groups of one kind (`Tokens`, exact).
-    """
+    """One rank's program as parallel columns, of the thread that issues most of its calls; `tokens` are exact."""
 
     gid: Any
     seq: Any
@@ -108,6 +101,10 @@ class Programs:
         tokens = self.tokens.of(gid, kind, EXACT)
         return Program(gid, seq, kind, created, order, is_p2p > 0, tokens.tolist())
 
+    def keeps_pattern_at(self, rank: int, gid: int, seq: int) -> bool | None:
+        """Return whether a rank's collective, by group and seq, continues the pattern that the rank repeated before."""
+        return self.keeps_pattern(rank, self.row_at(rank, gid, seq))
+
     def keeps_pattern(self, rank: int, row: int | None) -> bool | None:
         """Return whether a rank's row continues the pattern that the rank repeated before; None: too little history, or no row."""
         if row is None:
@@ -154,6 +151,10 @@ class Programs:
         kinds = self.of(rank).kind[max(0, row - HISTORY) : row] if row is not None else ()
         return tuple(self.incident.kinds[int(kind)] for kind in kinds)
 
+    def kinds(self, rank: int, rows: Iterable[int]) -> tuple[CallKind, ...]:
+        """Return what a rank issued at some rows."""
+        return tuple(self.call(rank, row)[2] for row in rows)
+
     def call(self, rank: int, row: int) -> tuple[int, int, CallKind, int]:
         """Return (gid, seq, kind, enqueue time in ns) of a rank's row."""
         p = self.of(rank)
@@ -162,10 +163,7 @@ class Programs:
 
 
 def occurrences(history: Sequence[int]) -> list[tuple[int, int]]:
-    """Return where the end of `history` occurred before: (how long a context, the place behind it), longest first, then latest.
-
-    Linear (the Z function of the reversed history).
-    """
+    """Return where the end of `history` occurred before: (how long a context, the place behind it), longest first (Z function, linear)."""
     n, backwards = len(history), history[::-1]
     alike = [0] * n  # how many tokens from there on equal the beginning
     left = right = 0
@@ -192,9 +190,8 @@ def continues(history: Sequence[int], token: int) -> bool | None:
 
 def expected(history: Sequence[int], length: int) -> list[int]:
     """Return where in `history` the next tokens stand that its pattern calls for; empty where it has none."""
-    return [
-        place + k % (len(history) - place) for _, place in occurrences(history)[:1] for k in range(length)
-    ]
+    places = [place for _, place in occurrences(history)[:1]]
+    return [place + k % (len(history) - place) for place in places for k in range(length)]
 
 
 def left_out(history: Sequence[int], token: int, due: int | None = None) -> list[int]:
