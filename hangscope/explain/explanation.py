@@ -1,9 +1,4 @@
-"""Which finding explains a freeze best: all that the dumps allow, weighed by what each leaves unexplained.
-
-Order of suspicion at a root: calls that cannot match; a pair of unequal sizes; a seen member that is absent; a device
-that lags; a member that left no dump; a circular wait; a call that all joined and none completes. What was not chosen is
-kept with the reason.
-"""
+"""Which finding explains a freeze best: all that dumps and text allow, weighed by what each leaves unexplained."""
 
 from __future__ import annotations
 
@@ -28,13 +23,10 @@ from hangscope.explain.finding import (
     price,
 )
 from hangscope.explain.generate.absence import seen_absent, suspects, the_only_suspect, unseen
-from hangscope.explain.generate.agreement import disagreement
-from hangscope.explain.generate.circles import apart, circular
+from hangscope.explain.generate.circles import apart, circular, miscounted, unequal_pair
 from hangscope.explain.generate.deviation import deviating
 from hangscope.explain.generate.device_lag import device_lag, one_not_begun, pending_call
-from hangscope.explain.generate.mismatches import first_mismatch
-from hangscope.explain.generate.pairs import unequal_pair
-from hangscope.explain.generate.unrecorded import miscounted
+from hangscope.explain.generate.mismatches import first_mismatch, other_members, other_root
 from hangscope.explain.statements.bounds import behind
 from hangscope.explain.text.hypotheses import findings
 from hangscope.explain.text.partitions import decided
@@ -73,16 +65,13 @@ def explain(aligned: Aligned) -> Explanation:
     rivals = tuple(f for f in own if f is not best and isinstance(f, Absent | Lagging | Unseen))
     if isinstance(best, Miscounted):
         rivals = ()  # who has not come waits in a send or receive that no recorder keeps
-    recorded = any(
-        r.calls_file and r.absence is not incident.Absence.TOLD for r in aligned.incident.ranks.values()
-    )
+    records = [record for record in aligned.incident.ranks.values() if record.calls_file]
+    recorded = any(record.absence is not incident.Absence.TOLD for record in records)
     from_text = source is not Source.CALLS or not recorded
     if source is Source.CALLS:
         best = _with_its_lines(aligned, best, from_text)
-    suspected = suspects(aligned, best)
-    return Explanation(
-        best, from_text, rivals, tuple(set_aside), tuple(weighed), suspected, aligned.contradictions
-    )
+    aside, suspected = tuple(set_aside), suspects(aligned, best)
+    return Explanation(best, from_text, rivals, aside, tuple(weighed), suspected, aligned.contradictions)
 
 
 def _contradicted(weighed: Sequence[Weighed], placed: Sequence[Finding]) -> list[Weighed]:
@@ -124,7 +113,8 @@ def _with_its_lines(aligned: Aligned, finding: Finding, from_text: bool) -> Find
 
 def _of_calls(aligned: Aligned, of_a_device: Lagging | None) -> list[Finding]:
     """Return the roots that the calls show, those of a more certain kind first."""
-    mismatch, deviation = disagreement(aligned) or first_mismatch(aligned), deviating(aligned)
+    mismatch = other_members(aligned) or other_root(aligned) or first_mismatch(aligned)
+    deviation = deviating(aligned)
     found = [mismatch] if deviation is None else _proven_by_peers(mismatch, deviation)
     found += [search(aligned) for search in (unequal_pair, miscounted, seen_absent)]
     found += [of_a_device, unseen(aligned), circular(aligned), pending_call(aligned)]
