@@ -163,15 +163,6 @@ def test_who_is_not_in_a_list_of_processes_has_ended(tmp_path: Path, present: bo
     assert named == (() if present else (0,))
 
 
-@pytest.mark.parametrize(("odd", "named"), [(81920, (2,)), (76800, (5,))])
-def test_the_one_member_with_another_batch_outranks_one_that_is_not_shown(
-    tmp_path: Path, odd: int, named: tuple[int, ...]
-) -> None:
-    seen = (0, 1, 2, 3, 4, 6, 7)
-    lines = [timed_out(rank, op="COALESCED", n=odd if rank == 2 else 76800) for rank in seen]
-    assert judged(told(tmp_path, lines)).culprit_ranks == named
-
-
 def test_what_all_ranks_print_alike_counts_for_each_of_them(tmp_path: Path) -> None:
     line = timed_out(3, op="ALLGATHER").replace("NumelOut=1024", "NumelOut=4096")
     verdict = judged(told(tmp_path, [line, "(all 4 ranks print the same line)"]))

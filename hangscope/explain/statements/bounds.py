@@ -1,9 +1,7 @@
 """What log lines state about how far a rank came in a group, put into one table with what dumps recorded.
 
-A watchdog's timeout states that a rank is in a collective (op, seq, sizes) and has enqueued at least that many; a status or dump
-signal states the last enqueued and completed seq; a printed prefix states which global rank a group-local one is. They are bounds as
-much as a dump's own counters are, so they go into the same queues: the frontiers, the wait-for graph and the comparison of
-collectives do not ask where a bound came from. Where a dump and a line disagree, the one that got further counts.
+They are bounds as much as a dump's own counters are, so they go into the same queues: nothing later asks where a bound came from.
+Where a dump and a line disagree, the one that got further counts.
 """
 
 from __future__ import annotations
@@ -14,8 +12,14 @@ from dataclasses import field, replace
 
 import numpy as np
 
-from hangscope.explain.statements.logged_calls import InCall, LoggedCalls, stated_queue
-from hangscope.explain.statements.logged_groups import Key, LoggedGroups
+from hangscope.explain.statements.logged_calls import (
+    InCall,
+    Key,
+    LoggedCalls,
+    LoggedGroups,
+    stated_queue,
+    with_refused,
+)
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.ingest.nccl.comm import UnmadeCommunicator
 from hangscope.ingest.torch_logs.c10d import (
@@ -36,10 +40,7 @@ _UNKNOWN_OPS = frozenset({"coalesced", ""})  # a batch, whose ops the line does 
 
 @dataclass(slots=True)
 class Bounds:
-    """What text states of one rank in one group: the collectives it is in by seq, and its last enqueued and completed seq.
-
-    `counts_sends`: it is in a send or receive, so that these numbers count them as well.
-    """
+    """What text states of one rank in one group; `counts_sends`: it is in a send or receive, so that these numbers count them as well."""
 
     calls: dict[int, InCall] = field(default_factory=dict)
     counts_sends: bool = False
@@ -89,6 +90,7 @@ def stated(incident: Incident, statements: Statements) -> dict[Key, Bounds]:
 
 def joined(incident: Incident, statements: Statements) -> Incident:
     """Return the incident with what text states of its ranks beyond their dumps."""
+    incident = with_refused(incident, statements)
     table = stated(incident, statements)
     groups = LoggedGroups(incident, statements, table)
     kinds = LoggedCalls(incident)

@@ -1,8 +1,4 @@
-"""Which exits of processes are their own ends, and which only answer the end of another one.
-
-A process that the launcher ended with SIGTERM, or killed after its grace period, and one that its own watchdog aborted are victims,
-whatever their exit codes say.
-"""
+"""Which exits of processes are their own ends, and which only answer another one: by SIGTERM, SIGKILL after it, or their own watchdog."""
 
 from __future__ import annotations
 
@@ -54,10 +50,7 @@ class Exits:
                 self._killed.update(e.rank for e in later)
 
     def own_end(self, rank: int, aborting: bool) -> str:
-        """Return how a rank's process ended by itself, in words for a sentence; empty if it did not, or nothing says so.
-
-        `aborting`: its own lines show it waiting, or its communication layer aborting it.
-        """
+        """Return how a rank's process ended by itself, for a sentence; else nothing. `aborting`: its own lines show it waiting, or being aborted."""
         end = self.statements.exits.get(rank)
         if end is None or rank in self._killed:
             return ""
@@ -75,10 +68,7 @@ class Exits:
         return ended_with(end.code) if end == self._first and not aborting else ""
 
     def _not_alone(self, end: Exit) -> bool:
-        """Return whether one signal ended all processes at once, or an abort was not the first one.
-
-        Whoever sent it meant all of them; watchdogs abort one process after another. Lists of containers have no times.
-        """
+        """Return whether one signal ended all processes at once (lists of containers have no times), or an abort was not the first one."""
         at_once = bisect_right(self._times[end.code], (end.time or 0.0) + CLOCK_SKEW) - 1
         of_all = end.via in _LISTED and at_once == len(self.statements.exits) - 1
         return at_once > 0 and (end.code in ABORTS or of_all)
