@@ -13,7 +13,7 @@ from hangscope.align.frontier import GroupFrontier
 from hangscope.align.p2p import PairInstance
 from hangscope.align.program import Programs
 from hangscope.align.waitgraph import Called, Host, Node, Root, WaitGraph
-from hangscope.explain.finding import AnyFinding, OwnCall, StuckCall
+from hangscope.explain.finding import AnyFinding, Finding, OwnCall, StuckCall
 from hangscope.explain.predict import Replay
 from hangscope.explain.statements.statements import Statements
 from hangscope.model.incident import CallKind, Incident
@@ -89,6 +89,20 @@ class Aligned:
         members = finding.stuck.view.members if finding.stuck.view is not None else ()
         reached = self.replay.accounts_for(finding.culprits, undone or finding.culprits or members)
         return replace(finding, waiting=waiting, reached=reached.intersection(waiting))
+
+    def of_one_fault(self, first: AnyFinding, others: Iterable[AnyFinding]) -> AnyFinding:
+        """Return a finding with the culprits of those that show the same calls in a group of the same kind: one fault of several replicas."""
+        kinds = self.programs.tokens.group_kinds
+
+        def calls(finding: Finding) -> tuple[object, ...]:
+            group = finding.stuck.group
+            return group and kinds[group.gid], finding.own.kind, finding.stuck.kind
+
+        alike = (f for f in others if isinstance(f, type(first)) and calls(f) == calls(first))
+        named = {*first.culprits, *(rank for finding in alike for rank in finding.culprits if first.culprits)}
+        if len(named) in (0, len(first.culprits)) or 2 * len(named) > len(self.incident.ranks):
+            return first
+        return self.reached_by(replace(first, culprits=tuple(sorted(named))))
 
     @cached_property
     def replay(self) -> Replay:

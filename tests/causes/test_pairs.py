@@ -148,6 +148,24 @@ def test_ranks_that_send_another_size_in_groups_side_by_side_are_one_fault(tmp_p
     assert blame(analyze(tmp_path)) == ("hang", "p2p_mismatch", (4, 5))
 
 
+def test_halves_left_out_in_groups_side_by_side_are_one_fault(tmp_path: Path) -> None:
+    """Two chains of three stages; the middle of both sends its gradient back without the receive of the next batch."""
+    groups = {"0": ("default_pg", range(6)), "1": ("pp", (0, 2, 4)), "2": ("pp", (1, 3, 5))}
+    recorders = [Recorder(rank, {n: g for n, g in groups.items() if rank in g[1]}) for rank in range(6)]
+    for recorder in recorders:
+        stage, own = recorder.rank // 2, str(1 + recorder.rank % 2)
+        before, behind = recorder.rank - 2, recorder.rank + 2
+        halves = {"left": [("send", before), ("recv", before)], "right": [("send", behind), ("recv", behind)]}
+        for _ in range(STEPS):
+            for place in {0: ["right"], 1: ["left", "right"], 2: ["left"]}[stage]:
+                recorder.batch(halves[place], own)
+        if stage == 1:
+            recorder.batch([("send", before)], own, state="scheduled", line=75)
+        else:
+            recorder.batch(halves["right" if stage == 0 else "left"], own, state="scheduled")
+    assert blame(analyze(write_all(recorders, tmp_path))) == ("hang", "p2p_mismatch", (2, 3))
+
+
 def test_who_has_not_come_to_its_half_is_stuck_whatever_the_clocks_say(tmp_path: Path) -> None:
     """Rank 2 made two calls more after the send to it was enqueued; its own program calls for the receive next."""
     groups = {"0": ("default_pg", range(4)), "1": ("tp", (0, 1)), "2": ("tp", (2, 3))}

@@ -31,13 +31,15 @@ LAST_CALLS = 48  # of a rank's program, among which a deviation is looked for
 LEAST = 2  # equal counts before the one that differs
 
 
+MOST_CYCLES = 64  # that are compared
 MOST_CLASSES = 64  # of ranks in a cycle, each of which is imagined to have behaved
 
 
 def circular(aligned: Aligned) -> Finding | None:
     """Return the finding of the first cycle, with the ranks at fault where counts or programs show them."""
-    roots = aligned.roots("cycle")
-    return aligned.reached_by(_in_cycle(aligned, roots[0])) if roots else None
+    found = (aligned.reached_by(_in_cycle(aligned, root)) for root in aligned.roots("cycle")[:MOST_CYCLES])
+    first = next(found, None)
+    return aligned.of_one_fault(first, found) if isinstance(first, Unpaired) else first
 
 
 def _in_cycle(aligned: Aligned, root: Root) -> Finding:

@@ -25,6 +25,7 @@ from hangscope.explain.generate.deviation import change_between
 from hangscope.explain.text.partitions import outlier_of_two
 from hangscope.model.incident import CallKind
 
+_GROUPS = 64  # whose mismatches are compared
 _ROOTED = ("gather", "scatter")
 
 
@@ -35,8 +36,9 @@ def first_mismatch(aligned: Aligned) -> Different | None:
         if (mismatch := mismatch_of(view, keys)) is not None:
             made = (view.created(rank, mismatch.seq) for side in mismatch.partitions for rank in side)
             found.append((min(filter(None, made), default=0), gid, mismatch))
-    _, gid, mismatch = min(found, key=lambda f: f[:2], default=(0, 0, None))
-    return _finding(aligned, aligned.views[gid], mismatch) if mismatch is not None else None
+    found.sort(key=lambda f: f[:2])
+    findings = [_finding(aligned, aligned.views[gid], mismatch) for _, gid, mismatch in found[:_GROUPS]]
+    return aligned.of_one_fault(findings[0], findings[1:]) if findings else None
 
 
 def _keeps_pattern(programs: Programs, side: Sequence[int], gid: int, seq: int) -> bool | None:
