@@ -159,7 +159,7 @@ def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--room", action="append", choices=ROOMS, help="this room only; may be repeated")
-    parser.add_argument("--file", action="append", help="this file only (hangscope/align/roots.py)")
+    parser.add_argument("--file", action="append", help="this file only (hangscope/align/fold.py)")
     parser.add_argument("--set", action="append", help="this set of the corpus only, and nothing else")
     parser.add_argument("--clauses", action="store_true", help="try clauses, filters and choices as well")
     parser.add_argument("--per-fault", type=int, default=1, help="simulated jobs per fault, in two ways each")

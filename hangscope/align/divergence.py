@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hangscope.align.member import Member
 from hangscope.model.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from hangscope.align.frontier import GroupFrontier
+    from hangscope.align.frontier import GroupFrontier, Member
 
 DIFFERENCES = 256  # seqs with differing collectives that are examined
 IN_STEP = 3  # equal collectives after a difference that prove it was an isolated one
@@ -45,10 +44,7 @@ def first_mismatch(view: GroupFrontier, keys: np.ndarray) -> Mismatch | None:
 
 
 def common_window(members: Iterable[Member]) -> tuple[int, dict[int, np.ndarray]]:
-    """Return the first seq that the records of all members retain, and by rank the kinds from there up to the first gap.
-
-    Ranks of one role share their columns, so that the cost follows the number of distinct behaviors.
-    """
+    """Return the first seq that the records of all members retain, and by rank the kinds from there up to the first gap (one column for a role)."""
     recorded = [m for m in members if m.first_row and not m.queue.told]
     first = max((m.first_row for m in recorded), default=1)
     shared: dict[tuple[int, int], np.ndarray] = {}
@@ -89,7 +85,5 @@ def _survived(
     """Return whether every member completed its collective at a seq, and all issued the same ones after it."""
     if any(seq + step in differing for step in range(1, IN_STEP + 1)):
         return False
-    return all(
-        first + len(column) > seq + IN_STEP and (view.members[rank].completed or 0) >= seq
-        for rank, column in columns.items()
-    )
+    later = all(first + len(column) > seq + IN_STEP for column in columns.values())
+    return later and all((view.members[rank].completed or 0) >= seq for rank in columns)

@@ -23,10 +23,7 @@ class How(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One edit: the rows of the rank's own list and of its peers' that it concerns, and how many calls match behind it.
-
-    `left` is how many of those behind it do not match: with more than a few, the lists are of different programs.
-    """
+    """One edit: the rows of the rank's own list and of its peers' that it concerns, and how many calls behind it match, and do not (`left`)."""
 
     how: How
     own: tuple[int, ...]

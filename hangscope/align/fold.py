@@ -14,9 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from hangscope.align.edits import Edit, How, edit_between
-from hangscope.align.program import Programs
+from hangscope.align.program import BARE, LEVELS, Programs
 from hangscope.align.roles import roles
-from hangscope.align.tokens import BARE, LEVELS
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import Absence, Incident
 
@@ -53,14 +52,10 @@ class _Class:
 
 
 def fold(incident: Incident, programs: Programs) -> list[Deviation]:
-    """Return which ranks deviate from the ranks of their role, those with most agreeing peers first; none where more than a third is outvoted.
-
-    Log lines that state single calls of a rank are not its program.
-    """
+    """Return which ranks deviate from the ranks of their role, those with most agreeing peers first; none where more than a third is outvoted."""
     ranks = [r for r, own in sorted(incident.ranks.items()) if own.seen and own.absence is not Absence.TOLD]
-    by_role = [
-        _by_columns(incident, own) for own in roles(incident, ranks, programs.tokens.group_kinds).values()
-    ]
+    alike = roles(incident, ranks, programs.tokens.group_kinds)
+    by_role = [_by_columns(incident, own) for own in alike.values()]
     listed = sum(len(own) for shared in by_role for own in shared)
     complete = listed == len(incident.ranks)  # else the votes of those that are missing may decide
     for level in LEVELS:

@@ -1,8 +1,4 @@
-"""How far every member of a group is known to have come.
-
-For each member of a group: the last collective it enqueued, which are pending, and what is unknown and why. All seqs are
-`collective_seq_id`, counted from 1 per group.
-"""
+"""How far every member of a group is known to have come: what it enqueued (`collective_seq_id`, from 1), what is pending, what is unknown."""
 
 from __future__ import annotations
 
@@ -13,13 +9,42 @@ import numpy as np
 
 from hangscope.align.divergence import common_window, differences
 from hangscope.align.matching import hard_keys, match_key
-from hangscope.align.member import Member, member_of
 from hangscope.align.p2p import outrun
 from hangscope.model.dataclass import dataclass
-from hangscope.model.incident import PROVING_OPS, CallKind, Group, Incident, State
+from hangscope.model.incident import PROVING_OPS, Absence, CallKind, Group, Incident, Queue, RankRecord, State
 from hangscope.model.kinds import Kinds
 
 _MOST_PENDING = 256  # pending collectives of one member that are listed; it is blocked in the first
+
+#: Open calls that are listed of a rank without rows: more than any queue holds; a forged `pg_status` can claim any number.
+MAX_OPEN = 4096
+_NONE = np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class Member:
+    """One rank's frontier on one group.
+
+    `enqueued`: last seq it is known to have enqueued (None: not known); `completed`: last seq that its own dump proves
+    complete; `pending`: seqs of its rows that are pending or started; `unknown`: seqs whose completion cannot be told
+    (gloo's last call); `first_row` and `last_row`: the window of its kept rows (0, 0: none).
+    """
+
+    rank: int
+    queue: Queue
+    enqueued: int | None = None
+    completed: int | None = None
+    pending: tuple[int, ...] = ()
+    unknown: tuple[int, ...] = ()
+    first_row: int = 0
+    last_row: int = 0
+
+    def row_of(self, seq: int) -> int | None:
+        """Return the position of a seq among this member's rows, or None where no row was kept."""
+        if not self.first_row <= seq <= self.last_row:
+            return None
+        position = int(np.searchsorted(self.queue.seq, seq))
+        return position if position < len(self.queue) and int(self.queue.seq[position]) == seq else None
 
 
 @dataclass
@@ -75,8 +100,8 @@ class GroupFrontier:
         for member in self.members.values():
             queue = member.queue
             over = (queue.state == State.DONE) & (queue.seq < min(member.unknown, default=1 << 62))
-            sure = self.proving[queue.kind] & (over | (queue.seq <= counted))
-            last = max(last, int(queue.seq[sure].max(initial=0)))
+            proof = queue.seq[self.proving[queue.kind] & (over | (queue.seq <= counted))]
+            last = max(last, int(proof.max(initial=0)))
         return last
 
     def open_seqs(self, trouble: bool) -> dict[int, list[int]]:
@@ -135,30 +160,69 @@ def frontiers(incident: Incident) -> list[GroupFrontier]:
     return result
 
 
-def _set_stale_aside(views: list[GroupFrontier], outrun: set[int]) -> None:
-    """Treat a rank with a stale dump as unseen in all its groups: it got further than its dump shows, and nobody knows how far.
+def member_of(incident: Incident, group: Group, rank: int, p2p_numbers: bool) -> Member:
+    """Return how far a rank came on a group; `p2p_numbers`: the group's counters count sends and receives as well."""
+    record = incident.ranks.get(rank) or RankRecord(rank, absence=Absence.NO_DUMP)
+    nothing = Queue(rank, group.gid, _NONE, _NONE, _NONE, _NONE, _NONE)
+    queue = record.queues.get(group.gid, nothing)
+    member = Member(rank, queue)
+    if not record.seen or (p2p_numbers and not len(queue)):
+        return member
+    if queue is nothing:
+        # That the rank never called on this group is known only where its whole history was kept.
+        queues = (*record.queues.values(), *record.p2p.values())
+        if queues and not any(q.overwritten or q.pending_only for q in queues):
+            member.enqueued = member.completed = 0
+        return member
+    counted, done = queue.frontier.enqueued or 0, queue.frontier.completed or 0
+    # Counters that contradict each other count sends and receives, of which no row is left, with the collectives.
+    p2p_numbers = p2p_numbers or done > (counted or done)
+    trusted = not p2p_numbers
+    if len(queue):
+        member.first_row, member.last_row = int(queue.seq.min()), int(queue.seq.max())
+        is_over = queue.state == State.DONE
+        # After a failure it would have raised an error, and issued no collective of another group.
+        went_on = any(len(q) and q.order[-1] > queue.order[-1] for q in record.queues.values())
+        if queue.tells_completion and went_on:
+            is_over |= queue.state == State.UNKNOWN
+        rest = np.flatnonzero(~is_over)  # of most queues one row or none
+        seqs, states = queue.seq[rest], queue.state[rest]
+        member.pending = tuple(sorted(set(seqs[states <= State.STARTED].tolist())))
+        member.unknown = tuple(seqs[states == State.UNKNOWN].tolist())
+        over = queue.seq[is_over]
+        member.completed = int(over[over < min(member.unknown, default=1 << 62)].max(initial=0))
+        # gloo advances last_completed on errors too
+        trusted = trusted and incident.kinds.without_sizes(int(queue.kind[0])).backend != "gloo"
+    member.enqueued = max(member.last_row, 0 if p2p_numbers and len(queue) else counted)
+    member.completed = max(member.completed or 0, done if trusted else 0)
+    beyond = queue.told or member.last_row < counted
+    lost = (trusted and queue.overwritten) or (beyond and not p2p_numbers)
+    if lost and queue.frontier.completed is not None:
+        # Of open calls that the ring was too short for, or that were made behind the rows, the counters are all that is left.
+        since = range(done + 1, min(member.enqueued, done + MAX_OPEN) + 1)
+        over = queue.seq[queue.state > State.STARTED]
+        member.pending = tuple(sorted({*member.pending, *since}.difference(over.tolist())))
+    if trusted:  # rows that a recorder left "scheduled" although later calls of the same stream completed
+        member.pending = tuple(s for s in member.pending if s > member.completed)
+    return member
 
-    It is still blocked in a collective that a member with a later dump has not issued.
-    """
+
+def _set_stale_aside(views: list[GroupFrontier], outrun: set[int]) -> None:
+    """Treat a rank with a stale dump as unseen in all its groups, but blocked in what a member with a later dump has not issued."""
     stale = outrun.union(*(view.early for view in views))
     seen = {rank for view in views for rank, member in view.members.items() if len(member.queue)}
     for view in views if 2 * len(stale) < len(seen) else ():
         for rank in stale.intersection(view.members):
-            member = view.members[rank]
-            if not _continues_in_text(member):
+            member, queue = view.members[rank], view.members[rank].queue
+            # A log line states collectives after those of its dump: without a time, or as a number alone.
+            counted = queue.frontier.started is None and (queue.frontier.enqueued or 0) > member.last_row
+            untimed = len(queue) > 0 and not queue.created[-1] and (queue.told or queue.created.any())
+            if not counted and not untimed:
                 fresh = (view.members[r].enqueued for r in view.seen if r not in stale)
                 least = min((seq for seq in fresh if seq is not None), default=1 << 62)
                 view.early.add(rank)
                 member.pending = tuple(seq for seq in member.pending if seq > least)
                 member.enqueued = member.pending[-1] if member.pending else None
-
-
-def _continues_in_text(member: Member) -> bool:
-    """Return whether a log line states collectives of a member after those of its dump: without a time, or as a number alone."""
-    queue = member.queue
-    counted = queue.frontier.started is None and (queue.frontier.enqueued or 0) > member.last_row
-    untimed = len(queue) > 0 and not queue.created[-1] and (queue.told or bool(queue.created.any()))
-    return counted or untimed
 
 
 def _find_pending_in_logs(view: GroupFrontier) -> None:
@@ -175,10 +239,9 @@ def _find_pending_in_logs(view: GroupFrontier) -> None:
         if member.queue.cut and member.last_row < furthest:
             member.enqueued = None
     first, columns = common_window(logged)
-    agreed = min((m.enqueued for m in view.members.values() if m.enqueued is not None), default=0)
-    agreed = min(
-        [agreed, *(first + place - 1 for place in differences(columns.values(), hard_keys(view.kinds)))]
-    )
+    differing = [first + place for place in differences(columns.values(), hard_keys(view.kinds))[:1]]
+    enqueued = [m.enqueued for m in view.members.values() if m.enqueued is not None]
+    agreed = min([min(enqueued, default=0), *(seq - 1 for seq in differing)])
     for member in logged:
         later = member.queue.seq[np.searchsorted(member.queue.seq, agreed + 1) :]
         member.unknown, member.pending = (), tuple(int(s) for s in later[:_MOST_PENDING])

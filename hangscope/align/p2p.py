@@ -56,10 +56,7 @@ class Pair:
 
 
 class Halves:
-    """The sends, or the receives, of one (source, destination) pair in the order of their enqueue: rows of one queue.
-
-    Most of them are complete and met their counterpart: they stay columns, and only those that are asked for become a `Half`.
-    """
+    """The sends, or the receives, of one (source, destination) pair in the order of their enqueue: rows of one queue, which become a `Half` if asked for."""
 
     def __init__(self, queue: Queue, rows: Column) -> None:
         self._queue, self._rows = queue, rows
@@ -86,10 +83,7 @@ class Halves:
 
 
 def _sides(incident: Incident, group: Group) -> tuple[dict[Side, Halves], set[int]]:
-    """Return the sends and receives on a group by side, and the ranks whose recorder lost the first of them.
-
-    An unknown end (`recv 0<-?`), or one outside the group, pairs with no rank.
-    """
+    """Return the sends and receives on a group by side, and the ranks whose recorder lost the first of them; unknown ends pair with no rank."""
     sides: dict[Side, Halves] = {}
     wrapped: set[int] = set()
     known = enumerate(group.ranks) if group.members_known else zip(group.ranks, group.ranks, strict=True)

@@ -10,17 +10,13 @@ from hangscope.model.regex import regex
 
 _NUMBER = regex(r"\d{1,9}")
 
-GroupKind = tuple[
-    int, int, str, int
-]  #: size, stride and description, and which of a rank's groups with these it is
+#: Size, stride and description, and which of a rank's groups with these it is.
+GroupKind = tuple[int, int, str, int]
 Role = tuple[tuple[tuple[GroupKind, int], ...], tuple[GroupKind, ...]]
 
 
 def group_kinds(groups: Sequence[Group]) -> list[GroupKind]:
-    """Return what each group is apart from its name and members, by gid.
-
-    No rank is in two groups of one dimension: where a rank has several that look alike, their order tells them apart.
-    """
+    """Return what each group is apart from its name and members, by gid: of groups that look alike, a rank is in one of each dimension, in order."""
     of_rank: Counter[tuple[int, tuple[int, int, str]]] = Counter()
     kinds = []
     for group in groups:

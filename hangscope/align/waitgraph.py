@@ -56,10 +56,7 @@ Node = Host | Called | Untold | Unnamed
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """One open call of one rank; `order` runs over all its groups, `created` is in ns.
-
-    Calls with one `batch` (gid, number) run at the same time, as the sends and receives of one batch_isend_irecv do.
-    """
+    """One open call of one rank; `order` runs over all its groups, `created` is in ns, and calls with one `batch` (gid, number) run together."""
 
     node: Node
     order: int
@@ -70,11 +67,10 @@ class OpenCall:
 
 @dataclass(slots=True)
 class Root:
-    """A component that waits for nothing else.
+    """A component that waits for nothing else, and the waiting ranks that reach it (`explains`).
 
     `kind`: host (a seen rank outside every call), unseen (a rank without a usable dump), call (one instance that all
-    its members joined) or cycle. `ranks`: the hosts in it, or for a call the members that it is open on. `explains`:
-    the waiting ranks that reach it.
+    its members joined) or cycle. `ranks`: the hosts in it, or for a call the members that it is open on.
     """
 
     kind: str
@@ -86,11 +82,7 @@ class Root:
 
 @dataclass(slots=True)
 class WaitGraph:
-    """The graph and its roots. `edges[node]` holds what a node waits for, each with whether that is assumed.
-
-    `open_calls`: of the ranks that wait, in the order of their enqueue. `early`: global ranks whose dumps are older than what
-    their peers' prove.
-    """
+    """The graph and its roots: what each node waits for, and whether that is assumed; the open calls of ranks in order; who has an `early` dump."""
 
     edges: dict[Node, dict[Node, bool]] = field(default_factory=dict)
     open_calls: dict[int, list[OpenCall]] = field(default_factory=dict)

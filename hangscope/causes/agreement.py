@@ -8,7 +8,7 @@ from dataclasses import replace
 from hangscope.align.frontier import GroupFrontier
 from hangscope.causes.case import Case, Match, answer, at, of_outlier, quote, who
 from hangscope.explain.finding import Stalled
-from hangscope.explain.generate.agreement import has_root_buffers
+from hangscope.explain.generate.mismatches import has_root_buffers
 from hangscope.explain.text.excerpt import not_collected
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout

@@ -20,11 +20,7 @@ from hangscope.model.incident import CallKind, Incident
 
 
 class Aligned:
-    """What all searches share.
-
-    `stated` is what text and stacks say; the ranks `early` have a dump older than their peers'; `contradictions` are those of
-    the counts of the recorders alone. All ranks are global.
-    """
+    """What all searches share: `stated` is what text and stacks say; the ranks (global) `early` have a dump older than their peers'."""
 
     def __init__(
         self,
@@ -36,10 +32,8 @@ class Aligned:
     ) -> None:
         self.incident, self.graph, self.stated = incident, graph, stated
         self.views = {v.group.gid: v for v in views}
-        self.waiting = graph.waiting
-        self.early = graph.early
-        self.contradictions = tuple(contradictions)
-        self.programs = Programs(incident)
+        self.waiting, self.early = graph.waiting, graph.early
+        self.contradictions, self.programs = tuple(contradictions), Programs(incident)
 
     def roots(self, kind: str) -> list[Root]:
         """Return the roots of a kind to which a waiting rank leads."""
@@ -52,12 +46,8 @@ class Aligned:
 
     def awaiting(self, absent: Collection[int]) -> list[Called]:
         """Return the open instances that wait for some of the ranks `absent`."""
-        ranks = frozenset(absent)
-
-        def waits(node: Node) -> bool:
-            return any(isinstance(t, Host) and t.rank in ranks for t in self.graph.edges[node])
-
-        return [node for node in self.graph.edges if isinstance(node, Called) and waits(node)]
+        hosts, edges = {Host(rank) for rank in absent}, self.graph.edges
+        return [node for node in edges if isinstance(node, Called) and not hosts.isdisjoint(edges[node])]
 
     def first_instance(self, absent: Collection[int]) -> Called | None:
         """Return the open instance that most ranks are stuck in and that waits for some of `absent`, the earliest of equals."""
@@ -66,10 +56,9 @@ class Aligned:
 
     def missing_half(self, node: Node) -> int | None:
         """Return the rank that has not made its half of a pair, or None where both are there, or it is no pair."""
-        pair = self.graph.pairs[node] if isinstance(node, PairInstance) else None
-        if pair is None or (pair.send is not None and pair.recv is not None):
-            return None
-        return pair.key.source if pair.send is None else pair.key.destination
+        pairs = [self.graph.pairs[node]] if isinstance(node, PairInstance) else []
+        ends = [end for p in pairs for end in ((p.key.source, p.send), (p.key.destination, p.recv))]
+        return next((rank for rank, half in ends if half is None), None)
 
     def stuck_in(self, node: Called, culprits: Sequence[int] = ()) -> StuckCall:
         """Return an instance as the call that ranks are stuck in, with what one of them but the culprits called."""

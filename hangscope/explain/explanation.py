@@ -1,9 +1,4 @@
-"""Which finding explains a freeze best: all that the dumps allow, weighed by what each leaves unexplained.
-
-Order of suspicion at a root: calls that cannot match; a pair of unequal sizes; a seen member that is absent; a device
-that lags; a member that left no dump; a circular wait; a call that all joined and none completes. What was not chosen is
-kept with the reason.
-"""
+"""Which finding explains a freeze best: all that dumps and text allow, weighed by what each leaves unexplained."""
 
 from __future__ import annotations
 
@@ -28,40 +23,34 @@ from hangscope.explain.finding import (
     price,
 )
 from hangscope.explain.generate.absence import seen_absent, suspects, the_only_suspect, unseen
-from hangscope.explain.generate.agreement import disagreement
-from hangscope.explain.generate.circles import apart, circular
+from hangscope.explain.generate.circles import apart, circular, miscounted, unequal_pair
 from hangscope.explain.generate.deviation import deviating
 from hangscope.explain.generate.device_lag import device_lag, one_not_begun, pending_call
-from hangscope.explain.generate.mismatches import first_mismatch
-from hangscope.explain.generate.pairs import unequal_pair
-from hangscope.explain.generate.unrecorded import miscounted
+from hangscope.explain.generate.mismatches import first_mismatch, other_members, other_root
 from hangscope.explain.statements.bounds import behind
 from hangscope.explain.text.hypotheses import findings
 from hangscope.explain.text.partitions import decided
 from hangscope.model import incident
 from hangscope.model.rankset import counted
 
-PROVEN = (
-    0.95  # the share of the waiting ranks that ranks account for whose program parts from that of their role
-)
+#: The share of the waiting ranks that ranks account for whose program parts from that of their role.
+PROVEN = 0.95
 
 
 def explain(aligned: Aligned) -> Explanation:
     """Return the finding that fits best, with its rivals; `Nothing` if nothing is pending and no line shows a root."""
     lagging, of_a_device = device_lag(aligned)
     found = _of_calls(aligned, of_a_device)
-    weighed = _of_more_ranks(_by_places([*_by_calls(aligned, found, lagging), *_by_text(aligned)]))
+    weighed = [*_by_calls(aligned, found, lagging), *_by_text(aligned)]
+    placed = [w.finding for w in weighed if w.source is Source.SILENCE and isinstance(w.finding, Different)]
+    weighed = _contradicted(weighed, placed)
     if not weighed and (only := the_only_suspect(aligned) or one_not_begun(aligned)) is not None:
         weighed = [Weighed(only, Source.CALLS, 0.0)]
     if not weighed:
         return Explanation(Nothing(), from_text=True, suspects=suspects(aligned, Nothing()))
     weighed.sort(key=lambda w: -w.score)  # of equals the first, which is of the more certain kind
-    placed = [
-        w.finding.culprits
-        for w in weighed
-        if w.source is Source.SILENCE and isinstance(w.finding, Different) and not w.finding.tie
-    ]
-    best, source = decided(weighed[0].finding, aligned.stated, *placed[:1]), weighed[0].source
+    at_one_line = [finding.culprits for finding in placed if not finding.tie]
+    best, source = decided(weighed[0].finding, aligned.stated, *at_one_line[:1]), weighed[0].source
     alike = [w.finding for w in weighed if w.source is source]
     set_aside = [candidate for finding in alike for candidate in finding.set_aside]
     for finding in alike:
@@ -76,58 +65,41 @@ def explain(aligned: Aligned) -> Explanation:
     rivals = tuple(f for f in own if f is not best and isinstance(f, Absent | Lagging | Unseen))
     if isinstance(best, Miscounted):
         rivals = ()  # who has not come waits in a send or receive that no recorder keeps
-    recorded = any(
-        r.calls_file and r.absence is not incident.Absence.TOLD for r in aligned.incident.ranks.values()
-    )
+    records = [record for record in aligned.incident.ranks.values() if record.calls_file]
+    recorded = any(record.absence is not incident.Absence.TOLD for record in records)
     from_text = source is not Source.CALLS or not recorded
     if source is Source.CALLS:
         best = _with_its_lines(aligned, best, from_text)
-    suspected = suspects(aligned, best)
-    return Explanation(
-        best, from_text, rivals, tuple(set_aside), tuple(weighed), suspected, aligned.contradictions
-    )
+    aside, suspected = tuple(set_aside), suspects(aligned, best)
+    return Explanation(best, from_text, rivals, aside, tuple(weighed), suspected, aligned.contradictions)
 
 
-def _by_places(weighed: list[Weighed]) -> list[Weighed]:
-    """Return the findings, that all of a group are in one call after what shows them at different lines of the program.
+def _contradicted(weighed: Sequence[Weighed], placed: Sequence[Finding]) -> list[Weighed]:
+    """Return the findings, those that more evidence contradicts with a lower score.
 
-    A watchdog prints an op and a number: NCCL's barrier is an all_reduce there, like a bucket of gradients.
+    Lines that show all of a group in one call yield to what shows them at different lines of the program (`placed`): a watchdog
+    prints an op and a number, and NCCL's barrier is an all_reduce there, like a bucket of gradients. What the dumps of some ranks
+    show yields to what more ranks say of the calls that they were in.
     """
-    apart = {
-        r
-        for w in weighed
-        if w.source is Source.SILENCE and isinstance(w.finding, Different)
-        for r in w.finding.culprits
-    }
-    return [
-        replace(w, score=w.score - 1)
-        if isinstance(w.finding, Stalled)
-        and w.finding.stuck.kind is not None
-        and w.finding.stuck.kind.told  # only lines, and no recorder, state that call
-        and apart.intersection(w.finding.waiting)
-        else w
-        for w in weighed
-    ]
+    apart = {rank for finding in placed for rank in finding.culprits}
+    said = [_compared(w.finding) for w in weighed if w.source is Source.OWN_WORDS and w.finding.culprits]
+    found = []
+    for w in weighed:
+        call, less = w.finding.stuck.kind, 0.0
+        if isinstance(w.finding, Stalled) and call is not None and call.told:
+            less = 1.0 if apart.intersection(w.finding.waiting) else 0.0
+        elif w.source is Source.CALLS and said and _compared(w.finding) < max(said):
+            # That a rank left no dump says nothing against a mismatch that ranks report.
+            if isinstance(w.finding, Unseen):
+                less = 1.0
+            elif isinstance(w.finding, Different):
+                less = 2 * price(w.finding, Source.OWN_WORDS)
+        found.append(replace(w, score=w.score - less))
+    return found
 
 
-def _of_more_ranks(weighed: list[Weighed]) -> list[Weighed]:
-    """Return the findings, those by the dumps of some ranks after what more ranks say of the calls that they were in."""
-    said = max(
-        (_compared(w) for w in weighed if w.source is Source.OWN_WORDS and w.finding.culprits), default=0
-    )
-    less = 2 * price(Different(), Source.OWN_WORDS)
-    return [
-        # That a rank left no dump says nothing against a mismatch that ranks report.
-        replace(w, score=w.score - (1 if isinstance(w.finding, Unseen) else less))
-        if w.source is Source.CALLS and isinstance(w.finding, Different | Unseen) and _compared(w) < said
-        else w
-        for w in weighed
-    ]
-
-
-def _compared(weighed: Weighed) -> int:
+def _compared(finding: Finding) -> int:
     """Return of how many ranks a finding has the calls."""
-    finding = weighed.finding
     return len({*finding.waiting, *(() if isinstance(finding, Unseen) else finding.culprits)})
 
 
@@ -141,19 +113,11 @@ def _with_its_lines(aligned: Aligned, finding: Finding, from_text: bool) -> Find
 
 def _of_calls(aligned: Aligned, of_a_device: Lagging | None) -> list[Finding]:
     """Return the roots that the calls show, those of a more certain kind first."""
-    mismatch, deviation = disagreement(aligned) or first_mismatch(aligned), deviating(aligned)
-    found: list[Finding | None] = [
-        mismatch,
-        unequal_pair(aligned),
-        miscounted(aligned),
-        seen_absent(aligned),
-        of_a_device,
-        unseen(aligned),
-        circular(aligned),
-        pending_call(aligned),
-    ]
-    if deviation is not None:
-        found[:1] = _proven_by_peers(mismatch, deviation)
+    mismatch = other_members(aligned) or other_root(aligned) or first_mismatch(aligned)
+    deviation = deviating(aligned)
+    found = [mismatch] if deviation is None else _proven_by_peers(mismatch, deviation)
+    found += [search(aligned) for search in (unequal_pair, miscounted, seen_absent)]
+    found += [of_a_device, unseen(aligned), circular(aligned), pending_call(aligned)]
     few = apart(aligned) if not any(found) else None
     return [finding for finding in (*found, few) if finding is not None]
 

@@ -23,23 +23,20 @@ class Replay:
         nowhere = {r for r, calls in graph.open_calls.items() if calls and isinstance(calls[0].node, Untold)}
         self.waiting = frozenset(graph.waiting) - nowhere
         self._roots = [root for root in graph.roots if root.kind in ("host", "unseen")]
-        self._batches: dict[
-            int, list[list[Node]]
-        ] = {}  # a rank's open calls, those that run at the same time together
-        self._callers: dict[Node, set[int]] = defaultdict(set)
-        self._absent: dict[Node, frozenset[int]] = {}
-        self._partial: set[Node] = set()
         self._still = {node for root in graph.roots if root.kind == "call" for node in root.nodes}
+        # A rank's open calls, those that run at the same time together.
+        self._batches: dict[int, list[list[Node]]] = {}
+        self._callers: dict[Node, set[int]] = defaultdict(set)
         for rank, calls in graph.open_calls.items():
             batches = groupby(calls, key=lambda call: call.batch)
             self._batches[rank] = [[call.node for call in batch] for _, batch in batches]
             for call in calls:
                 self._callers[call.node].add(rank)
-        for node in self._callers:
-            targets = list(graph.edges.get(node, ()))
-            if any(isinstance(target, Unnamed) for target in targets):
-                self._partial.add(node)
-            self._absent[node] = frozenset(target.rank for target in targets if isinstance(target, Host))
+        targets = {node: graph.edges.get(node, {}) for node in self._callers}
+        self._partial = {node for node, own in targets.items() if any(isinstance(t, Unnamed) for t in own)}
+        self._absent = {
+            n: frozenset(t.rank for t in own if isinstance(t, Host)) for n, own in targets.items()
+        }
 
     def stuck(self, undone: Iterable[int]) -> frozenset[int]:
         """Return the ranks that still wait when the ranks `undone` (global) do what is expected of them. Linear in the graph."""
@@ -77,11 +74,7 @@ class Replay:
         return self.waiting - free
 
     def accounts_for(self, culprits: Collection[int], undone: Iterable[int] = ()) -> frozenset[int]:
-        """Return the waiting ranks that some ranks account for.
-
-        These are blocked on a culprit that waits for nobody; or they would go on if the culprits (or the ranks `undone`), and
-        those that left no dump, did what is expected of them.
-        """
+        """Return the waiting ranks that are blocked on one of some ranks, or would go on if these (or `undone`) and those without a dump did as expected."""
         unseen = {rank for root in self._roots if root.kind == "unseen" for rank in root.ranks}
         blocked = (root.explains for root in self._roots if not set(culprits).isdisjoint(root.ranks))
         return (self.waiting - self.stuck({*(undone or culprits), *unseen})).union(*blocked)

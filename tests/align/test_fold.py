@@ -10,8 +10,7 @@ import numpy as np
 
 from hangscope.align.edits import How
 from hangscope.align.fold import Deviation, fold
-from hangscope.align.program import Programs
-from hangscope.align.tokens import EXACT, Tokens
+from hangscope.align.program import EXACT, Programs, Tokens
 from hangscope.model.kinds import Kinds
 from tests.conftest import analyze
 from tests.dump_writer import Recorder, write_all

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangscope.align.patterns import MAX_CONTEXT, continues, expected, left_out, occurrences
+from hangscope.align.program import MAX_CONTEXT, continues, expected, left_out, occurrences
 
 CALLS = st.integers(0, 5)
 PROGRAMS = st.lists(CALLS, min_size=6, max_size=60)

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hangscope.align.roots import components
+from hangscope.align.waiting import components
 
 nx = __import__("pytest").importorskip("networkx")
 

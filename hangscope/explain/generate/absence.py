@@ -31,9 +31,7 @@ def seen_absent(aligned: Aligned) -> Finding | None:
     roots = [r for r in roots if not aligned.stated.inside.issuperset(r.ranks)] or roots
     hosts = tuple(sorted({rank for root in roots for rank in root.ranks}))
     node = aligned.first_instance(hosts)
-    if node is None:
-        return None
-    return aligned.reached_by(_absent_or_extra(aligned, hosts, node))
+    return aligned.reached_by(_absent_or_extra(aligned, hosts, node)) if node is not None else None
 
 
 def _absent_or_extra(aligned: Aligned, hosts: tuple[int, ...], node: Called) -> Finding:
@@ -44,9 +42,8 @@ def _absent_or_extra(aligned: Aligned, hosts: tuple[int, ...], node: Called) -> 
         return finding
     absent = tuple(r for r in hosts if r in view.members)
     joined = tuple(r for r in view.seen if (view.members[r].enqueued or 0) >= node.seq)
-    if not joined or len(joined) > len(absent):
-        return finding
-    if programs.keeps_pattern(joined[0], programs.row_at(joined[0], node.gid, node.seq)):
+    most = not joined or len(joined) > len(absent)
+    if most or programs.keeps_pattern_at(joined[0], node.gid, node.seq):
         return finding
     if len(joined) == len(absent):
         return replace(finding, tie=True)
@@ -69,13 +66,9 @@ def unseen(aligned: Aligned) -> Finding | None:
     if node is None:
         return None
     why = "fewer blocked ranks are waiting for it"
-    finding = Unseen(
-        named,
-        aligned.stuck_in(node, named),
-        guess=not alone.isdisjoint(named),
-        set_aside=tuple(Candidate((rank,), Unseen.name, why) for rank in sorted(others)),
-    )
-    return aligned.reached_by(finding)
+    aside = tuple(Candidate((rank,), Unseen.name, why) for rank in sorted(others))
+    guess, stuck = not alone.isdisjoint(named), aligned.stuck_in(node, named)
+    return aligned.reached_by(Unseen(named, stuck, guess=guess, set_aside=aside))
 
 
 def _awaited(roots: Iterable[Root]) -> tuple[set[int], set[int]]:
@@ -103,10 +96,7 @@ def suspects(aligned: Aligned, best: Finding) -> tuple[int, ...]:
 
 
 def _beyond(aligned: Aligned) -> set[int]:
-    """Return the ranks that were not seen and that most waiting ranks lead to, with those that they may wait for themselves.
-
-    A rank that takes no message may be held up by the next one of its pipeline.
-    """
+    """Return the ranks that were not seen and that most waiting ranks lead to, with the next ones of a pipeline, which may hold them up."""
     found, others = _awaited(aligned.roots("unseen"))
     for pair in aligned.graph.pairs:
         if not found.isdisjoint((pair.source, pair.destination)):
@@ -121,8 +111,7 @@ def the_only_suspect(aligned: Aligned) -> Unseen | None:
     dumped = any(record.dump_file for record in aligned.incident.ranks.values())
     if node is None or not dumped or not aligned.early.isdisjoint(found):
         return None  # lines of some ranks do not tell who else there is
-    if all(
-        2 * len(root.explains) < len(aligned.waiting) for root in aligned.graph.roots if root.ranks == found
-    ):
+    held = (len(root.explains) for root in aligned.graph.roots if root.ranks == found)
+    if 2 * max(held, default=0) < len(aligned.waiting):
         return None  # others, of whom nothing was collected either, hold up the rest
     return aligned.reached_by(Unseen(found, aligned.stuck_in(node, found), guess=True))

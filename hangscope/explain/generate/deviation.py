@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +14,7 @@ from hangscope.align.program import Programs
 from hangscope.align.waitgraph import Called, Instance
 from hangscope.explain.aligned import Aligned, nearest
 from hangscope.explain.finding import Change, Different, OwnCall, StuckCall, Unpaired
-from hangscope.model.incident import CallKind, State
+from hangscope.model.incident import State
 
 UNLIKE_BEHIND = 2  # calls behind one edit that may differ all the same: a handler's, after a timeout
 BEFORE_THE_END = 64  # calls of a log that does not tell which of them are over
@@ -24,17 +23,15 @@ BEFORE_THE_END = 64  # calls of a log that does not tell which of them are over
 def deviating(aligned: Aligned) -> Different | Unpaired | None:
     """Return the finding of the first ranks that part from what those of their role agree on, if that can have frozen the job."""
     open_on = {node.gid for node in aligned.graph.edges if isinstance(node, Called)}
-    found = fold(aligned.incident, aligned.programs)
-    found = [d for d in found if _is_whole(aligned, d) and _can_freeze(aligned, d, open_on)]
+    found = [d for d in fold(aligned.incident, aligned.programs) if _is_whole(aligned, d)]
+    found = [d for d in found if _can_freeze(aligned, d, open_on)]
     if not found:
         return next(filter(None, (_by_counts(aligned, c) for c in aligned.contradictions)), None)
     own = {d.ranks: aligned.programs.call(d.ranks[0], d.row) for d in found}
     first = min(found, key=lambda d: (own[d.ranks][3], -d.votes, d.ranks))
     alike = [d for d in found if own[d.ranks][:2] == own[first.ranks][:2]]
     culprits = tuple(sorted(rank for d in alike for rank in d.ranks))
-    circles = (
-        root for root in aligned.roots("cycle") if root.explains.union(root.ranks).issuperset(culprits)
-    )
+    circles = (c for c in aligned.roots("cycle") if c.explains.union(c.ranks).issuperset(culprits))
     finding = replace(_finding(aligned, first, culprits), circle=next(circles, None))
     if not aligned.waiting:  # recorders that tell of no end of a call
         members = {*finding.stuck.view.members, *culprits} if finding.stuck.view is not None else set()
@@ -46,23 +43,17 @@ def deviating(aligned: Aligned) -> Different | Unpaired | None:
 def _by_counts(aligned: Aligned, found: Contradiction) -> Different | None:
     """Return the finding of ranks whose counts contradict those of their peers, if a call is open where they are behind."""
     kinds, rank = aligned.programs.tokens.group_kinds, found.ranks[0]
-    awaited = [
-        node
-        for node in aligned.graph.edges
-        if isinstance(node, Instance)
-        and kinds[node.gid] == found.behind
-        and rank in aligned.incident.groups[node.gid].ranks
-    ]
+    own_groups = {g.gid for g in aligned.incident.groups if kinds[g.gid] == found.behind and rank in g.ranks}
+    awaited = [n for n in aligned.graph.edges if isinstance(n, Instance) and n.gid in own_groups]
     calls = aligned.graph.open_calls.get(rank)
     if not awaited or not calls:
         return None
     node, pending = min(awaited, key=aligned.when), calls[0]
     stuck = aligned.stuck_in(node, found.ranks)
-    own = OwnCall(gid=pending.gid)
     skipped = (stuck.kind,) if stuck.kind is not None else ()
-    elsewhere = stuck.group is not None and stuck.group.gid != pending.gid
+    elsewhere = node.gid != pending.gid
     change = Change(skipped=skipped, votes=len(found.peers), last_word=True, elsewhere=elsewhere)
-    return aligned.reached_by(Different(found.ranks, stuck, own, change))
+    return aligned.reached_by(Different(found.ranks, stuck, OwnCall(gid=pending.gid), change))
 
 
 def _is_whole(aligned: Aligned, d: Deviation) -> bool:
@@ -97,11 +88,9 @@ def _can_freeze(aligned: Aligned, d: Deviation, open_on: set[int]) -> bool:
         return False
     if d.edit.how is not How.SWAPPED:
         return True
-    for row in d.edit.own:
-        queue = (record.p2p if program.is_p2p[row] else record.queues)[int(program.gid[row])]
-        if bool((queue.state[queue.order == program.order[row]] != State.DONE).any()):
-            return True
-    return False
+    orders = program.order[list(d.edit.own)]
+    pending = (q.order[q.state != State.DONE] for q in queues)
+    return any(np.isin(orders, own).any() for own in pending)
 
 
 def _finding(aligned: Aligned, d: Deviation, culprits: tuple[int, ...]) -> Different | Unpaired:
@@ -113,8 +102,7 @@ def _finding(aligned: Aligned, d: Deviation, culprits: tuple[int, ...]) -> Diffe
     left_out = {programs.call(d.peer, row)[0] for row in d.edit.peers}
     change = replace(change, votes=d.votes, elsewhere=elsewhere, of_one_group=len(left_out) < 2)
     own = OwnCall(kind, seq, gid if elsewhere else None)
-    changed = ((d.peer, d.edit.peers), (rank, d.edit.own))
-    kinds = [programs.call(one, row)[2] for one, rows in changed for row in rows]
+    kinds = (*programs.kinds(d.peer, d.edit.peers), *programs.kinds(rank, d.edit.own))
     older = change.shift and not (change.skipped or change.added)
     if older or change.swapped or not all(kind.is_p2p for kind in kinds):
         return Different(culprits, stuck, own, change)
@@ -134,23 +122,16 @@ def change_between(programs: Programs, own: tuple[int, int], peer: tuple[int, in
     """
     (rank, row), incident = own, programs.incident
     last_word = row == len(programs.of(rank).tokens) - 1
-
-    def kinds(of: int, rows: Iterable[int]) -> tuple[CallKind, ...]:
-        return tuple(programs.call(of, row)[2] for row in rows)
-
     if last_word and edit.how is not How.SWAPPED:
-        return Change(skipped=kinds(rank, programs.left_out(*own, *peer)), last_word=True)
+        return Change(skipped=programs.kinds(rank, programs.left_out(*own, *peer)), last_word=True)
     # A stretch of calls in place of one is extra as well.
     extra = edit.how is How.ADDED or (edit.how is How.REPLACED and len(edit.own) > 1)
     older = row == 0 and any(queue.overwritten for queue in incident.ranks[rank].queues.values())
-    return Change(
-        skipped=kinds(peer[0], edit.peers) if edit.how in (How.LEFT_OUT, How.SWAPPED) and not older else (),
-        added=kinds(rank, edit.own) if extra and not older else (),
-        shift=len(edit.own) - len(edit.peers),
-        swapped=edit.how is How.SWAPPED,
-        matched=edit.matched,
-        last_word=last_word,
-    )
+    missing = edit.how in (How.LEFT_OUT, How.SWAPPED)
+    skipped = programs.kinds(peer[0], edit.peers) if missing and not older else ()
+    added = programs.kinds(rank, edit.own) if extra and not older else ()
+    shift, swapped = len(edit.own) - len(edit.peers), edit.how is How.SWAPPED
+    return Change(skipped, added, shift, swapped, edit.matched, last_word=last_word)
 
 
 def _stuck(aligned: Aligned, d: Deviation, culprits: tuple[int, ...]) -> StuckCall:
@@ -173,13 +154,8 @@ def _stuck(aligned: Aligned, d: Deviation, culprits: tuple[int, ...]) -> StuckCa
     view, programs = aligned.views[gid], aligned.programs
     if call.is_p2p:
         return StuckCall(view, seq, peer, call, programs.before(peer, row))
-    alike = [r for r in view.seen if r not in culprits and r != peer and view.kind_index(r, seq) is not None]
-    alike = [r for r in alike if call.op == view.kinds[view.kind_index(r, seq) or 0].op]
-    peer = nearest(view, seq, [peer, *alike], view.kind_of(culprits[0], seq) if culprits else None)
-    return StuckCall(
-        view,
-        seq,
-        peer,
-        view.kind_of(peer, seq) or call,
-        programs.before(peer, programs.row_at(peer, gid, seq)),
-    )
+    issued = ((r, view.kind_of(r, seq)) for r in view.seen if r not in culprits and r != peer)
+    alike = [r for r, kind in issued if kind is not None and kind.op == call.op]
+    peer = nearest(view, seq, [peer, *alike], view.kind_of(culprits[0], seq))
+    before = programs.before(peer, programs.row_at(peer, gid, seq))
+    return StuckCall(view, seq, peer, view.kind_of(peer, seq) or call, before)

@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from hangscope.align.frontier import GroupFrontier
 from hangscope.align.p2p import PairInstance
-from hangscope.align.waitgraph import Called, Host, Instance, WaitGraph
+from hangscope.align.waitgraph import Called, Host, Instance, Root
 from hangscope.explain.aligned import Aligned
 from hangscope.explain.finding import Lagging, OwnCall, Stalled, Unstarted
 from hangscope.explain.text.excerpt import not_collected
@@ -24,9 +24,9 @@ _SEVERAL = 4  # members that were seen, where others were not collected
 
 def device_lag(aligned: Aligned) -> tuple[frozenset[int], Lagging | None]:
     """Return the ranks (global) whose devices lag, and the finding of that, if other ranks wait for them."""
-    found: list[
+    found = list[
         tuple[Instance, frozenset[int]]
-    ] = []  # collectives, each with the ranks that have not finished it
+    ]()  # collectives, each with the ranks that have not finished it
     explains: set[int] = set()
     for root in aligned.roots("call"):
         if isinstance(node := root.nodes[0], Instance):
@@ -50,12 +50,10 @@ def device_lag(aligned: Aligned) -> tuple[frozenset[int], Lagging | None]:
         by_more = {r for view, ranks in views for r in ranks if _by_several(view, r)}
         by_more |= {r for r in all_behind if _holds_up(aligned, r, all_behind)}
         named = tuple(sorted(by_more)) if few else ()
-
-    def since(lag: tuple[Instance, frozenset[int]]) -> tuple[int, str]:
-        node, behind = lag
-        return min(aligned.views[node.gid].created(rank, node.seq) for rank in behind), str(node)
-
-    node, behind = min(found, key=since)
+    begun = {
+        node: min(aligned.views[node.gid].created(r, node.seq) for r in behind) for node, behind in found
+    }
+    node, behind = min(found, key=lambda lag: (begun[lag[0]], str(lag[0])))
     # What the others are stuck in comes after what the lagging device did not finish.
     stuck = aligned.stuck_in(_held_up(aligned, all_behind) or node, lagging)
     elsewhere = node.gid if stuck.group != aligned.views[node.gid].group else None
@@ -68,14 +66,10 @@ def _held_up(aligned: Aligned, lagging: frozenset[int]) -> Called | None:
     """Return the call that most ranks are in which wait there for some of `lagging`, which have not issued it or have it queued; of equals the earliest."""
     graph = aligned.graph
     inside = Counter(calls[0].node for rank, calls in graph.open_calls.items() if rank not in lagging)
-    held = (n for n in inside if isinstance(n, Called) and not lagging.isdisjoint(_expected(graph, n)))
+    queued = {node: {rank for rank, _ in graph.calls_of(node)} for node in inside}
+    awaited = set(aligned.awaiting(lagging))
+    held = (n for n in inside if isinstance(n, Called) and (n in awaited or lagging & queued[n]))
     return min(held, key=lambda node: (-inside[node], *aligned.when(node)), default=None)
-
-
-def _expected(graph: WaitGraph, node: Called) -> set[int]:
-    """Return the ranks that have a call queued, and those that it is known to miss."""
-    missing = {target.rank for target in graph.edges[node] if isinstance(target, Host)}
-    return missing.union(rank for rank, _ in graph.calls_of(node))
 
 
 def _by_several(view: GroupFrontier, rank: int) -> bool:
@@ -85,13 +79,11 @@ def _by_several(view: GroupFrontier, rank: int) -> bool:
 
 def _holds_up(aligned: Aligned, rank: int, lagging: frozenset[int]) -> bool:
     """Return whether ranks that do not lag wait in a later collective that this one has enqueued, too: its dump is no older."""
-    for call in aligned.graph.open_calls.get(rank, [])[1:]:
-        later = call.node
-        if isinstance(later, Instance) and not any(isinstance(t, Host) for t in aligned.graph.edges[later]):
-            others = (other for other, _ in aligned.graph.calls_of(later) if other not in lagging)
-            if any(aligned.graph.open_calls[other][0].node == later for other in others):
-                return True
-    return False
+    graph = aligned.graph
+    queued = [call.node for call in graph.open_calls.get(rank, [])[1:] if isinstance(call.node, Instance)]
+    complete = (node for node in queued if not any(isinstance(t, Host) for t in graph.edges[node]))
+    inside = ((node, r) for node in complete for r, _ in graph.calls_of(node) if r not in lagging)
+    return any(graph.open_calls[other][0].node == node for node, other in inside)
 
 
 def _lags(view: GroupFrontier, rank: int, seq: int) -> bool:
@@ -107,36 +99,33 @@ def _lags(view: GroupFrontier, rank: int, seq: int) -> bool:
 
 def pending_call(aligned: Aligned) -> Stalled | Unstarted | None:
     """Return the finding of the collective that most ranks wait for and that waits for nobody; of equals the earliest."""
-    roots = [
-        (root, node) for root in aligned.roots("call") for node in root.nodes[:1] if isinstance(node, Called)
-    ]
+    firsts = [(root, root.nodes[0]) for root in aligned.roots("call")]
+    roots = [(root, node) for root, node in firsts if isinstance(node, Called)]
     if not roots:
         return None
-    root, node = min(roots, key=lambda r: (-len(r[0].explains), _by_lines(aligned, r[1]), aligned.when(r[1])))
+
+    def order(place: tuple[Root, Called]) -> tuple[int, int, tuple[int, str]]:
+        root, node = place
+        by_lines = sum(
+            not call.created for _, call in aligned.graph.calls_of(node)
+        )  # ranks of which lines alone state it
+        return -len(root.explains), by_lines, aligned.when(node)
+
+    root, node = min(roots, key=order)
     if isinstance(node, Instance) and (behind := _not_begun(aligned, node)):
         return _unstarted(aligned, node, behind)
     # What stalls between two hosts stalls many pairs at once.
-    alike = (
-        [r for r, other in roots if isinstance(other, PairInstance)]
-        if isinstance(node, PairInstance)
-        else [root]
-    )
+    pairs = [r for r, other in roots if isinstance(other, PairInstance)]
+    alike = pairs if isinstance(node, PairInstance) else [root]
     return aligned.reached_by(Stalled((), aligned.stuck_in(node)), {rank for r in alike for rank in r.ranks})
 
 
-def _by_lines(aligned: Aligned, node: Called) -> int:
-    """Return on how many ranks only lines state a call."""
-    return sum(not call.created for _, call in aligned.graph.calls_of(node))
-
-
 def one_not_begun(aligned: Aligned) -> Unstarted | None:
-    """Return the finding of the one device, of several that were seen, that has not begun a collective which also waits for ranks of which nothing was collected."""
+    """Return the finding of the one device of several that has not begun a collective which ranks miss of which nothing was collected."""
     left_out = not_collected(aligned.incident, aligned.stated)
     node = aligned.first_instance(left_out)
     behind = _not_begun(aligned, node, left_out) if isinstance(node, Instance) else ()
-    if not isinstance(node, Instance) or len(behind) != 1:
-        return None
-    return _unstarted(aligned, node, behind)
+    return _unstarted(aligned, node, behind) if isinstance(node, Instance) and len(behind) == 1 else None
 
 
 def _unstarted(aligned: Aligned, node: Instance, behind: tuple[int, ...]) -> Unstarted:
@@ -146,18 +135,14 @@ def _unstarted(aligned: Aligned, node: Instance, behind: tuple[int, ...]) -> Uns
 
 
 def _not_begun(aligned: Aligned, node: Instance, left_out: Collection[int] = ()) -> tuple[int, ...]:
-    """Return the minority (global ranks) whose device has not begun a collective that those of all others have; none where a row is missing.
-
-    Ranks of which nothing was collected do not count, where several are left.
-    """
+    """Return the minority (global ranks) whose device has not begun a collective that those of all others have; none where a row is missing."""
     begun: dict[int, bool] = {}
     view = aligned.views[node.gid]
     for rank, member in view.members.items():
-        row = member.row_of(node.seq)
-        # A collective without a time is stated by a log line, and not by a recorder.
-        kind = view.kind_of(rank, node.seq)
+        row, kind = member.row_of(node.seq), view.kind_of(rank, node.seq)
         if rank in left_out and row is None:
             continue
+        # A collective without a time is stated by a log line, and not by a recorder.
         if row is None or rank in aligned.early or not view.created(rank, node.seq):
             return ()
         if kind is not None and kind.backend == "gloo":

@@ -1,9 +1,7 @@
 """What log lines state about how far a rank came in a group, put into one table with what dumps recorded.
 
-A watchdog's timeout states that a rank is in a collective (op, seq, sizes) and has enqueued at least that many; a status or dump
-signal states the last enqueued and completed seq; a printed prefix states which global rank a group-local one is. They are bounds as
-much as a dump's own counters are, so they go into the same queues: the frontiers, the wait-for graph and the comparison of
-collectives do not ask where a bound came from. Where a dump and a line disagree, the one that got further counts.
+They are bounds as much as a dump's own counters are, so they go into the same queues: nothing later asks where a bound came from.
+Where a dump and a line disagree, the one that got further counts.
 """
 
 from __future__ import annotations
@@ -14,9 +12,14 @@ from dataclasses import field, replace
 
 import numpy as np
 
-from hangscope.explain.statements.counterparts import counterpart
-from hangscope.explain.statements.logged_calls import InCall, LoggedCalls, stated_queue, with_refused
-from hangscope.explain.statements.logged_groups import Key, LoggedGroups
+from hangscope.explain.statements.logged_calls import (
+    InCall,
+    Key,
+    LoggedCalls,
+    LoggedGroups,
+    stated_queue,
+    with_refused,
+)
 from hangscope.explain.statements.statements import WAITED, Statements
 from hangscope.ingest.nccl.comm import UnmadeCommunicator
 from hangscope.ingest.torch_logs.c10d import (
@@ -38,13 +41,10 @@ _UNKNOWN_OPS = frozenset({"coalesced", ""})  # a batch, whose ops the line does 
 
 @dataclass(slots=True)
 class Bounds:
-    """What text states of one rank in one group: the collectives it is in by seq, and its last enqueued and completed seq.
-
-    `sends`: the sends and receives, in the numbers of which a pipeline's group counts.
-    """
+    """What text states of one rank in one group; `counts_sends`: it is in a send or receive, so that these numbers count them as well."""
 
     calls: dict[int, InCall] = field(default_factory=dict)
-    sends: dict[int, InCall] = field(default_factory=dict)
+    counts_sends: bool = False
     enqueued: int | None = None
     completed: int | None = None
     events: list[Event] = field(default_factory=list)
@@ -82,43 +82,17 @@ def stated(incident: Incident, statements: Statements) -> dict[Key, Bounds]:
         if name is not None:
             bounds = table[(rank, name)]
             bounds.events.append(event)
-            (bounds.sends if event.op in _POINT_TO_POINT else bounds.calls).setdefault(seq, event)
+            if event.op in _POINT_TO_POINT:
+                bounds.counts_sends = True
+            else:
+                bounds.calls.setdefault(seq, event)
+    alike = _alike(table)
+    for (_, name), bounds in table.items():
+        batches = [seq for seq, e in bounds.calls.items() if e.op in _UNKNOWN_OPS]
+        for seq in batches:
+            if (name, seq) not in alike:
+                del bounds.calls[seq]
     return table
-
-
-def joined(incident: Incident, statements: Statements) -> Incident:
-    """Return the incident with what text states of its ranks beyond their dumps."""
-    incident = with_refused(incident, statements)
-    table = stated(incident, statements)
-    groups = LoggedGroups(incident, statements, table)
-    kinds = LoggedCalls(incident)
-    counts_sends = {groups.gid(key) for key, bounds in table.items() if bounds.sends}
-    counts_sends |= {gid for record in incident.ranks.values() for gid in record.p2p}
-    ranks, batches = dict(incident.ranks), _alike(table)
-    by_rank: dict[int, dict[int, Bounds]] = defaultdict(dict)
-    for (rank, name), bounds in sorted(table.items()):
-        for seq in [s for s, e in bounds.calls.items() if e.op in _UNKNOWN_OPS and (name, s) not in batches]:
-            del bounds.calls[seq]
-        gid = groups.gid((rank, name))
-        if gid is not None and rank in ranks:
-            by_rank[rank][gid] = bounds
-    incident = replace(incident, groups=groups.all)
-    for rank, own in by_rank.items():
-        calls = {gid: (*b.calls.items(), *b.sends.items()) for gid, b in own.items()}
-        called = [(gid, seq, e.op) for gid, events in calls.items() for seq, e in events]
-        alike = counterpart(incident, rank, called) if not ranks[rank].all_queues else None
-        record = ranks[rank]
-        record = ranks[rank] = replace(record, queues=dict(record.queues), p2p=dict(record.p2p))
-        for gid, bounds in own.items():
-            sends = (
-                alike.sends(rank, gid, Frontier(bounds.enqueued, None, bounds.completed)) if alike else None
-            )
-            if sends is not None:
-                record.p2p[gid] = sends
-                _mark_told(record, bounds)
-            orders = alike.orders(gid) if alike else {}
-            _extend(record, gid, bounds, statements, kinds, orders, gid in counts_sends)
-    return replace(incident, ranks=ranks, kinds=incident.kinds.and_also(kinds.added))
 
 
 def _alike(table: Mapping[Key, Bounds]) -> set[tuple[str, int]]:
@@ -129,6 +103,25 @@ def _alike(table: Mapping[Key, Bounds]) -> set[tuple[str, int]]:
             sizes[name, seq][e.numel_in, e.numel_out] += 1
     few = ((batch, sorted(times.values())) for batch, times in sizes.items())
     return {batch for batch, times in few if len(times) == 2 and times[0] == 1 and times[1] >= _PEERS}
+
+
+def joined(incident: Incident, statements: Statements) -> Incident:
+    """Return the incident with what text states of its ranks beyond their dumps."""
+    incident = with_refused(incident, statements)
+    table = stated(incident, statements)
+    groups = LoggedGroups(incident, statements, table)
+    kinds = LoggedCalls(incident)
+    counts_sends = {groups.gid(key) for key, bounds in table.items() if bounds.counts_sends}
+    counts_sends |= {gid for record in incident.ranks.values() for gid in record.p2p}
+    ranks = dict(incident.ranks)
+    incident = replace(incident, groups=groups.all)
+    for (rank, name), bounds in sorted(table.items()):
+        gid = groups.gid((rank, name))
+        if gid is not None and rank in ranks:
+            if ranks[rank] is incident.ranks[rank]:
+                ranks[rank] = replace(ranks[rank], queues=dict(ranks[rank].queues))
+            _extend(ranks[rank], gid, bounds, statements, kinds, gid in counts_sends)
+    return replace(incident, ranks=ranks, kinds=incident.kinds.and_also(kinds.added))
 
 
 def behind(statements: Statements, waiting: Iterable[int], culprits: Iterable[int]) -> list[Event]:
@@ -160,22 +153,15 @@ def free(statements: Statements) -> frozenset[int]:
     return idle(statements) | (alone - statements.ranks(*WAITED))
 
 
-def _mark_told(record: RankRecord, bounds: Bounds) -> None:
-    if not record.seen or record.absence is Absence.TOLD:
-        record.absence = Absence.TOLD
-        record.calls_file = record.calls_file or bounds.events[0].file
-
-
 def _extend(
     record: RankRecord,
     gid: int,
     bounds: Bounds,
     statements: Statements,
     kinds: LoggedCalls,
-    orders: Mapping[int, int],
     counts_sends: bool,
 ) -> None:
-    """Add to a rank's queue what text states beyond it; `orders`: the places of those calls by seq, if a counterpart recorded them."""
+    """Add to a rank's queue what text states beyond it."""
     own = record.queues.get(gid) if record.seen else None
     if own is not None and counts_sends:
         return  # its seqs count sends and receives, too
@@ -191,8 +177,7 @@ def _extend(
     completed = _most(told.completed, before.completed)
     state = np.where(own.seq <= (completed or 0), State.DONE, own.state)
     # Else the collective that timed out first was enqueued first, and all after what a dump shows.
-    places = [orders.get(seq, event.line) for seq, event in calls.items()]
-    order = np.array(places, np.int64) + own.order.max(initial=0)
+    order = np.array([event.line for event in calls.values()], np.int64) + own.order.max(initial=0)
     kind = [kinds.call(gid, seq, event, statements) for seq, event in calls.items()]
     record.queues[gid] = replace(
         own,
@@ -203,7 +188,9 @@ def _extend(
         order=np.concatenate([own.order, order]),
         frontier=Frontier(_most(told.enqueued, *calls, before.enqueued), None, completed),
     )
-    _mark_told(record, bounds)
+    if not record.seen or record.absence is Absence.TOLD:
+        record.absence = Absence.TOLD
+        record.calls_file = record.calls_file or bounds.events[0].file
 
 
 def _most(*numbers: int | None) -> int | None:

@@ -1,7 +1,4 @@
-"""Which ranks died of a fault of their own, and which only show the consequences of another one's end.
-
-A survivor that reports "connection closed by peer" and a process that another one's end took with it (`exits`) are victims.
-"""
+"""Which ranks died of a fault of their own, and which only show the consequences of another one's end (`exits`), as lost connections."""
 
 from __future__ import annotations
 
@@ -37,9 +34,7 @@ _OUTERMOST = frozenset(
     ("<module>", "_bootstrap", "_bootstrap_inner", "_wrap", "wrapper", "_run_code", "_run_module_as_main", "main", "launch")
 )  # fmt: skip
 #: What Python raises in the communication layer for a wrong argument.
-_ARGUMENT_ERRORS = frozenset(
-    {"ValueError", "TypeError", "AssertionError", "KeyError", "IndexError", "AttributeError"}
-)
+_ARGUMENT_ERRORS = {"ValueError", "TypeError", "AssertionError", "KeyError", "IndexError", "AttributeError"}
 #: What a rank reports that waited for others, or noticed something, before it was aborted.
 _ABORTING: tuple[type[Event], ...] = (
     *WAITED, GlooSizeMismatch, RankException, HeartbeatTimeout, DumpSignal, DumpObserved, WatchdogStatus,
@@ -61,40 +56,32 @@ def own_deaths(statements: Statements) -> list[Death]:
     return [death for death in found if death is not None]
 
 
-def _says_what_nccl_reports(error: RankException, statements: Statements) -> bool:
-    """Return whether an exception only passes on that NCCL refused a call, of which NCCL itself says what did not fit."""
-    return error.type.endswith("DistBackendError") and any(
-        e.fault in ("size_mismatch", "collective_mismatch") for e in statements.all(NcclWarn)
-    )
-
-
 def _own_death(rank: int, statements: Statements, exits: Exits) -> Death | None:
     # A traceback that breaks off need not have ended anything.
-    raised = [
-        e
-        for e in _not_survived(rank, RankException, statements)
-        if not (e.symptom or e.truncated or e.type in INTERRUPTS or _says_what_nccl_reports(e, statements))
-    ]
+    raised = [e for e in _not_survived(rank, RankException, statements) if not (e.symptom or e.truncated)]
+    raised = [e for e in raised if e.type not in INTERRUPTS]
+    of_nccl = statements.all(NcclWarn)
+    if raised and any(e.fault in ("size_mismatch", "collective_mismatch") for e in of_nccl):
+        # An exception only passes on that NCCL refused a call, of which NCCL itself says what did not fit.
+        raised = [e for e in raised if not e.type.endswith("DistBackendError")]
     if statements.of(rank, HcclTimeout):
         raised = []  # what fails after HCCL gave up its wait for a peer
     frame, exception = (user_frame(raised[0].frames), raised[0].type) if raised else (None, "")
     for kind, how in _FAULTS:
         for fault in _not_survived(rank, kind, statements)[:1]:
             return Death(rank, how, fault, 4, frame, exception)
-    refused = [e for e in statements.all(NcclWarn) if e.fault == "oom" and e.tier == 1]
+    refused = [e for e in of_nccl if e.fault == "oom" and e.tier == 1]
     if {e.rank for e in refused} == {rank}:  # of several nobody knows which was first
         return Death(rank, "got no GPU memory for NCCL's buffers", refused[0], 4, frame, exception)
     if raised:
         return Death(rank, f"raised {exception or 'an exception'}", raised[0], 3, frame, exception)
     crashes = statements.of(rank, Terminate)
     several = sum(e.rank is None for e in statements.all(Terminate)) > 1
-    aborted = several or any(
-        not e.what.startswith("Fatal Python error") or "Aborted" in e.what for e in crashes
-    )
+    fatal = [e.what for e in crashes if e.what.startswith("Fatal Python error") and "Aborted" not in e.what]
     unowned = any(e.rank is None for e in statements.all(GlooSizeMismatch))  # gloo aborts who receives
     lost_a_peer = any(e.fault == "closed_by_peer" for e in statements.of(rank, NcclWarn))
-    aborting = aborted or unowned or lost_a_peer or bool(statements.of(rank, *_ABORTING))
-    aborting = aborting or _of_several(rank, statements)
+    aborting = several or unowned or lost_a_peer or len(fatal) < len(crashes)
+    aborting = aborting or bool(statements.of(rank, *_ABORTING)) or _of_several(rank, statements)
     if how := exits.own_end(rank, aborting):
         return Death(rank, how, statements.exits[rank], 3)
     for crash in crashes:
@@ -115,18 +102,14 @@ def _of_several(rank: int, statements: Statements) -> bool:
 
 
 def _not_survived(rank: int, kind: type[AnyEvent], statements: Statements) -> list[AnyEvent]:
-    """Return a rank's errors of a kind that it did not survive.
-
-    An implausible size is that of a buffer which a failed collective never filled: then it is no fault of its own.
-    """
+    """Return a rank's errors of a kind that it did not survive; an implausible size is that of a buffer that a failed collective never filled."""
     unfilled = any(e.implausible for e in statements.of(rank, OomCuda)) and statements.any_of(*WAITED)
 
     def of_a_wait(event: Event) -> bool:
-        return unfilled and "out of memory" in (
-            event.message if isinstance(event, RankException) else event.text
-        )
+        return "out of memory" in (event.message if isinstance(event, RankException) else event.text)
 
-    return [e for e in statements.of(rank, kind) if not (of_a_wait(e) or _went_on(e, statements))]
+    found = [e for e in statements.of(rank, kind) if not (unfilled and of_a_wait(e))]
+    return [e for e in found if not _went_on(e, statements)]
 
 
 def _went_on(event: Event, statements: Statements) -> bool:
@@ -136,7 +119,10 @@ def _went_on(event: Event, statements: Statements) -> bool:
     that end the process: then an error of a later wait shows that it was caught.
     """
     assert event.rank is not None
-    if any(_began_after(e, event) for e in statements.of(event.rank, WatchdogTimeout)):
+    failed = event.in_the_year
+    timed = [(e.in_the_year, (e.ran_ms or 0) / 1000) for e in statements.of(event.rank, WatchdogTimeout)]
+    # A handler issues a collective at once; one that was issued long after the error shows that the rank went on.
+    if failed is not None and any(end is not None and end - ran > failed + _HANDLED for end, ran in timed):
         return True
     waited = statements.any_of(*WAITED)  # "done" may come from a handler, for which the others still wait
     steps = [e for e in statements.of(event.rank, Progress) if not e.leaving and e.attempt == event.attempt]
@@ -156,19 +142,8 @@ def _went_on(event: Event, statements: Statements) -> bool:
     return any(file == event.file and line > event.line for file, line in later)
 
 
-def _began_after(wait: WatchdogTimeout, event: Event) -> bool:
-    """Return whether a rank issued the collective in which it timed out well after an error: its handler issues one at once."""
-    issued, failed = wait.in_the_year, event.in_the_year
-    return (
-        issued is not None and failed is not None and issued - (wait.ran_ms or 0) / 1000 > failed + _HANDLED
-    )
-
-
 def _left_its_peers(event: RankException, raised: Sequence[RankException], statements: Statements) -> bool:
-    """Return whether an error took a rank out of a function in which its peers wait, and it waits outside that itself.
-
-    Then the error is what parted them, whatever its handler did next.
-    """
+    """Return whether an error took a rank out of a function in which its peers wait, and it waits outside that itself: then it parted them."""
     passed = {(frame.file, frame.name) for frame in event.frames if is_user(frame)}
     own = {(frame.file, frame.name) for later in raised for frame in later.frames}
     peers = [e for e in statements.all(RankException) if e.symptom and e.rank != event.rank]
@@ -191,7 +166,7 @@ def survived(statements: Statements) -> list[RankException]:
 def endings(statements: Statements) -> Endings:
     """Return how what logs hold of the output of their programs ends."""
     printed = [(e.file, text) for e in statements.all(Printed) for text in e.texts]
-    return Endings([*printed, *((e.file, e.text) for e in statements.all(Progress))])
+    return Endings(printed + [(e.file, e.text) for e in statements.all(Progress)])
 
 
 def raised_by_victims(statements: Statements) -> Originals:
@@ -201,11 +176,7 @@ def raised_by_victims(statements: Statements) -> Originals:
 
 
 def doubt(death: Death, statements: Statements, printed: Endings, victims: Originals) -> str:
-    """Return why a death may be none, or none of the rank's own; nothing where it is one.
-
-    Its traceback's beginning, or all of its frames, are not there, and nothing else says that the rank ended. Or the
-    communication layer raised it, in words that no rule knows: a rank whose peer is gone gets such an error, too.
-    """
+    """Return why a death may be none, or none of the rank's own: a part of its traceback is missing, or a rank whose peer is gone gets such an error, too."""
     event, told, who = death.event, statements.exits.get(death.rank), f"rank {death.rank}"
     if not isinstance(event, RankException):
         return ""

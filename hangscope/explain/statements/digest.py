@@ -21,7 +21,6 @@ from hangscope.ingest.torch_logs.wrapper import (
     GlooTimeout,
     MonitoredBarrierWitness,
 )
-from hangscope.model.events import Event
 from hangscope.model.incident import Incident
 
 _TERMINATED = frozenset({0, -15})  # exit codes of tasks that were terminated
@@ -41,7 +40,9 @@ def digest(incident: Incident) -> Statements:
             statements.of_rank[event.rank][type(event)].append(event)
     waited = [e for e in statements.all(RankException) if e.symptom]
     gave_up = statements.all(*WAITED, GlooSizeMismatch, Terminate, MonitoredBarrierWitness, EngineTimeout)
-    after = _first_aftermath([*waited, *gave_up])
+    # By rank and file the first line that reports what the freeze did to the rank.
+    backwards = sorted([*waited, *gave_up], key=lambda e: -e.line)
+    after = {(e.rank, e.file): e.line for e in backwards if e.rank is not None}
     statements.outlier_lines = outlier_lines(statements.all(Printed), _heard(incident), after)
     for caught in survived(statements):
         statements.kinds[RankException].remove(caught)
@@ -59,24 +60,11 @@ def digest(incident: Incident) -> Statements:
     return statements
 
 
-def _first_aftermath(events: list[Event]) -> dict[tuple[int, str], int]:
-    """Return by rank and file the first line that reports what the freeze did to the rank."""
-    found: dict[tuple[int, str], int] = {}
-    for event in events:
-        if event.rank is not None:
-            key = (event.rank, event.file)
-            found[key] = min(event.line, found.get(key, event.line))
-    return found
-
-
 def _heard(incident: Incident) -> set[int]:
     """Return the ranks whose own output was collected."""
-    return {
-        rank
-        for rank, record in incident.ranks.items()
-        if any(not event.by_launcher for event in record.events)
-        or any(file not in (record.dump_file, record.stack_file) for file in record.files)
-    }
+    by_line = {r for r, own in incident.ranks.items() if any(not event.by_launcher for event in own.events)}
+    files = {r: {*own.files} - {own.dump_file, own.stack_file} for r, own in incident.ranks.items()}
+    return by_line.union(rank for rank, own in files.items() if own)
 
 
 def _external(statements: Statements) -> ExternalEnd | None:
@@ -99,8 +87,8 @@ def _external(statements: Statements) -> ExternalEnd | None:
 def _answers_a_failure(end: ExternalEnd, statements: Statements) -> bool:
     """Return whether srun itself ended a step because a task of it had failed: it reports that task first."""
     failed = [e for e in statements.all(Exit) if e.via == "srun" and e.code not in _TERMINATED]
-    before = [e for e in (*failed, *statements.all(OomHost)) if e.file == end.file and e.line < end.line]
-    return end.reason == "cancelled" and bool(before)
+    before = (e for e in (*failed, *statements.all(OomHost)) if e.file == end.file and e.line < end.line)
+    return end.reason == "cancelled" and any(before)
 
 
 def _left_quietly(incident: Incident, statements: Statements) -> dict[int, str]:
@@ -128,10 +116,7 @@ def _left_quietly(incident: Incident, statements: Statements) -> dict[int, str]:
 
 
 def _of_its_nodes(exits: dict[int, Exit], missing: list[int], world_size: int) -> list[int]:
-    """Return those of the missing ranks that are on the nodes of the ranks which a launcher lists.
-
-    Each node's launcher lists its own workers alone. Ranks of a node follow each other by their local ranks.
-    """
+    """Return those of the missing ranks that are on the nodes which a launcher lists, as each node's launcher lists its own workers alone."""
     local = {rank: event.local_rank for rank, event in exits.items()}
     known = {rank: n for rank, n in local.items() if isinstance(n, int) and 0 <= n <= rank}
     if len(known) < len(exits):

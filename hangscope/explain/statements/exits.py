@@ -1,14 +1,9 @@
-"""Which exits of processes are their own ends, and which only answer the end of another one.
-
-A process that the launcher ended with SIGTERM, or killed after its grace period, and one that its own watchdog aborted are victims,
-whatever their exit codes say.
-"""
+"""Which exits of processes are their own ends, and which only answer another one: by SIGTERM, SIGKILL after it, or their own watchdog."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from functools import cached_property
 
 from hangscope.explain.statements.statements import CLOCK_SKEW, WAITED, Statements
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit, ExternalEnd, ended_with, signal_name
@@ -21,9 +16,8 @@ CLEANUPS = frozenset({-15, 143})  # how a process ends that lives when a launche
 _LISTED = ("table", "docker")  # exits that stand in one list of all processes
 #: Launchers that report the first failure alone: they end all others with SIGTERM, torch's own tests list those that failed.
 _OF_THE_FIRST = ("script", "test", "mpirun")
-_GRACE = (
-    25.0  # seconds: a torchrun agent waits 30 between SIGTERM and SIGKILL, and its table counts whole seconds
-)
+#: Seconds: a torchrun agent waits 30 between SIGTERM and SIGKILL, and its table counts whole seconds.
+_GRACE = 25.0
 
 
 class Exits:
@@ -37,6 +31,9 @@ class Exits:
         self._answered: set[int | None] = set()
         self._killed = {e.rank for e in self._failed if e.code == -9 and (e.file, e.pid) in closed}
         self._find_sweeps()
+        self._times: dict[int, list[float]] = defaultdict(list)  # of ends, by exit code, ascending
+        for end in sorted(statements.exits.values(), key=lambda end: end.time or 0.0):
+            self._times[end.code].append(end.time or 0.0)
         first = [e for e in statements.all(Exit) if e.via in _OF_THE_FIRST and e.code not in CLEANUPS]
         self._first = first[0] if len(first) == 1 else None
 
@@ -53,10 +50,7 @@ class Exits:
                 self._killed.update(e.rank for e in later)
 
     def own_end(self, rank: int, aborting: bool) -> str:
-        """Return how a rank's process ended by itself, in words for a sentence; empty if it did not, or nothing says so.
-
-        `aborting`: its own lines show it waiting, or its communication layer aborting it.
-        """
+        """Return how a rank's process ended by itself, for a sentence; else nothing. `aborting`: its own lines show it waiting, or being aborted."""
         end = self.statements.exits.get(rank)
         if end is None or rank in self._killed:
             return ""
@@ -65,36 +59,19 @@ class Exits:
         if end.code < 0 or end.code > 128:
             number = -end.code if end.code < 0 else end.code - 128
             of_others = end.code in ABORTS and (aborting or self._unheard_abort(rank))
-            if (
-                of_others
-                or end.code in CLEANUPS
-                or self._not_alone(end)
-                or (number == 9 and self._swept(end))
-            ):
+            # After a launcher's report that the whole job is being ended, SIGKILL follows.
+            ends = [e for e in self.statements.all(ExternalEnd) if e.file == end.file and e.line < end.line]
+            swept = number == 9 and bool(ends)
+            if of_others or swept or end.code in CLEANUPS or self._not_alone(end):
                 return ""
             return f"was killed by signal {number} ({end.signal or signal_name(-number) or '?'})"
         return ended_with(end.code) if end == self._first and not aborting else ""
 
-    def _swept(self, end: Exit) -> bool:
-        """Return whether a launcher reported before this exit that the whole job is being ended: SIGKILL follows."""
-        return any(e.file == end.file and e.line < end.line for e in self.statements.all(ExternalEnd))
-
     def _not_alone(self, end: Exit) -> bool:
-        """Return whether one signal ended all processes at once, or an abort was not the first one.
-
-        Whoever sent it meant all of them; watchdogs abort one process after another. Lists of containers have no times.
-        """
+        """Return whether one signal ended all processes at once (lists of containers have no times), or an abort was not the first one."""
         at_once = bisect_right(self._times[end.code], (end.time or 0.0) + CLOCK_SKEW) - 1
         of_all = end.via in _LISTED and at_once == len(self.statements.exits) - 1
         return at_once > 0 and (end.code in ABORTS or of_all)
-
-    @cached_property
-    def _times(self) -> dict[int | None, list[float]]:
-        """Return when processes ended, by exit code, ascending."""
-        times: dict[int | None, list[float]] = defaultdict(list)
-        for end in sorted(self.statements.exits.values(), key=lambda end: end.time or 0.0):
-            times[end.code].append(end.time or 0.0)
-        return times
 
     def _unheard_abort(self, rank: int) -> bool:
         """Return whether only the launcher reports the abort of a rank, in a job whose communication layer aborts processes.

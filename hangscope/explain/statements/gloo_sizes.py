@@ -70,30 +70,22 @@ def aborted_pairs(incident: Incident, statements: Statements) -> list[AbortedPai
     """Return who met whom in each aborted receive of a known rank, or of the only one that ended by SIGABRT or printed no error after the abort."""
     found, events = [], statements.all(GlooSizeMismatch)
     aborted = {e.rank for e in statements.all(Exit) if e.code == _SIGABRT and e.rank is not None}
-    quiet = (
-        set(incident.ranks) - statements.symptoms if len(events) == 1 < len(statements.symptoms) else set()
-    )
+    quiet = set(incident.ranks) - statements.symptoms if len(statements.symptoms) > 1 else set()
+    only = [*(aborted or quiet)] if len(events) == 1 else []
     for event in events:
-        receiver = event.rank
-        if receiver is None and len(only := aborted if len(events) == 1 and aborted else quiet) == 1:
-            (receiver,) = only
-        if receiver is None:
-            continue
+        receiver = only[0] if event.rank is None and len(only) == 1 else event.rank
         groups = [g.ranks for g in incident.groups if receiver in g.ranks and len(g.ranks) > 1]
         ring = max(groups, key=len, default=tuple(sorted(incident.ranks)))
-        if receiver not in ring or len(ring) < 2:
+        if receiver is None or receiver not in ring or len(ring) < 2:
             continue
         parts = [(kind, part_of(kind, len(ring))) for kind in incident.kinds.alone]
-        sent, wanted = (
-            tuple(k for k, part in parts if part == size) for size in (event.received, event.expected)
-        )
+        sent = tuple(kind for kind, part in parts if part == event.received)
+        wanted = tuple(kind for kind, part in parts if part == event.expected)
         # Calls of two families never abort each other: everyone times out.
         met = {_FROM[kind.op] for kind in sent}
         wanted = tuple(kind for kind in wanted if not met or _FROM[kind.op] in met)
-        ways = met or {1, -1}
-        at = ring.index(receiver)
-        near = {ring[(at + way) % len(ring)] for way in ways if way}
-        senders = near if 0 not in ways else set(ring)
+        ways, at = met or {1, -1}, ring.index(receiver)
+        senders = set(ring) if 0 in ways else {ring[(at + way) % len(ring)] for way in ways}
         found.append(AbortedPair(receiver, tuple(sorted(senders - {receiver})), sent, wanted, event))
     return found
 
@@ -109,9 +101,8 @@ def has_fewer_rows(pair: AbortedPair, printed: Sequence[Printed]) -> bool:
     for event in printed if wanted > 1 and sent >= _PARTS else ():
         for template, text in zip(event.templates, event.texts, strict=True):
             if event.rank is not None:
-                lines[template][event.rank] = [
-                    m[0] for m in _NUMBER.finditer(text) if not _COUNTS.search(text[: m.start()])
-                ]
+                numbers = (m for m in _NUMBER.finditer(text) if not _COUNTS.search(text[: m.start()]))
+                lines[template][event.rank] = [m[0] for m in numbers]
     for by_rank in lines.values():
         own = by_rank.pop(pair.receiver, [])
         for mine, *others in zip(own, *by_rank.values(), strict=False) if len(by_rank) > 1 else ():

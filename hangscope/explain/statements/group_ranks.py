@@ -26,10 +26,7 @@ def label_of(event: Event) -> Label:
 
 
 class GroupRanks:
-    """The mapping of one incident. `resolve` never guesses across a group whose numbers are known to differ.
-
-    `descs`: the descriptions of groups by name, as far as lines print them.
-    """
+    """The mapping of one incident, with the descriptions of groups by name (`descs`) that lines print."""
 
     def __init__(self, groups: Iterable[Group], events: Iterable[Event]) -> None:
         known = [group for group in groups if group.members_known]
@@ -49,10 +46,7 @@ class GroupRanks:
         return {local: min(ranks) for local, ranks in sorted(self._printed.get((name, True), {}).items())}
 
     def resolve(self, event: Event, numbers: Iterable[int]) -> tuple[tuple[int, ...], bool]:
-        """Return (global ranks, whether they rest on an assumption) for group-local numbers that an event prints.
-
-        Numbers that nothing maps are taken as global, unless the group is known to count otherwise; then they are left out.
-        """
+        """Return (global ranks, whether assumed) for the group-local numbers of an event: global ones, unless its group counts otherwise."""
         label = label_of(event)
         names = (event.group_name, event.group_desc) if isinstance(event, GroupEvent) else ()
         members = next((self._members[name] for name in names if name and name in self._members), ())

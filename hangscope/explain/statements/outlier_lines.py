@@ -8,6 +8,7 @@ or lost a peer are discounted.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from dataclasses import replace
 from math import log2
@@ -111,9 +112,13 @@ def outlier_lines(
     for template in after.keys() & said.keys():
         if len(said[template]) > 1 and after[template] - said[template].keys():
             del said[template]  # who printed it in its aftermath does not lack it
-    cut |= _leave_out_garbled(said)
-    copies = [copy for printers in (2, 1) for copy in _join_torn(said, in_file, printers)]
-    for template in copies:
+    # What ranks alone printed in whose logs there is what no program prints; what they lack may be lost.
+    alone = [(template, next(iter(of.items()))) for template, of in said.items() if len(of) == 1]
+    damaged = {rank for _, (rank, copy) in alone if is_garbled(copy.text)}
+    cut |= damaged
+    for template in [template for template, (rank, _) in alone if rank in damaged]:
+        del said[template]
+    for template in [copy for printers in (2, 1) for copy in _join_torn(said, in_file, printers)]:
         said.pop(template, None)
     speakers = set[int]().union(*said.values())
     reporters = {0} | (speakers if len(speakers) == 1 else set())  # who prints for all
@@ -122,24 +127,10 @@ def outlier_lines(
     return tuple(sorted(shown, key=lambda o: (-round(o.score, 3), o.file, o.line))[:_MOST])
 
 
-def _leave_out_garbled(said: dict[str, dict[int, _Said]]) -> set[int]:
-    """Leave out what ranks alone printed in whose logs there is what no program prints; return these: what they lack may be lost."""
-    alone = [(template, next(iter(of.items()))) for template, of in said.items() if len(of) == 1]
-    damaged = {rank for _, (rank, copy) in alone if is_garbled(copy.text)}
-    for template in [template for template, (rank, _) in alone if rank in damaged]:
-        del said[template]
-    return damaged
-
-
 def _join_torn(
     said: dict[str, dict[int, _Said]], in_file: dict[tuple[str, int, str], int], printers: int
 ) -> list[str]:
-    """Count damaged copies, which one rank printed, as the lines that its peers printed more often: at least `printers` ranks.
-
-    A copy is left out of `said`, or returned to be left out later where another line may be glued to it.
-
-    Where a second file holds what a rank printed as well, only those of the copy's own file count.
-    """
+    """Count damaged copies as the lines that peers (at least `printers`) printed more often; return those that more may be glued to."""
     forms = {t: _NUMBER.sub("#", next(iter(who.values())).text) for t, who in said.items() if who}
     whole = {forms[template]: template for template, who in said.items() if len(who) >= printers}
     originals, copies = Originals(whole), list[str]()
@@ -147,24 +138,22 @@ def _join_torn(
         if len(said[template]) > 1:
             continue  # another copy was counted as it
         ((rank, copy),) = said[template].items()
-        glued = False
         for form in originals.of(forms[template]):
             who = said.get(whole[form], {})
+            # Where a second file holds what a rank printed as well, only those of the copy's own file count.
             own = in_file.get((whole[form], rank, copy.file), who[rank].count if rank in who else 0)
             others = [it.count for r, it in who.items() if r != rank and whole[form] != template]
             has_more = len(form) < len(forms[template])  # but no word of its own
             if any(count > own for count in others):
-                known = who.get(rank, copy)
-                who[rank] = replace(known, count=max(known.count, own + copy.count))
-                in_file[whole[form], rank, copy.file] = own + copy.count
+                known, total = who.get(rank, copy), own + copy.count
+                who[rank] = replace(known, count=max(known.count, total))
+                in_file[whole[form], rank, copy.file] = total
             elif not (others and has_more):
                 continue
             if not has_more:
                 del said[template]
                 break
-            glued = True  # it may be a copy of other lines as well
-        if glued and template in said:
-            copies.append(template)
+            copies.append(template)  # it may be a copy of other lines as well
     return copies
 
 
@@ -201,10 +190,7 @@ def _outlier(
 
 
 def _one_behind(lines: dict[int, _Said], ranks: set[int], reporters: set[int]) -> OutlierLine | None:
-    """Return the line with which the output of every other rank ends, where one rank lacks it or printed it only with smaller numbers.
-
-    They froze right after it, and that rank did something else.
-    """
+    """Return the line that ends the output of every rank but one, which lacks it or printed it only with smaller numbers."""
     if len(ranks) < _SURE or len(lines) < 2:
         return None
     most = max(said.count for said in lines.values())
@@ -238,10 +224,8 @@ def _other_value(lines: dict[int, _Said], ranks: set[int]) -> OutlierLine | None
     furthest off counts; where other ranks are as far off in another, nobody is set apart.
     """
     order = sorted(ranks)
-    last, before = (
-        [*zip(*(_numbers(getattr(lines[rank], name)) for rank in order), strict=False)]
-        for name in ("text", "earlier")
-    )
+    last = [*zip(*(_numbers(lines[rank].text) for rank in order), strict=False)]
+    before = [*zip(*(_numbers(lines[rank].earlier) for rank in order), strict=False)]
     again = any(lines[rank].earlier for rank in ranks)
     uneven = len({line.count for line in lines.values()}) > 1
     found: list[tuple[float, tuple[int, ...], OutlierLine]] = []
@@ -276,20 +260,17 @@ def _apart(one: float, other: float) -> float:
     return abs(one - other) / max(abs(one), abs(other), 1e-9)
 
 
-def _numbers(text: str) -> list[str]:
+def _found(text: str) -> list[re.Match[str]]:
     """Return the numbers of a line, without clock times, measurements and its own rank."""
-    found: list[str] = _NUMBER.findall(_bare(text))
-    return found
+    return [*_NUMBER.finditer(words("measured").sub("", _CLOCK.sub("", _OF_ITSELF.sub("", text))))]
+
+
+def _numbers(text: str) -> list[str]:
+    return [number[0] for number in _found(text)]
 
 
 def _named(text: str, place: int) -> str:
     """Return one of a line's numbers with the word that it belongs to: `batches=3`."""
-    bare = _bare(text)
-    number = [*_NUMBER.finditer(bare)][place]
-    name = _NAME.search(bare[: number.start()])
+    number = _found(text)[place]
+    name = _NAME.search(number.string[: number.start()])
     return f"{name[0] if name else ''}{number[0]}"
-
-
-def _bare(text: str) -> str:
-    """Return a line without clock times, measurements and its own rank."""
-    return str(words("measured").sub("", _CLOCK.sub("", _OF_ITSELF.sub("", text))))

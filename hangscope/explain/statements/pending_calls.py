@@ -20,7 +20,6 @@ from hangscope.model.dataclass import dataclass
 from hangscope.model.frames import Stack
 from hangscope.model.incident import Absence, CallKind, Frontier, Incident, State
 
-_Lines = tuple[tuple[str, str, int], ...]
 #: Operations that a recorder and a stack call by the same name.
 _NAMED_ALIKE = frozenset(
     {"all_reduce", "broadcast", "all_gather", "all_to_all", "reduce", "gather", "scatter", "barrier"}
@@ -40,35 +39,23 @@ class _Pending:
 
 
 def placed_by_stacks(incident: Incident, statements: Statements) -> Incident:
-    """Return the incident with the ranks that left no dump in the collectives where their stacks or tracebacks show them.
-
-    A rank that its stack shows at work, or in another collective than its last recorded one, has left the collectives of which
-    gloo's recorder does not show whether they are over.
-    """
+    """Return the incident with ranks in the collectives where their stacks or tracebacks show them, and out of those that gloo's recorder leaves open."""
     ranks, added = dict(incident.ranks), list[CallKind]()
-    for rank in {
-        *statements.busy,
-        *(r for r, w in statements.whereabouts.items() if _is_past(incident, r, w)),
-    }:
-        queues = {
-            gid: replace(queue, state=np.where(queue.state == State.UNKNOWN, State.DONE, queue.state))
-            for gid, queue in ranks[rank].queues.items()
-        }
+    shown = sorted(statements.whereabouts.items())
+    for rank in statements.busy.union(r for r, where in shown if _is_past(incident, r, where)):
+        queues = dict(ranks[rank].queues)
+        for gid, queue in queues.items():
+            state = np.where(queue.state == State.UNKNOWN, State.DONE, queue.state)
+            queues[gid] = replace(queue, state=state)
         ranks[rank] = replace(ranks[rank], queues=queues)
     incident = replace(incident, ranks=ranks, notes=[*incident.notes, *_older_dumps(incident, statements)])
-    without = [
-        (rank, where)
-        for rank, where in sorted(statements.whereabouts.items())
-        if where.inside and not ranks[rank].seen and not ranks[rank].queues
-    ]
+    without = [(r, w) for r, w in shown if w.inside and not ranks[r].seen and not ranks[r].queues]
     pending = list(_pending(incident)) if without else []
     ranks = dict(ranks)
     for rank, where in without:
-        there = _with_a_peer(incident, rank, where, pending) or _alone(incident, where, pending, added)
-        if there is not None:
-            queues = {
-                there.gid: stated_queue(rank, there.gid, [there.seq], [there.kind], Frontier(there.seq))
-            }
+        call = _with_a_peer(incident, rank, where, pending) or _alone(incident, where, pending, added)
+        if call is not None:
+            queues = {call.gid: stated_queue(rank, call.gid, [call.seq], [call.kind], Frontier(call.seq))}
             file = ranks[rank].calls_file or where.source
             ranks[rank] = replace(ranks[rank], queues=queues, absence=Absence.TOLD, calls_file=file)
     return replace(incident, ranks=ranks, kinds=incident.kinds.and_also(added)) if without else incident
@@ -78,18 +65,17 @@ def _older_dumps(incident: Incident, statements: Statements) -> Iterator[Note]:
     """Yield a note for each dump without the collective in which the traceback of its rank shows that the rank waited."""
     for rank, where in sorted(statements.whereabouts.items()):
         record = incident.ranks.get(rank)
-        last = last_calls(incident, rank) if record is not None and record.dump_file else []
-        done = last and not last_calls(incident, rank, State.STARTED)
-        recorded = (
-            where.kind == "log" and where.inside and where.op not in (None, "send", "recv", _UNRECORDED)
-        )
-        if record is not None and done and recorded and not any(is_of(kind, where) for kind in last):
+        recorded = where.inside and where.op not in (None, "send", "recv", _UNRECORDED)
+        if record is None or not record.dump_file or where.kind != "log" or not recorded:
+            continue
+        last, open_calls = last_calls(incident, rank), last_calls(incident, rank, State.STARTED)
+        if last and not open_calls and not any(is_of(kind, where) for kind in last):
             text = f"was written before the freeze: it ends with {last[-1].op}, and the traceback in {where.source} shows rank {rank} in a later {where.op}"
             yield Note("older_dump", text, record.dump_file)
 
 
 def _is_past(incident: Incident, rank: int, where: Whereabouts) -> bool:
-    """Return whether a stack shows a rank in another operation than each of its last recorded collectives, at another line; of a traceback, in one that no recorder keeps."""
+    """Return whether a stack shows a rank in another operation and line than each of its last collectives; a traceback, in one that no recorder keeps."""
     if where.op is None or rank not in incident.ranks or (where.kind != "stack" and where.op != _UNRECORDED):
         return False
     return not any(is_of(kind, where) for kind in last_calls(incident, rank))
@@ -119,11 +105,8 @@ def _with_a_peer(
     incident: Incident, rank: int, where: Whereabouts, pending: list[_Pending]
 ) -> _Pending | None:
     """Return the one pending collective that comes from the line at which a rank is, of a group that it is in."""
-    found = [
-        call
-        for call in pending
-        if rank in incident.groups[call.gid].ranks and _may_be(incident.kinds.without_sizes(call.kind), where)
-    ]
+    own = (call for call in pending if rank in incident.groups[call.gid].ranks)
+    found = [call for call in own if _may_be(incident.kinds.without_sizes(call.kind), where)]
     found = [call for call in found if call.sure] or found
     return found[0] if len({(call.gid, call.seq) for call in found}) == 1 else None
 
@@ -164,7 +147,7 @@ def is_from(recorded: Stack, shown: Stack) -> bool:
     return bool(lines) and any(map(is_user, shown)) and _frames(user_frames(recorded)) == lines
 
 
-def _frames(stack: Stack) -> _Lines:
+def _frames(stack: Stack) -> tuple[tuple[str, str, int], ...]:
     # Of torch's own functions a stack shows the line that waits, and a dump the one that enqueues.
     outside = (frame for frame in stack if not frame.file.endswith(COLLECTIVES))
     return tuple((f.name, f.file.rsplit("/", 1)[-1], f.line) for f in outside)

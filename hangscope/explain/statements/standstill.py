@@ -24,25 +24,18 @@ EXAMINED = 64  # ranks whose pauses are examined
 
 
 def stood_still(incident: Incident, statements: Statements, end: Event) -> bool | None:
-    """Return whether the job had issued no collective for longer than it ever paused before when `end` was printed; None: unknown.
-
-    Where no dump shows collectives, the steps that were logged do.
-    """
+    """Return whether the job had issued no collective (or step) for longer than it ever paused before when `end` was printed; None: unknown."""
     if isinstance(end, ExternalEnd) and end.moving is not None:
         return not end.moving
-    stamp = end.in_the_year
-    last, usual = _calls(incident)
-    if stamp is None:
-        return None
-    if not last:
+    stamp, (last, usual) = end.in_the_year, _calls(incident)
+    if stamp is None or not last:
         return by_steps(statements, end)
     gap = stamp - since_new_year(last / 1e9)
     if abs(gap) > DAY:
         return None  # clocks of two different days
     if abs(gap) > HOUR - LEAST:
-        gap = (
-            gap + LEAST
-        ) % ZONES - LEAST  # just below a whole number of zones the two clocks merely disagree
+        # Just below a whole number of zones the two clocks merely disagree.
+        gap = (gap + LEAST) % ZONES - LEAST
     if gap > max(LEAST, USUAL * usual) or gap > max(LEAST / 2, MANY * usual):
         return True
     return None if gap > max(SOONEST, USUAL * usual) else False

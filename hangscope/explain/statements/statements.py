@@ -105,7 +105,8 @@ class Statements:
         self, kind: type[AnyEvent], which: Callable[[AnyEvent], object] | None = None
     ) -> dict[int, AnyEvent]:
         """Return the first event of a kind, of those that `which` holds for, of each rank that has one, by rank."""
-        found = ((rank, next(filter(which, self.of(rank, kind)), None)) for rank in sorted(self.of_rank))
+        ranks = sorted(self.of_rank) if self.kinds.get(kind) else ()
+        found = ((rank, next(filter(which, self.of(rank, kind)), None)) for rank in ranks)
         return {rank: event for rank, event in found if event is not None}
 
     def ranks(self, *kinds: type[Event]) -> frozenset[int]:
@@ -120,7 +121,7 @@ class Statements:
     @property
     def symptoms(self) -> frozenset[int]:
         """Return the ranks that raised what a call raises which waited in vain."""
-        return frozenset(e.rank for e in self.all(RankException) if e.symptom and e.rank is not None)
+        return frozenset(self.by_rank(RankException, lambda e: e.symptom))
 
     @property
     def witnesses(self) -> frozenset[int]:
@@ -130,19 +131,22 @@ class Statements:
     @property
     def wait_ends(self) -> WaitEnds:
         """Return how the waits of ranks ended, by what these ranks printed."""
-        raised = [e for e in self.all(RankException) if e.symptom and e.rank is not None]
-        late = {e.rank for e in raised if e.rank is not None and _TIMEOUT.search(f"{e.type} {e.message}")}
-        timed_out = self.ranks(WatchdogTimeout, GlooTimeout, StoreTimeout, MonitoredBarrierWitness) | late
+        late = self.by_rank(RankException, lambda e: e.symptom and _TIMEOUT.search(f"{e.type} {e.message}"))
+        timed_out = self.ranks(WatchdogTimeout, GlooTimeout, StoreTimeout, MonitoredBarrierWitness) | {*late}
         failed = (self.ranks(GlooClosed, AsyncError) | self.symptoms) - timed_out
         return WaitEnds(tuple(sorted(timed_out)), tuple(sorted(failed)))
 
     @property
     def ended(self) -> frozenset[int]:
         """Return the ranks that raised an error which is no timeout: they have ended, and wait for nobody."""
-        raised = [e for e in self.all(RankException) if e.rank is not None and e.type not in INTERRUPTS]
-        checked = frozenset(e.rank for e in raised if e.by_check and e.rank is not None)
-        own = frozenset(e.rank for e in raised if not e.symptom and e.rank is not None)
+        checked = frozenset(self.by_rank(RankException, lambda e: e.by_check and e.type not in INTERRUPTS))
+        own = frozenset(self.by_rank(RankException, lambda e: not e.symptom and e.type not in INTERRUPTS))
         return checked - self.ranks(*WAITED) | own - self.witnesses
+
+    @property
+    def stacks(self) -> dict[int, Whereabouts]:
+        """Return where the ranks stood whose stacks were taken, and hold a frame."""
+        return {r: w for r, w in self.whereabouts.items() if w.kind == "stack" and w.stack}
 
     @property
     def inside(self) -> frozenset[int]:
@@ -151,38 +155,22 @@ class Statements:
 
     @property
     def busy(self) -> frozenset[int]:
-        """Return the ranks whose stack shows them at work outside of every call, in a line of the user's, or waiting for a lock.
-
-        Beside one at work, those that wait for their GPUs are in what is queued there.
-        """
-        found = {
-            rank: waits_for_its_device(where.stack)
-            for rank, where in self.whereabouts.items()
-            if where.kind == "stack"
-            and not where.inside
-            and (user_frame(where.stack) is not None or waits_for_a_lock(where.stack))
-        }
-        at_work = frozenset(rank for rank, waits in found.items() if not waits)
-        return at_work or frozenset(found)
+        """Return the ranks whose stack shows them at work outside of every call; those that wait for their GPUs only where none works."""
+        outside = {rank: where.stack for rank, where in self.stacks.items() if not where.inside}
+        found = {r: own for r, own in outside.items() if user_frame(own) is not None or waits_for_a_lock(own)}
+        return frozenset(r for r, own in found.items() if not waits_for_its_device(own)) or frozenset(found)
 
     @property
     def first_deaths(self) -> list[Death]:
         """Return the deaths that nothing precedes: by time where all carry one, else by causal class."""
         heaviest = max((d.weight for d in self.deaths), default=0)
-        return _earliest([d for d in self.deaths if d.weight == heaviest])
-
-
-def _earliest(deaths: list[Death]) -> list[Death]:
-    """Return the deaths that no other one certainly precedes, by printed times of one kind; all where not all carry one."""
-    for clock in ([d.event.time for d in deaths], [d.event.stamp for d in deaths]):
-        moments = [float(t) for t in clock if isinstance(t, (int, float))]
-        if not moments or len(moments) < len(deaths):
-            continue
-        first = moments.index(min(moments))
-        host = deaths[first].event.host
-        return [
-            d
-            for d, moment in zip(deaths, moments, strict=True)
-            if moment <= moments[first] + (RESOLUTION if d.event.host == host else CLOCK_SKEW)
-        ]
-    return deaths
+        deaths = [d for d in self.deaths if d.weight == heaviest]
+        for clock in ([d.event.time for d in deaths], [d.event.stamp for d in deaths]):
+            moments = [float(t) for t in clock if t is not None]
+            if moments and len(moments) == len(deaths):
+                first = min(moments)
+                host = deaths[moments.index(first)].event.host
+                apart = [RESOLUTION if d.event.host == host else CLOCK_SKEW for d in deaths]
+                timed = zip(deaths, moments, apart, strict=True)
+                return [d for d, moment, most in timed if moment <= first + most]
+        return deaths

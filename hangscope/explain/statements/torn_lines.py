@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from itertools import takewhile
 
 from hangscope.ingest.lines.prefixes import REPLACED
 from hangscope.model.regex import regex
@@ -50,21 +49,11 @@ def _ends(line: str) -> tuple[tuple[bool, str], tuple[bool, str]]:
 
 def _shared(line: str, original: str) -> tuple[int, int]:
     """Return how many characters two lines have in common at their beginning, and at their end."""
-    head, tail = (
-        sum(
-            1
-            for _ in takewhile(
-                lambda pair: pair[0] == pair[1], zip(line[::step], original[::step], strict=False)
-            )
-        )
-        for step in (1, -1)
-    )
-    return head, min(tail, min(len(line), len(original)) - head)
-
-
-def _at_an_end(piece: str, line: str) -> bool:
-    """Return whether a piece is the beginning or the end of another line, as where two were written into each other."""
-    return line.startswith(piece) or line.endswith(piece)
+    least, found = min(len(line), len(original)), list[int]()
+    for step in (1, -1):
+        pairs = enumerate(zip(line[::step], original[::step], strict=False))
+        found.append(next((n for n, (a, b) in pairs if a != b), least))
+    return found[0], min(found[1], least - found[0])
 
 
 def _is_copy(line: str, original: str, near: Iterable[str]) -> bool:
@@ -77,7 +66,8 @@ def _is_copy(line: str, original: str, near: Iterable[str]) -> bool:
     if not rest.strip() or not lost:
         return True  # a piece is missing, or something stands in the middle
     piece = rest.replace(original, "")
-    glued = len(rest) > _FRAGMENT and any(_at_an_end(piece, other) for other in near)
+    # Two that were written into each other.
+    glued = len(rest) > _FRAGMENT and any(o.startswith(piece) or o.endswith(piece) for o in near)
     if glued or (len(piece) >= _LEAST and any(piece in other for other in near)):
         return True
     in_a_word = (head and line[head - 1].isalpha()) or (tail and line[len(line) - tail].isalpha())
@@ -91,15 +81,11 @@ def is_garbled(line: str) -> bool:
     A list repeats its items as well (`nan, nan, nan`), with what separates them.
     """
     line = line[:_READ]
-    if REPLACED in line or len(_HEADER.findall(line)) > 1 or _begins_again(line):
+    end = line[line.find(line[:_STRETCH], 1) - 1 :][:1]  # behind which the line begins again
+    begins_again = line.count(line[:_STRETCH]) >= _COPIES and (end.isalnum() or end in ".!)")
+    if REPLACED in line or len(_HEADER.findall(line)) > 1 or begins_again:
         return True
     return any(_stutters(line, start) for start in range(0, len(line) - _STRETCH + 1, _KEY))
-
-
-def _begins_again(line: str) -> bool:
-    """Return whether a line begins again and again behind its own end."""
-    end = line[line.find(line[:_STRETCH], 1) - 1 :][:1]
-    return line.count(line[:_STRETCH]) >= _COPIES and (end.isalnum() or end in ".!)")
 
 
 def _stutters(line: str, start: int) -> bool:
@@ -116,24 +102,21 @@ def _stutters(line: str, start: int) -> bool:
 
 
 class Endings:
-    """How the lines of logs end, each given as (file, text)."""
+    """How the lines of logs end, numbers apart, each given as (file, text)."""
 
     def __init__(self, lines: Iterable[tuple[str, str]]) -> None:
-        self._found: dict[tuple[str, str], list[str]] = {}
+        self._found: dict[tuple[str, str], list[str]] = defaultdict(list)
         for file, text in lines:
-            alike = self._found.setdefault((file, text.translate(_AS_ZERO)[-_LEAST:]), [])
-            if len(alike) < _COMPARED:
-                alike.append(text)
+            digits = text.translate(_AS_ZERO)
+            if len(alike := self._found[file, digits[-_LEAST:]]) < _COMPARED:
+                alike.append(digits)
 
     def hold(self, file: str, line: str) -> bool:
-        """Return whether a line ends as another one of its file does, so that its own end is lost."""
-        alike = self._found.get((file, line.translate(_AS_ZERO)[-_LEAST:]), ())
-        return any(_ends_as(line, other) for other in alike)
-
-
-def _ends_as(line: str, other: str) -> bool:
-    """Return whether a line ends as another one does, numbers apart, from within a word of both on: its own end is lost."""
-    line, other = line.translate(_AS_ZERO), other.translate(_AS_ZERO)
-    _, tail = _shared(line, other)
-    inside = _LEAST <= tail < min(len(line), len(other))
-    return inside and all(text[-tail - 1 : len(text) - tail + 1].isalnum() for text in (line, other))
+        """Return whether a line ends as another one of its file does, from within a word of both on: its own end is lost."""
+        line = line.translate(_AS_ZERO)
+        for other in self._found.get((file, line[-_LEAST:]), ()):
+            _, tail = _shared(line, other)
+            seams = (text[-tail - 1 : len(text) - tail + 1] for text in (line, other))
+            if _LEAST <= tail < min(len(line), len(other)) and all(map(str.isalnum, seams)):
+                return True
+        return False

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from hangscope.explain.statements.statements import CTRL_C, Statements, Whereabouts
 from hangscope.ingest.lines.vocabulary import words
-from hangscope.ingest.stacks.threads import Variables
 from hangscope.ingest.torch_logs.reports import FailedStack
 from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.knowledge.callsite import calls_collectives, in_backward
@@ -17,11 +16,7 @@ from hangscope.model.incident import RankRecord
 from hangscope.model.regex import regex
 
 # the last up to torch 0.4
-_COLLECTIVE_FILES = (
-    "distributed_c10d.py",
-    "_functional_collectives.py",
-    "torch/distributed/__init__.py",
-)
+_COLLECTIVE_FILES = ("distributed_c10d.py", "_functional_collectives.py", "torch/distributed/__init__.py")
 #: NCCL's own functions (nccl.h), which a thread that spins while it enqueues has not left
 _OPS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "send", "recv")
 _OF_NCCL = {f"nccl{op.title().replace('_', '')}": op for op in _OPS}
@@ -33,7 +28,6 @@ _BASES = {
 }
 #: a call's own wait, below which there is no Python frame
 _WAITS = frozenset({"wait", "_wait", "trigger_wait", "wait_tensor"})
-_WORK = "torch._C._distributed_c10d.Work"  # what a collective that runs returns
 _BACKWARD = regex(r"\.backward\(")
 _NEAR = 3  # frames within which a wait for sends and receives may wait for the device
 _NOT_OPS = _WAITS | {"wrapper", "<module>", "unwrap"}
@@ -43,12 +37,10 @@ def whereabouts(record: RankRecord, statements: Statements) -> Whereabouts | Non
     """Return where a rank stood by its stack, else by the traceback of an error that a waiting call raised; None: not told."""
     raised = statements.of(record.rank, RankException)
     for _, stack in record.threads:
-        where = _by_variables(
-            located(stack, record.stack_file or "a stack dump", "stack"), record, statements
-        )
+        where = located(stack, record.stack_file or "a stack dump", "stack")
         # A wait below which there is no Python frame looks like work until it fails.
         waits = any(e.symptom and e.frames and _place(e.frames) == _place(stack) for e in raised)
-        return replace(where, inside=True) if waits else where
+        return replace(where, inside=where.inside or waits)
     shown: list[FailedStack | RankException] = [*statements.of(record.rank, FailedStack)]
     shown += [*(e for e in raised if e.symptom), *(e for e in raised if e.type == CTRL_C)]
     for event in shown:
@@ -63,16 +55,6 @@ def whereabouts(record: RankRecord, statements: Statements) -> Whereabouts | Non
                 return replace(where, op=called[1]) if called else where
             return replace(where, inside=True) if _BACKWARD.search(code) else where
     return None
-
-
-def _by_variables(where: Whereabouts, record: RankRecord, statements: Statements) -> Whereabouts:
-    """Return where a rank was: a call of C++ has no frame in Python, while what it waits for is a variable of the innermost one."""
-    found = statements.of(record.rank, Variables)[-1:]
-    values = [value for event in found for value in event.values]
-    if where.inside or not any(_WORK in value for value in values):
-        return where
-    paired = any("P2POp" in value for value in values)
-    return replace(where, inside=True, op="batch_isend_irecv" if paired else where.op)
 
 
 def _place(stack: Stack) -> tuple[str, str, int] | None:
@@ -103,11 +85,6 @@ def located(stack: Stack, source: str, kind: str) -> Whereabouts:
         inside = named or (known_wait is not None and known_wait.collective)
         name = _BASES.get(first.name, first.name)
         op = name if named and not name.startswith("_") else None
-    if _is_near(stack, "paired_waits"):
+    if any(words("paired_waits").search(f"{f.file}:{f.name}") for f in stack[:_NEAR]):
         op, inside = "batch_isend_irecv", True
     return Whereabouts(inside, op, stack, source, kind)
-
-
-def _is_near(stack: Stack, functions: str) -> bool:
-    """Return whether one of the innermost frames is one of some functions (knowledge/lines/words.toml)."""
-    return any(words(functions).search(f"{f.file}:{f.name}") for f in stack[:_NEAR])

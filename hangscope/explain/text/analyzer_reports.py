@@ -24,10 +24,7 @@ _TYPES = regex(r"'(\w{1,40})'")
 
 
 def analyzer(incident: Incident, statements: Statements) -> Report | None:
-    """Take what torch's own analyzer printed as a hint: what it names depends on the order in which it read the dumps.
-
-    It compares all ranks with the first one that it read, which may be the outlier; ranks that it does not name issued the same collective.
-    """
+    """Take what torch's own analyzer printed as a hint: it compares all ranks with the first one that it read, which may be the outlier."""
     report = next((e for e in statements.all(AnalyzerReport) if e.named), None)
     if report is None:
         return None
@@ -38,9 +35,9 @@ def analyzer(incident: Incident, statements: Statements) -> Report | None:
     form = "called {}" if report.error == "COLLECTIVE_TYPE_MISMATCH" else f"passed {{}} to {it}"
     call, kinds = _call(report, report.wanted), dict[int, CallKind]()
     sides: dict[str, list[int]] = defaultdict(list)
+    absent = "did not join" if report.what == "absent" else "differed in"
     for n, rank in enumerate(report.named):
         found = report.found[n] if n < len(report.found) else ""
-        absent = "did not join" if report.what == "absent" else "differed in"
         sides[form.format(found) if found else f"{absent} {it}"].append(rank)
         if found or report.own_op:
             kinds[rank] = CallKind(report.own_op) if report.own_op else _call(report, found)
@@ -58,13 +55,8 @@ def analyzer(incident: Incident, statements: Statements) -> Report | None:
     named = report.named
     if 0 < len(waiting) < len(named) and len(sides) == 2:
         named = waiting  # the rank that all others are compared with is the outlier
-    return Report(
-        "according to torch's analyzer",
-        sides,
-        named,
-        [report],
-        replace(finding, guess=True, events=(report,)),
-    )
+    finding = replace(finding, guess=True, events=(report,))
+    return Report("according to torch's analyzer", sides, named, [report], finding)
 
 
 def _in_several_calls(statements: Statements) -> Report | None:
@@ -80,11 +72,8 @@ def _in_several_calls(statements: Statements) -> Report | None:
     for e, call, side in zip(reports, calls, joined, strict=True):
         number = f" seq {e.seq}" if e.seq is not None else ""
         group = f" on group {group_label(e.group_name, e.group_desc or '')}" if e.group_name else ""
-        place = (
-            f", called at {at.file.rsplit('/', 1)[-1]}:{at.line} ({at.name})"
-            if (at := user_frame(call.stack))
-            else ""
-        )
+        at = user_frame(call.stack)
+        place = f", called at {at.file.rsplit('/', 1)[-1]}:{at.line} ({at.name})" if at else ""
         sizes = f" of {counted(prod(e.sizes[0]), 'element')}" if e.sizes else ""
         sides[f"issued {e.op}{number}{sizes}{group}{place}"] = side
     finding = different(reports[0].seq, joined, kinds, statements)

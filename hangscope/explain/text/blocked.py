@@ -1,4 +1,4 @@
-"""Which rank alone is blocked outside of a collective: at another place while all other ranks wait for their devices, or held up by a debugger, a signal or the kernel.
+"""Which rank alone is blocked elsewhere while all others wait, or is held up by a debugger, a signal or the kernel.
 
 The CPU threads of an NCCL job wait for their devices outside of any collective, at the first result that they need: torch's
 `synchronize`, or the driver's, shows such a wait.
@@ -10,7 +10,7 @@ from math import inf
 
 from hangscope.explain.finding import Absent, Extra, OwnCall, StuckCall
 from hangscope.explain.statements.standstill import stood_still
-from hangscope.explain.statements.statements import Statements
+from hangscope.explain.statements.statements import Statements, Whereabouts
 from hangscope.explain.text.partitions import last_call
 from hangscope.explain.text.stop import PROOFS
 from hangscope.ingest.job_logs.activity import BUSY, IDLE, GpuUse, Held
@@ -32,34 +32,54 @@ _SOME, _DAY = 60, 86400  # s: what an asynchronous collective may be ahead of it
 _LEAST, _FEWEST = 4, 3  # stacks of which one may be the outlier; where not those of all ranks are here
 
 
-def blocked_alone(incident: Incident, statements: Statements) -> Absent | None:
-    """Name the one rank whose stack is elsewhere, in no call of torch's, while all others wait for their devices."""
-    at = {r: w.stack for r, w in statements.whereabouts.items() if w.kind == "stack"}
-    complete = len(at) >= _LEAST and at.keys() == incident.ranks.keys()
-    if len(at) < _FEWEST or statements.inside:
+def elsewhere(incident: Incident, statements: Statements) -> Absent | Extra | None:
+    """Name the few ranks whose stacks are elsewhere while those of all others wait for other ranks, or for their devices.
+
+    They end their groups, wait for their host (a batch, a file, a lock, a compiler), or are at work in no call of torch's. If it is
+    most that are elsewhere, and these have returned from what they were asked to do, the few are those that wait.
+    """
+    at, ranks = statements.stacks, incident.ranks
+    does = {rank: _does(where) for rank, where in at.items() if not _waits(where)}
+    few, kinds = tuple(sorted(does)), set(does.values())
+    waiting = tuple(sorted(at.keys() - does.keys()))
+    complete = at.keys() == ranks.keys()
+    if not waiting and len(few) == 1:
+        known = [doing(own.stack) for own in incident.unplaced]
+        awaited = bool(known) and all(d is not None and d.message for d in known)
+        return Absent(few, guess=True) if awaited else None
+    if waiting and kinds == {"returned"} and len(waiting) < len(few) and complete:
+        call = last_call(waiting[0], statements)
+        named = call.kind is not None and call.kind.op
+        return Extra(waiting, call, OwnCall(call.kind), waiting=waiting) if named else None
+    if kinds == {"ends"} and len(few) <= len(waiting):
+        return Absent(few, last_call(waiting[0], statements), waiting=waiting)
+    if len(few) != 1 or len(at) < _FEWEST or not kinds <= {"host", "work"}:
         return None
-    outliers, end = [r for r, stack in at.items() if not waits_for_its_device(stack)], statements.external
-    if len(outliers) != 1:
-        return None
-    own = at[outliers[0]]
+    if statements.inside and (kinds == {"work"} or statements.busy):
+        return None  # `sites` knows the calls of those that wait
+    if kinds == {"work"}:
+        end, complete = statements.external, complete and len(at) >= _LEAST
+        stopped = statements.any_of(*PROOFS) or (end is not None and stood_still(incident, statements, end))
+        complete = complete and bool(stopped)
+    return Absent(few, guess=not complete)
+
+
+def _waits(where: Whereabouts) -> bool:
+    """Return whether a stack waits for other ranks, or for its device."""
+    known = doing(where.stack)
+    of_others = known is not None and (known.collective or known.message)
+    return where.op != ENDS_GROUPS and (where.inside or of_others or waits_for_its_device(where.stack))
+
+
+def _does(where: Whereabouts) -> str:
+    """Return what a rank does that does not wait for others: it ends its groups, waits for its host, has returned, or is at work."""
+    known, own = doing(where.stack), where.stack
+    if where.op == ENDS_GROUPS:
+        return "ends"
+    if known is not None and (known.host or known.returned):
+        return "host" if known.host else "returned"
     computes = of_the_program(own[0]) and not is_user(own[0])
-    if computes or (user_frame(own) is None and not _of_its_own_in_cpp(own)):
-        return None
-    stopped = bool(statements.all(*PROOFS)) or (
-        end is not None and stood_still(incident, statements, end) is True
-    )
-    return Absent((outliers[0],), guess=not stopped or not complete)
-
-
-def ended_early(_: Incident, statements: Statements) -> Absent | None:
-    """Name the few ranks that are ending their groups while all others whose stacks are known wait in a collective or for their devices."""
-    at = {r: w for r, w in statements.whereabouts.items() if w.kind == "stack" and w.stack}
-    ending = tuple(sorted(r for r, where in at.items() if where.op == ENDS_GROUPS))
-    staying = tuple(sorted(at.keys() - {*ending}))
-    waits = all(at[r].inside or waits_for_its_device(at[r].stack) for r in staying)
-    if not ending or not staying or len(ending) > len(staying) or not waits:
-        return None
-    return Absent(ending, last_call(staying[0], statements), waiting=staying)
+    return "work" if not computes and (user_frame(own) is not None or _of_its_own_in_cpp(own)) else ""
 
 
 def _of_its_own_in_cpp(stack: Stack) -> bool:
@@ -68,50 +88,12 @@ def _of_its_own_in_cpp(stack: Stack) -> bool:
     return not python and any(f.line > 0 for f in stack) and not any(_OF_TORCH.search(f.name) for f in stack)
 
 
-def held_by_its_host(incident: Incident, statements: Statements) -> Absent | None:
-    """Name the one rank whose stack waits for its host (a batch, a file, a lock, a compiler) while those of all others wait for other ranks."""
-    at = {r: w for r, w in statements.whereabouts.items() if w.kind == "stack" and w.stack}
-    known = {rank: doing(where.stack) for rank, where in at.items()}
-    held = [r for r, d in known.items() if d is not None and d.host and not at[r].inside]
-    others = [r for r in at if r not in held]
-    waits = all(at[r].inside or ((d := known[r]) is not None and (d.collective or d.message)) for r in others)
-    if len(held) != 1 or len(at) < _FEWEST or not waits:
-        return None
-    return Absent((held[0],), guess=at.keys() != incident.ranks.keys())
-
-
-def alone_in_a_call(incident: Incident, statements: Statements) -> Extra | None:
-    """Name the few ranks that are in a collective while all others have returned from what they were asked to do: these do not make it."""
-    at = {r: w for r, w in statements.whereabouts.items() if w.kind == "stack" and w.stack}
-    inside = tuple(sorted(r for r, where in at.items() if where.inside and where.op))
-    returned = [r for r in at if r not in inside and (d := doing(at[r].stack)) is not None and d.returned]
-    if not inside or len(inside) >= len(returned) or len(inside) + len(returned) < len(incident.ranks):
-        return None
-    call = last_call(inside[0], statements)
-    return Extra(inside, call, OwnCall(call.kind), waiting=inside)
-
-
-def awaited(incident: Incident, statements: Statements) -> Absent | None:
-    """Name the one known rank that is at work while all other processes whose stacks were taken wait for a message of another one."""
-    at = {r: w for r, w in statements.whereabouts.items() if w.kind == "stack" and w.stack}
-    waits = [(d := doing(own.stack)) is not None and d.message for own in incident.unplaced]
-    if len(at) != 1 or not waits or not all(waits):
-        return None
-    ((rank, where),) = at.items()
-    known = doing(where.stack)
-    return None if where.inside or (known is not None and known.message) else Absent((rank,), guess=True)
-
-
 def idle_device(incident: Incident, statements: Statements) -> Absent | None:
-    """Name the one rank whose GPU alone is idle while all others of its host are busy, if its stack is elsewhere as well.
-
-    A rank that waits in a collective keeps its GPU busy. GPUs are numbered as the ranks of a job of one host that has them all.
-    """
+    """Name the one rank whose GPU alone is idle while all others of its host are busy (as in a collective), if its stack is elsewhere as well."""
     use = idle_alone(incident, statements)
     own = statements.whereabouts.get(use.gpu) if use is not None else None
-    if use is None or own is None or own.inside or not own.stack or waits_for_its_device(own.stack):
-        return None
-    return Absent((use.gpu,), events=(use,))
+    at_work = own is not None and own.stack and not own.inside and not waits_for_its_device(own.stack)
+    return Absent((use.gpu,), events=(use,)) if use is not None and at_work else None
 
 
 def idle_alone(incident: Incident, statements: Statements) -> GpuUse | None:
@@ -138,17 +120,12 @@ def at_work_alone(incident: Incident, statements: Statements) -> Absent | None:
 
 def worked_on(statements: Statements) -> Printed | None:
     """Return what the one rank printed that went on with lines of its own while others waited, until they timed out."""
-    waits: list[WatchdogTimeout | GlooTimeout] = [
-        *statements.all(WatchdogTimeout),
-        *statements.all(GlooTimeout),
-    ]
-    timeouts = {e.rank: e for e in waits if e.rank is not None}
-    ends = [
-        (at, e.ran_ms / 1000) for e in timeouts.values() if e.ran_ms and (at := _time_of_day(e)) is not None
-    ]
-    if not ends:
+    waits: list[WatchdogTimeout | GlooTimeout] = [*statements.all(WatchdogTimeout)]
+    timeouts = {e.rank: e for e in [*waits, *statements.all(GlooTimeout)] if e.rank is not None}
+    timed = [(_time_of_day(e), (e.ran_ms or 0) / 1000) for e in timeouts.values()]
+    end, waited = min(((at, ran) for at, ran in timed if at is not None and ran), default=(None, 0.0))
+    if end is None:
         return None
-    end, waited = min(ends)
     found = []
     for e in statements.all(Printed):
         before = end - (_time_of_day(e) or inf)

@@ -1,8 +1,4 @@
-"""What DETAIL's fingerprints show: the collective that each rank reports, and the peer from which it differs.
-
-Each rank gathers the fingerprints of all and compares them with its own in the order of their ranks, and its error names
-the first that differs (torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp): those before it issued the reporter's collective.
-"""
+"""What DETAIL's fingerprints show: the collective of each rank, and the first peer in rank order that differs from it (ProcessGroupWrapper.cpp)."""
 
 from __future__ import annotations
 
@@ -36,20 +32,15 @@ def fingerprints(incident: Incident, statements: Statements) -> Report | None:
         if finding := _finding(incident, statements, seq, events):
             return _report(statements, [*events.values()], finding)
     compared = [e for e in statements.all(CallFingerprint) if e.context == "mismatch"]
-    if (finding := _by_number(statements, compared)) is not None:
-        return _report(statements, compared, finding)
-    return (
-        _report(statements, compared, None) if any(e.peer_group_rank is not None for e in compared) else None
-    )
+    by_number = _by_number(statements, compared)
+    named = by_number is not None or any(e.peer_group_rank is not None for e in compared)
+    return _report(statements, compared, by_number) if named else None
 
 
 def _report(statements: Statements, events: Sequence[CallFingerprint], finding: Different | None) -> Report:
     """Return which ranks issued what; a garbled line shows its own rank's collective, and of its peer's the length."""
-    form: dict[int, str] = {}
-    for e in events:
-        rank = e.rank if e.rank is not None else e.group_rank
-        if rank is not None:
-            form[rank] = _form(e.op, e.shape, e.dtype)
+    printed = ((e.rank if e.rank is not None else e.group_rank, e) for e in events)
+    form = {rank: _form(e.op, e.shape, e.dtype) for rank, e in printed if rank is not None}
     for e in sorted(events, key=_is_cut):
         if e.peer_group_rank is not None:
             other = _form(e.peer_op or "another collective", e.peer_shape, e.peer_dtype)
@@ -86,11 +77,9 @@ def _finding(incident: Incident, statements: Statements, seq: int | None, events
     if len(sides) == 1:
         return None
     ordered = sorted(sides.values(), key=lambda ranks: (-len(ranks), ranks))
-    return replace(
-        different(seq, ordered, kinds, statements),
-        events=tuple(events[r] for side in ordered for r in side[:2] if r in events),
-        assumed=any(e.rank_assumed for e in events.values()),
-    )
+    lines = tuple(events[r] for side in ordered for r in side[:2] if r in events)
+    assumed = any(e.rank_assumed for e in events.values())
+    return replace(different(seq, ordered, kinds, statements), events=lines, assumed=assumed)
 
 
 def _by_number(statements: Statements, compared: Sequence[CallFingerprint]) -> Different | None:
@@ -107,28 +96,23 @@ def _by_number(statements: Statements, compared: Sequence[CallFingerprint]) -> D
         return None
     kinds = {rank: _kind_of(event, statements) for rank, event in own.items()}
     finding = different(ahead, [*sides.values()], kinds, statements)
-    skipped = Change(shift=behind - ahead)
-    return replace(
-        finding,
-        own=replace(finding.own, seq=behind),
-        change=skipped,
-        events=tuple(own[r] for side in (sides[behind], sides[ahead]) for r in side[:2]),
-        assumed=True,  # sends and receives count as well
-    )
+    call, skipped = replace(finding.own, seq=behind), Change(shift=behind - ahead)
+    lines = tuple(own[r] for side in (sides[behind], sides[ahead]) for r in side[:2])
+    # Sends and receives count as well.
+    return replace(finding, own=call, change=skipped, events=lines, assumed=True)
 
 
 def _completed(kinds: dict[int, CallKind]) -> dict[int, CallKind]:
     """Return collectives of which a shortened line lacks the types, with those of the one like them."""
     types: dict[object, set[tuple[str, ...]]] = defaultdict(set)
     for kind in kinds.values():
-        types[kind.op, kind.input_sizes].add(kind.input_dtypes)
-    found = {key: next(iter(known - {()})) for key, known in types.items() if len(known - {()}) == 1}
-    return {
-        rank: replace(kind, input_dtypes=known, output_dtypes=known)
-        if not kind.input_dtypes and (known := found.get((kind.op, kind.input_sizes)))
-        else kind
-        for rank, kind in kinds.items()
-    }
+        types[kind.op, kind.input_sizes] |= {kind.input_dtypes} - {()}
+    for rank, kind in kinds.items():
+        known = types[kind.op, kind.input_sizes]
+        if not kind.input_dtypes and len(known) == 1:
+            (own,) = known
+            kinds[rank] = replace(kind, input_dtypes=own, output_dtypes=own)
+    return kinds
 
 
 def _only_peer(incident: Incident, statements: Statements, events: _Own) -> dict[int, CallKind]:
@@ -143,14 +127,16 @@ def _only_peer(incident: Incident, statements: Statements, events: _Own) -> dict
     few = 2 * len(alike) <= len(incident.ranks) or len(events) < 2
     if few or len(found) != 1 or found[0] in alike or not event.peer_op:
         return {}
-    sizes = (event.peer_shape,) if event.peer_shape is not None else ()
-    types = (event.peer_dtype,) if event.peer_dtype else ()
-    return {found[0]: CallKind(event.peer_op, "", sizes, sizes, types, types)}
+    return {found[0]: _call(event.peer_op, event.peer_shape, event.peer_dtype)}
 
 
 def _kind_of(event: CallFingerprint, statements: Statements) -> CallKind:
     """Return the collective that a fingerprint describes, with the stack of the same rank's traceback."""
     raised = statements.of(event.rank, RankException) if event.rank is not None else []
     stack = next((e.frames for e in raised if e.frames), ())
-    sizes, types = (event.shape,) if event.shape is not None else (), (event.dtype,) if event.dtype else ()
-    return CallKind(event.op, "", sizes, sizes, types, types, stack=stack)
+    return replace(_call(event.op, event.shape, event.dtype), stack=stack)
+
+
+def _call(op: str, shape: tuple[int, ...] | None, dtype: str | None) -> CallKind:
+    sizes, types = (shape,) if shape is not None else (), (dtype,) if dtype else ()
+    return CallKind(op, "", sizes, sizes, types, types)

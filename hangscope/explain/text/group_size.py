@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 
 from hangscope.explain.statements.statements import Statements
@@ -52,10 +53,9 @@ def others_of(size: int | None, seen: Iterable[int]) -> tuple[int, ...]:
 
 def all_timed_out(statements: Statements) -> bool:
     """Return whether all ranks of a collective of stated size timed out in it."""
-    world = world_size(statements)
-    ranks: dict[tuple[str, int | None], set[int | None]] = {}
-    sizes: dict[tuple[str, int | None], int | None] = {}
+    world, ranks = world_size(statements), defaultdict[tuple[str, int | None], set[int]](set)
     for e in statements.all(WatchdogTimeout):
-        ranks.setdefault((e.op, e.seq), set()).add(e.rank if e.rank is not None else e.group_rank)
-        sizes[(e.op, e.seq)] = e.members or world
-    return any(len(those - {None}) == sizes[call] for call, those in ranks.items())
+        rank = e.rank if e.rank is not None else e.group_rank
+        ranks[e.op, e.seq] |= {rank} if rank is not None else set()
+    sizes = {(e.op, e.seq): e.members or world for e in statements.all(WatchdogTimeout)}
+    return any(len(those) == sizes[call] for call, those in ranks.items())

@@ -22,10 +22,9 @@ def blanks_of(events: Sequence[Message]) -> Mapping[str, str]:
     for event in events:
         for name, text in event.values:
             values[name].append(text)
-    found = {
-        name: max(texts, key=lambda text: (len(text), text)) if name == "seconds" else listed(texts)
-        for name, texts in values.items()
-    }
+    found = {name: listed(texts) for name, texts in values.items()}
+    if "seconds" in values:
+        found["seconds"] = max(values["seconds"], key=lambda text: (len(text), text))
     ranks = sorted({e.rank for e in events if e.rank is not None})
     names = [e.process for e in events if e.process]
     named = f" ({listed(names)})" if names and ranks else ""
@@ -34,10 +33,7 @@ def blanks_of(events: Sequence[Message]) -> Mapping[str, str]:
 
 
 def filled(text: str, blanks: Mapping[str, str]) -> str:
-    """Return a sentence with its placeholders filled; a part in brackets is left out where one of its placeholders has no value.
-
-    A pod, node, GPU, rank or job that has several names is in the plural, with its verb.
-    """
+    """Return a sentence with its placeholders filled, what has several names in the plural, without parts in brackets that have no value."""
 
     def part(inner: str) -> str:
         return inner if all(name in blanks for name in _BLANK.findall(inner)) else ""

@@ -1,8 +1,4 @@
-"""What ranks printed last: which rank fell silent while its peers failed, how far each counted, which output ends differently.
-
-This is the weakest evidence. Something else must show that the job hung: an error of the communication layer or a
-watcher's line.
-"""
+"""What ranks printed last, the weakest evidence: which fell silent while its peers failed, how far each counted, which output ends differently."""
 
 from __future__ import annotations
 
@@ -41,19 +37,15 @@ _BEGINNINGS: tuple[type[Event], ...] = (StoreTimeout, StoreBarrier, StoreUnreach
 _PEERS = 2
 
 
-def _lost_a_peer(statements: Statements) -> frozenset[int]:
-    warned = statements.by_rank(NcclWarn, lambda e: e.fault == "closed_by_peer")
-    remote = statements.by_rank(AsyncError, lambda e: e.error == "remote")
-    return statements.ranks(GlooClosed) | warned.keys() | remote.keys()
-
-
 def silent(incident: Incident, statements: Statements) -> Finding | None:
     """Name the few ranks that printed no error while all the others timed out or lost a peer.
 
     A lost connection means that the peer ended; a timeout means that it was still there. If lines of some ranks are missing,
     only a single rank is named, and only if its log was collected.
     """
-    lost, ranks = _lost_a_peer(statements), incident.ranks
+    warned = statements.by_rank(NcclWarn, lambda e: e.fault == "closed_by_peer")
+    remote = statements.by_rank(AsyncError, lambda e: e.error == "remote")
+    lost, ranks = statements.ranks(GlooClosed) | warned.keys() | remote.keys(), incident.ranks
     not_here = unproved(incident, statements)
     involved = lost | statements.symptoms | statements.ranks(*WAITED, *_INVOLVED)
     failed = sorted(involved)
@@ -67,11 +59,10 @@ def silent(incident: Incident, statements: Statements) -> Finding | None:
         return None
     if statements.all(*_BEGINNINGS) and not statements.all(*WAITED, NcclWarn, AsyncError):
         return None  # the group never formed: the store shows who is missing
-    aborted = statements.all(GlooSizeMismatch)
     if statements.ranks(GlooSizeMismatch) and any(r not in statements.exits for r in quiet):
         return None  # another rank was aborted: these may have been terminated before they could print
     swept = any(r in statements.exits and statements.exits[r].code in CLEANUPS for r in quiet)
-    if swept and (len(quiet) > 1 or aborted):
+    if swept and (len(quiet) > 1 or statements.any_of(GlooSizeMismatch)):
         return None  # the launcher terminated them before they could print, victims and culprit alike
     # A rank without any file may have timed out like the others.
     files = [file for r in failed for file in ranks[r].files]
@@ -79,12 +70,8 @@ def silent(incident: Incident, statements: Statements) -> Finding | None:
     kind = Unseen if lost.issuperset(failed) or unread else Absent
     if kind is Absent and not statements.inside.isdisjoint(quiet):
         return None  # its stack shows it waiting in a collective, perhaps in another one
-    return kind(
-        quiet,
-        last_call(failed[0], statements),
-        waiting=tuple(failed),
-        events=tuple(errors(failed, statements)),
-    )
+    stuck, lines = last_call(failed[0], statements), tuple(errors(failed, statements))
+    return kind(quiet, stuck, waiting=tuple(failed), events=lines)
 
 
 def errors(ranks: Sequence[int], statements: Statements) -> list[Event]:
@@ -94,26 +81,16 @@ def errors(ranks: Sequence[int], statements: Statements) -> list[Event]:
 
 def stuck(statements: Statements) -> bool:
     """Return whether something shows that the job hung, and nothing shows the cause better than the output."""
-    if statements.deaths or in_one_call(statements):
+    timed = [e for e in statements.all(WatchdogTimeout) if e.rank is not None and e.seq is not None]
+    ranks, calls = {e.rank for e in timed}, {(e.seq, e.op, e.numel_in, e.numel_out) for e in timed}
+    # Where every rank that was seen timed out in one and the same collective, the last lines show no culprit.
+    in_one_call = len(ranks) > 1 and len(calls) == 1 and ranks >= set(statements.of_rank)
+    if statements.deaths or in_one_call:
         return False
     if statements.external is not None:  # it may have been terminated because it hung
         by_hand = statements.external.signal == "SIGINT" and says_it_hangs(statements)
         return by_hand or by_steps(statements, statements.external) is True
     return bool(statements.all(*WAITED, NoProgress, RankException))
-
-
-def refused(statements: Statements) -> bool:
-    """Return whether NCCL reports that a host does not take its connections, and no rank a timeout."""
-    refusals = [e for e in statements.all(NcclWarn) if e.fault == "connect" and not e.retrying]
-    return bool(refusals) and not statements.all(*WAITED)
-
-
-def in_one_call(statements: Statements) -> bool:
-    """Return whether every rank that was seen timed out in one and the same collective: then the last lines show no culprit."""
-    timed = [e for e in statements.all(WatchdogTimeout) if e.rank is not None and e.seq is not None]
-    ranks = {e.rank for e in timed}
-    calls = {(e.seq, e.op, e.numel_in, e.numel_out) for e in timed}
-    return len(ranks) > 1 and len(calls) == 1 and ranks >= set(statements.of_rank)
 
 
 def progress(incident: Incident, statements: Statements) -> Finding | None:
@@ -123,11 +100,10 @@ def progress(incident: Incident, statements: Statements) -> Finding | None:
     done = tuple(statements.by_rank(Progress, lambda e: e.done))
     if done and 2 * len(done) <= len(incident.ranks):
         return Different(done, guess=True)
-    steps = {
-        rank: max((e.epoch or 0, e.step) for e in counted if e.step is not None)
-        for rank in incident.ranks
-        if (counted := [e for e in statements.of(rank, Progress) if e.step is not None and not e.leaving])
-    }
+    steps = dict[int, tuple[int, int]]()
+    for e in statements.all(Progress):
+        if e.rank in incident.ranks and e.step is not None and not e.leaving:
+            steps[e.rank] = max((e.epoch or 0, e.step), steps.get(e.rank, (0, e.step)))
     places = sorted(set(steps.values()))
     if len(places) != 2 or len(steps) < len(incident.ranks):
         return None
@@ -142,10 +118,7 @@ def _may_be_outliers(few: tuple[int, ...], incident: Incident) -> bool:
 
 
 def outlier_output(incident: Incident, statements: Statements) -> Finding | None:
-    """Name the few ranks that alone printed, or alone did not print, the most telling line.
-
-    Where no line shows that the job hung, only one rank's own telling lines count.
-    """
+    """Name the few ranks that alone printed, or did not, the most telling line; only one rank's own lines where nothing shows a hang."""
     # What a library or a device reports has rules of its own.
     known = {(e.file, e.line) for e in statements.all(Message, OomCuda, OomHost)}
     telling = [o for o in statements.outlier_lines if o.score >= TELLING or (o.telling and o.how == "value")]

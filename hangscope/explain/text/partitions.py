@@ -1,8 +1,6 @@
-"""Ranks that are in different collectives as text shows it, and which of them are the outliers.
+"""Ranks that are in different collectives as text shows it, and which of them are the outliers: the minority.
 
-The outliers are the minority; in a tie the ranks of the one side that printed what no other rank did, else the side off the training step.
-Such a line never names a rank by itself, nor does a stack: it decides where collectives or stacks prove that ranks went different ways, and only leave
-open which of them is wrong. So does the program's code, where a text shows that rank 0 alone calls a collective in it.
+In a tie, what one side alone printed, that it is off the training step, or the program's code decides, and never names a rank by itself.
 """
 
 from __future__ import annotations
@@ -45,12 +43,13 @@ def outlier_of_two(
     sides: Sequence[Sequence[int]], kinds: Mapping[int, CallKind], statements: Statements
 ) -> int | None:
     """Return which of two even sides is the outlier: the one that alone printed a telling line, or one once, else the one off the training step."""
-    telling = {line.ranks for line in statements.outlier_lines if line.decides}
-    if len(telling) == 1 and telling <= {*map(tuple, sides)}:
-        return [*map(tuple, sides)].index(telling.pop())
-    once = [line for line in statements.outlier_lines if line.printers and line.ranks in {*map(tuple, sides)}]
-    if len({line.ranks for line in once}) == 1:
-        return 1 - [*map(tuple, sides)].index(once[0].ranks)
+    lines, parts = statements.outlier_lines, [*map(tuple, sides)]
+    telling = {line.ranks for line in lines if line.decides}
+    if len(telling) == 1 and telling <= {*parts}:
+        return parts.index(telling.pop())
+    once = {line.ranks for line in lines if line.printers and line.ranks in parts}
+    if len(once) == 1:
+        return 1 - parts.index(once.pop())
     return off_the_step(_stack(sides[0], kinds), _stack(sides[1], kinds), own_knowledge())
 
 
@@ -64,7 +63,12 @@ def decided(finding: Finding, statements: Statements, placed: Sequence[int] = ()
     telling = {odd.ranks for odd in statements.outlier_lines if odd.decides}
     by_text = isinstance(finding, Unseen) or (isinstance(finding, Absent) and finding.stuck.view is None)
     if by_text and len(finding.culprits) > 1:
-        return _of_several(finding, [ranks for ranks in telling if len(ranks) == 1], statements)
+        # Of several ranks without dumps the one that alone printed something, if the output of all of them was collected.
+        alone = [ranks for ranks in telling if len(ranks) == 1]
+        heard = all(statements.of(rank, Printed) for rank in (*finding.culprits, *finding.waiting))
+        if heard and len(alone) == 1 and set(alone[0]) <= set(finding.culprits):
+            return replace(finding, culprits=alone[0], guess=True)
+        return finding
     if not finding.tie or finding.culprits or not isinstance(finding, Different | Unpaired):
         return finding
     behind_a_guard = (0,) if any(e.guarded for e in statements.all(Excerpt)) else ()
@@ -80,18 +84,5 @@ def decided(finding: Finding, statements: Statements, placed: Sequence[int] = ()
         stuck = replace(stuck, rank=others[0], kind=view.kind_of(others[0], seq)) if others else stuck
     elif waiting and stuck.pair is None:
         stuck = last_call(waiting[0], statements)
-    reached = finding.reached - set(culprits)
-    return replace(
-        finding, culprits=culprits, waiting=waiting, reached=reached, own=own, stuck=stuck, tie=False
-    )
-
-
-def _of_several(finding: Finding, telling: Sequence[tuple[int, ...]], statements: Statements) -> Finding:
-    """Return a finding of several ranks without dumps, narrowed to the one that alone printed something if the output of all of them was collected."""
-    named = [ranks for ranks in telling if set(ranks) <= set(finding.culprits)]
-    heard = all(statements.of(rank, Printed) for rank in (*finding.culprits, *finding.waiting))
-    return (
-        replace(finding, culprits=named[0], guess=True)
-        if heard and len(named) == len(telling) == 1
-        else finding
-    )
+    finding = replace(finding, culprits=culprits, own=own, stuck=stuck, tie=False)
+    return replace(finding, waiting=waiting, reached=finding.reached - set(culprits))

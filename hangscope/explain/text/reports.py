@@ -33,14 +33,15 @@ from hangscope.model.incident import CallKind, Incident
 _STATES = {
     "dead": "died", "missing": "went missing", "behind": "fell behind", "ahead": "ran ahead", "completed": "completed fewest",
 }  # fmt: skip
+#: What RAS says of ranks, the most certain first, and what that makes of them.
+_OF_RAS: tuple[tuple[str, type[Finding]], ...] = (
+    ("dead", Unseen), ("missing", Unseen), ("behind", Absent), ("ahead", Extra), ("completed", Absent),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One report: who makes it, and which ranks (global) it says what of. `named` are those that it says are missing or differ.
-
-    `finding` is the root that it shows, None where it shows none.
-    """
+    """One report: who makes it, which ranks (global) it says what of, those that it `named` as missing or different, and the root that it shows."""
 
     by: str
     sides: Mapping[str, Sequence[int]]
@@ -51,18 +52,14 @@ class Report:
 
 def barrier(incident: Incident, statements: Statements) -> Finding | None:
     """Return the ranks that did not reach a monitored barrier, or the few that issued it in addition."""
-    said = [
-        (e.rank, *statements.group_ranks.resolve(e, e.absent))
-        for e in statements.all(MonitoredBarrier)
-        if e.absent
-    ]
-    votes = Counter(
-        absent
-        for rank, absent, _ in said  # two ranks that report each other and as many absent both reached a barrier
-        if not any(
-            rank in theirs and len(theirs) == len(absent) for other, theirs, _ in said if other in absent
-        )
-    )
+    lines = [e for e in statements.all(MonitoredBarrier) if e.absent]
+    said = [(e.rank, *statements.group_ranks.resolve(e, e.absent)) for e in lines]
+    votes: Counter[tuple[int, ...]] = Counter()
+    for rank, absent, _ in said:
+        # Two ranks that report each other and as many absent both reached a barrier.
+        theirs = [other for peer, other, _ in said if peer in absent]
+        if not any(rank in other and len(other) == len(absent) for other in theirs):
+            votes[absent] += 1
     most = max(((len(absent), times) for absent, times in votes.items()), default=None)
     missed = [absent for absent, times in votes.items() if (len(absent), times) == most]
     if len(missed) != 1:
@@ -70,13 +67,13 @@ def barrier(incident: Incident, statements: Statements) -> Finding | None:
     absent, assumed = missed[0], any(assumed for _, _, assumed in said)
     others = tuple(r for r in sorted(incident.ranks) if r not in absent)
     stuck = last_call(others[0], statements) if others else StuckCall()
-    lines = tuple(statements.all(MonitoredBarrier, MonitoredBarrierWitness)[:3])
+    shown = tuple(statements.all(MonitoredBarrier, MonitoredBarrierWitness)[:3])
     if len(absent) > len(others):
         # The rank that issues an extra collective reports the majority absent.
         why = "they are the majority: the few blocked ranks issued an extra collective"
         aside = (Candidate(absent, Absent.name, why),)
-        return Extra(others, stuck, OwnCall(stuck.kind), assumed=assumed, events=lines, set_aside=aside)
-    return Absent(absent, stuck, assumed=assumed, events=lines)
+        return Extra(others, stuck, OwnCall(stuck.kind), assumed=assumed, events=shown, set_aside=aside)
+    return Absent(absent, stuck, assumed=assumed, events=shown)
 
 
 def desync(incident: Incident, statements: Statements) -> Report | None:
@@ -90,15 +87,11 @@ def desync(incident: Incident, statements: Statements) -> Report | None:
     started: dict[str, tuple[int, ...]] = {}
     for event in events:
         named = f"{event.op} " if event.op else ""
-        missed = [
-            (f"did not join {named}#{n}", absent, ranks) for n, ranks in sorted(event.not_joined.items())
-        ]
-        inside = sorted(event.joined_not_finished.items())
-        for text, side, ranks in (
-            ("never joined a collective", absent, event.never_joined),
-            *missed,
-            *((f"joined {named}#{n} and did not finish it", joined, ranks) for n, ranks in inside),
-        ):
+        missed, inside = sorted(event.not_joined.items()), sorted(event.joined_not_finished.items())
+        said = [("never joined a collective", absent, event.never_joined)]
+        said += [(f"did not join {named}#{n}", absent, ranks) for n, ranks in missed]
+        said += [(f"joined {named}#{n} and did not finish it", joined, ranks) for n, ranks in inside]
+        for text, side, ranks in said:
             found, guessed = statements.group_ranks.resolve(event, ranks)
             sides[text].update(found)
             side.update(found)
@@ -132,13 +125,7 @@ def ras(incident: Incident, statements: Statements) -> Report | None:
     events = statements.all(NcclRas)
     counts = [e for e in events if e.what in ("behind", "ahead")]
     still = _is_frozen(counts)
-    for what, of in (
-        ("dead", Unseen),
-        ("missing", Unseen),
-        ("behind", Absent),
-        ("ahead", Extra),
-        ("completed", Absent),
-    ):
+    for what, of in _OF_RAS:
         listed = [e for e in events if e.what == what]
         listed = _fewest(listed) if what == "completed" else listed
         # A number in a communicator is taken as the global rank if no line maps it.
@@ -152,9 +139,8 @@ def ras(incident: Incident, statements: Statements) -> Report | None:
         op = next((e.op for e in listed if e.op), None)
         call, assumed = CallKind(op, "nccl") if op else None, any(e.rank is None for e in listed)
         own, guess = OwnCall(call if of is Extra else None), counted and not still
-        finding = of(
-            tuple(ranks), StuckCall(kind=call), own, assumed=assumed, guess=guess, events=tuple(listed)
-        )
+        stuck, lines = StuckCall(kind=call), tuple(listed)
+        finding = of(tuple(ranks), stuck, own, assumed=assumed, guess=guess, events=lines)
         return Report("according to NCCL's RAS", _counted(listed, ranks), ranks, listed, finding)
     return None
 
@@ -165,10 +151,9 @@ def _counted(events: Sequence[NcclRas], ranks: Sequence[int]) -> dict[str, list[
     sides: dict[str, list[int]] = defaultdict(list)
     for e in events:
         number = e.rank if e.rank is not None else e.comm_rank
-        place = ", ".join(
-            filter(None, (f"pid {e.pid}" if e.pid is not None else "", f"host {e.host}" if e.host else ""))
-        )
-        text = f"{_STATES[e.what]}{f' ({place})' if place else ''}"
+        place = [f"pid {e.pid}"] if e.pid is not None else []
+        place += [f"host {e.host}"] if e.host else []
+        text = _STATES[e.what] + (f" ({', '.join(place)})" if place else "")
         text = f"launched {e.count}{op} operations" if e.count is not None else text
         sides[text] += [number] if number is not None and number in ranks else []
         if e.count is not None and e.most is not None:
@@ -181,7 +166,7 @@ def _is_frozen(events: Sequence[NcclRas]) -> bool | None:
     snapshots: dict[str, set[tuple[object, ...]]] = defaultdict(set)
     for event in events:
         snapshots[str(event.snapshot or event.file)].add((event.comm, event.op, event.comm_rank, event.count))
-    before, last = (None, None, *(snapshots[moment] for moment in sorted(snapshots)))[-2:]
+    *_, before, last = None, None, *(snapshots[moment] for moment in sorted(snapshots))
     return None if before is None else before == last
 
 

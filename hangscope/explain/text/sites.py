@@ -1,13 +1,12 @@
 """At which lines ranks were blocked, by stacks and tracebacks: which rank alone is in no collective, and which are in another one.
 
-Stacks of a single moment also come from moving jobs, whose ranks pass through one collective after another. Something else must
-show that the job hung before two collectives that would meet are evidence against any rank.
+Stacks of a moment also come from moving jobs: something else must show a hang before two collectives are evidence against any rank.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hangscope.explain.finding import Absent, Finding, OwnCall, Unpaired
@@ -23,7 +22,7 @@ from hangscope.ingest.torch_logs.traceback import RankException
 from hangscope.ingest.torch_logs.wrapper import GlooTimeout
 from hangscope.knowledge.callsite import is_user, user_frames
 from hangscope.model.frames import Frame, Stack
-from hangscope.model.incident import ROOTED_OPS, Absence, Incident, State
+from hangscope.model.incident import ROOTED_OPS, Absence, CallKind, Incident, State
 
 _Lines = tuple[tuple[str, int], ...]  # files and lines, innermost first
 _Place = tuple[str | None, _Lines]  # an operation, and where it is called
@@ -32,78 +31,71 @@ _OF_TORCH = "torch/distributed/"
 _BATCHED = frozenset({"batch_isend_irecv"})
 POINT_TO_POINT = _BATCHED | {"send", "recv", "isend", "irecv"}
 #: Calls that create a group, and wait for its members alone.
-_FORMING = frozenset(
-    {"new_group", "new_subgroups", "new_subgroups_by_enumeration", "init_device_mesh", "split_group"}
-)
+_FORMING = {"new_group", "new_subgroups", "new_subgroups_by_enumeration", "init_device_mesh", "split_group"}
 
 
 def sites(incident: Incident, statements: Statements) -> Finding | None:
     """Compare the lines of user code at which the ranks were blocked."""
-    shown, bare = defaultdict[_Place, list[int]](list), set[_Place]()
-    for rank, where in sorted(statements.whereabouts.items()):
-        users = tuple((f.file, f.line) for f in user_frames(where.stack) if is_user(f))
-        frames = users or tuple((f.file, f.line) for f in where.stack)
-        if frames and where.inside:
-            shown[(where.op, frames)].append(rank)
-            bare |= set() if users else {(where.op, frames)}
-    found = _without_shortened(shown, bare)
+    found = _places(statements)
     inside = tuple(sorted(r for ranks in found.values() for r in ranks))
-    of_a_moment, ops = not _known_to_wait(statements), {op for op, _ in found}
+    ops, telling = {op for op, _ in found}, [o.ranks for o in statements.outlier_lines if o.telling]
+    # Stacks of more than a moment of a moving job: a line reports a timeout, an error or an end, or a person that they did not change.
+    known_to_wait = statements.of_trouble or unmoved(statements)
+    of_a_moment = not (known_to_wait or statements.any_of(*PROOFS, NoProgress, ExternalEnd))
     timed_out = {e.op for e in statements.all(WatchdogTimeout) if e.rank in inside}
     if timed_out and timed_out <= {"send", "recv"}:
         return None  # a wait of its own line, as each stage of a pipeline has one
     # CPU threads of an NCCL job that wait for a result are outside of any collective: only few may be busy there.
     if 0 < len(statements.busy) <= len(inside):
-        busy = tuple(sorted(statements.busy))
         # In any pipeline, stages wait for what a working stage will send.
-        return Absent(
-            busy, last_call(inside[0], statements), waiting=inside, guess=of_a_moment and ops == _BATCHED
-        )
+        busy, guess = tuple(sorted(statements.busy)), of_a_moment and ops == _BATCHED
+        return Absent(busy, last_call(inside[0], statements), waiting=inside, guess=guess)
     if inside and len(inside) == len(incident.ranks) and ops <= POINT_TO_POINT:
-        told = [o for o in statements.outlier_lines if o.telling]
-        odd = {o.ranks for o in told}
-        named = odd.pop() if len(odd) == 1 else ()
+        named = telling[0] if len(set(telling)) == 1 else ()
         if of_a_moment and ops == _BATCHED and not named:
             return None  # the stages of any pipeline are there most of the time
         # Pipeline stages are at different lines by design, which do not show whose send or recv is missing.
-        lines, waits = tuple(errors(inside, statements)), last_call(inside[0], statements)
+        shown, waits = tuple(errors(inside, statements)), last_call(inside[0], statements)
         own = OwnCall(statements.whereabouts[named[0]].call if named else None, None)
-        return Unpaired(named, waits, own, tie=not named, guess=of_a_moment, events=lines)
+        return Unpaired(named, waits, own, tie=not named, guess=of_a_moment, events=shown)
     # Which of its sends and receives a rank is in shows nothing; that it is in a collective of all ranks may.
     paired = tuple(sorted(r for (op, _), ranks in found.items() if op in POINT_TO_POINT for r in ranks))
     sides = [tuple(ranks) for (op, _), ranks in found.items() if op not in POINT_TO_POINT]
-    sides = sorted([*sides, *([paired] if paired else [])], key=lambda ranks: (-len(ranks), ranks))
+    sides = sorted(filter(None, [*sides, paired]), key=lambda ranks: (-len(ranks), ranks))
     if len(sides) < 2 or (of_a_moment and len(ops) == 1 and not says_it_hangs(statements)):
         return None  # collectives of one operation meet, whatever their lines
-    if _in_groups_of_their_own(statements, sides) or helper_of(
-        [statements.whereabouts[s[0]].stack for s in sides]
-    ):
+    stacks = [statements.whereabouts[side[0]].stack for side in sides]
+    lines = [[e for r in side for e in statements.of(r, WatchdogTimeout, WatchdogStatus)] for side in sides]
+    names = [{e.group_name for e in own if e.group_name} for own in lines]
+    apart_by_group = all(names) and len(set().union(*names)) == sum(map(len, names))
+    if apart_by_group or helper_of(stacks):
         return None  # collectives of different groups need not meet, and those of one function come one after the other
     kinds = {r: w.call for r, w in statements.whereabouts.items()}
     events = tuple(e for side in sides[:4] for e in statements.of(side[0], FailedStack, RankException)[:1])
-    apart = different(None, sides, kinds, statements)
+    apart = replace(different(None, sides, kinds, statements), events=events)
     sends = any(e.what == "send" for rank in sides[0] for e in statements.of(rank, GlooTimeout))
     if sends and kinds[sides[0][0]].op in ROOTED_OPS and not apart.tie:
         return None  # who waits to send waits for one that receives from another root, and not for one that is further on
-    if [kinds[side[0]].op in _FORMING for side in sides] == [True, *[False] * (len(sides) - 1)]:
+    if kinds[sides[0][0]].op in _FORMING and all(kinds[side[0]].op not in _FORMING for side in sides[1:]):
         # A rank that is past the creation of a group may have skipped it, or need not take part in it.
-        return replace(apart, culprits=(), tie=True, guess=True, events=events)
-    # Ranks in a send or recv of their own may be waiting for one of the others.
-    alone = bool(paired) and not apart.tie and (sides[0] == paired or ops & {"send", "recv"})
+        return replace(apart, culprits=(), tie=True, guess=True)
     # A bare `work.wait()` may be that of a send or recv, too; it is where the recorder has no pending collective of the rank.
-    stacks = [kinds[rank].stack for rank in apart.culprits if not kinds[rank].op]
-    nameless = 0 < len(apart.culprits) == len(stacks) and all(s and is_user(s[0]) for s in stacks)
-    alone = alone or nameless
-    telling = {line.ranks for line in statements.outlier_lines if line.telling}
-    if alone and len(telling) == 1 and apart.culprits and apart.culprits not in telling:
+    nameless = bool(apart.culprits) and all(_waits_barely(kinds[rank]) for rank in apart.culprits)
+    # Ranks in a send or recv of their own may be waiting for one of the others.
+    alone = nameless or (bool(paired) and not apart.tie and (sides[0] == paired or ops & {"send", "recv"}))
+    if alone and len(set(telling)) == 1 and apart.culprits and apart.culprits != telling[0]:
         # It waits for the one that counted or read something else.
-        waits = last_call(apart.culprits[0], statements)
-        return Unpaired(telling.pop(), waits, guess=True, events=events)
+        return Unpaired(telling[0], last_call(apart.culprits[0], statements), guess=True, events=events)
     if nameless and all(_records_no_wait(incident, rank) for rank in apart.culprits):
         return Unpaired((), last_call(apart.culprits[0], statements), tie=True, guess=True, events=events)
     # Of two equal sides the one off the step is the outlier, unless ranks that nobody saw are on it.
     even = 2 * len(sides[0]) <= len(inside) < len(incident.ranks)
-    return replace(apart, events=events, guess=bool(alone) or of_a_moment or even)
+    return replace(apart, guess=bool(alone) or of_a_moment or even)
+
+
+def _waits_barely(kind: CallKind) -> bool:
+    """Return whether a rank waits at a line of the user's, which does not say for what."""
+    return not kind.op and bool(kind.stack) and is_user(kind.stack[0])
 
 
 def _records_no_wait(incident: Incident, rank: int) -> bool:
@@ -126,35 +118,18 @@ def helper_of(stacks: Sequence[Stack]) -> Frame | None:
     return None
 
 
-def _without_shortened(shown: Mapping[_Place, list[int]], bare: Set[_Place]) -> dict[_Place, list[int]]:
-    """Return the ranks at each place; a stack of which a person left out the outer frames is at the place of a whole one.
-
-    `bare`: those without a line of the user's, which are at any place of their operation.
-    """
+def _places(statements: Statements) -> dict[_Place, list[int]]:
+    """Return the ranks at each place; a stack without its outer frames, or without a line of the user's, is at the place of a whole one."""
+    shown = defaultdict[tuple[bool, _Place], list[int]](list)
+    for rank, where in sorted(statements.whereabouts.items()):
+        users = tuple((f.file, f.line) for f in user_frames(where.stack) if is_user(f))
+        frames = users or tuple((f.file, f.line) for f in where.stack)
+        if frames and where.inside:
+            shown[not users, (where.op, frames)].append(rank)
     found: dict[_Place, list[int]] = {}
-    for place, ranks in sorted(shown.items(), key=lambda item: (item[0] in bare, -len(item[0][1]))):
+    for (bare, place), ranks in sorted(shown.items(), key=lambda item: (item[0][0], -len(item[0][1][1]))):
         op, frames = place
-        whole = (
-            key
-            for key in found
-            if key[0] == op and (key[1][: len(frames)] == frames or (op and place in bare))
-        )
+        alike = (key for key in found if key[0] == op)
+        whole = (key for key in alike if key[1][: len(frames)] == frames or (op and bare))
         found.setdefault(next(whole, place), []).extend(ranks)
     return {key: sorted(ranks) for key, ranks in found.items()}
-
-
-def _known_to_wait(statements: Statements) -> bool:
-    """Return whether stacks are of more than a moment of a moving job: a line reports a timeout, an error or an end, or a person that they did not change."""
-    return (
-        statements.of_trouble or unmoved(statements) or bool(statements.all(*PROOFS, NoProgress, ExternalEnd))
-    )
-
-
-def _in_groups_of_their_own(statements: Statements, sides: Sequence[Sequence[int]]) -> bool:
-    """Return whether the watchdogs of all sides name groups, and no two sides the same one."""
-    names = [
-        {e.group_name for rank in side for e in statements.of(rank, WatchdogTimeout, WatchdogStatus)}
-        - {None, ""}
-        for side in sides
-    ]
-    return all(names) and len(set().union(*names)) == sum(map(len, names))

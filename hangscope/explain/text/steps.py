@@ -51,16 +51,11 @@ class Steps:
         """Return the lines that the culprits alone printed, and that do not report the end of a loop: something happened inside it."""
         ends = {(e.file, e.line) for e in self.statements.all(LoopLength)}
         ends |= {(e.file, e.line) for e in self.statements.all(Progress) if e.done or e.leaving or e.over}
-        lines, culprits = self.statements.outlier_lines, set(self.culprits)
-        alone = (o for o in lines if o.telling and o.how != "value" and culprits.issuperset(o.ranks))
-        through = {
-            e.file: e.line for e in self.own.values() if e.done
-        }  # what it prints after its loop is not inside it
-        return [
-            line
-            for line in alone
-            if (line.file, line.line) not in ends and line.line < through.get(line.file, line.line + 1)
-        ]
+        # What it prints after its loop is not inside it.
+        through = {e.file: e.line for e in self.own.values() if e.done}
+        lines = [o for o in self.statements.outlier_lines if o.telling and o.how != "value"]
+        alone = (o for o in lines if (o.file, o.line) not in ends and {*self.culprits}.issuperset(o.ranks))
+        return [line for line in alone if line.line < through.get(line.file, line.line + 1)]
 
     @cached_property
     def loop_over(self) -> Progress | None:
@@ -73,25 +68,18 @@ class Steps:
     @cached_property
     def shorter(self) -> tuple[int, int, Event] | None:
         """Return how many steps a culprit's loop has, the least of the waiting ranks, and the culprit's line, where its own are fewer."""
-        own = [self._length(rank) for rank in self.culprits]
-        known = [line for line in own if line is not None]
+        known = [line for rank in self.culprits if (line := self._length(rank)) is not None]
         others = [line[0] for rank in self.waiting if (line := self._length(rank)) is not None]
-        if (
-            not known
-            or not others
-            or len(known) < len(own)
-            or max(total for total, _ in known) >= min(others)
-        ):
+        if not known or not others or len(known) < len(self.culprits):
             return None
-        return known[0][0], min(others), known[0][1]
+        fewer = max(total for total, _ in known) < min(others)
+        return (known[0][0], min(others), known[0][1]) if fewer else None
 
     @property
     def behind(self) -> bool:
         """Return whether every culprit's last output counts fewer steps than that of any waiting rank does."""
-        own, others = (
-            [e.step for rank in ranks if (e := self.last.get(rank)) is not None and e.step is not None]
-            for ranks in (self.culprits, self.waiting)
-        )
+        steps = {rank: e.step for rank, e in self.last.items() if e.step is not None}
+        own, others = ([steps[r] for r in part if r in steps] for part in (self.culprits, self.waiting))
         return len(own) == len(self.culprits) and bool(others) and max(own) < min(others)
 
     def _length(self, rank: int) -> tuple[int, Event] | None:
@@ -110,12 +98,8 @@ class Steps:
     def _times(self, rank: int | None, line: Progress) -> int:
         """Return how often a rank printed a line like one of another rank."""
         printed = self.statements.all(Printed)
-        alike = {
-            template
-            for e in printed
-            if e.rank == line.rank
-            for template, number in zip(e.templates, e.numbers, strict=True)
-            if (e.file, number) == (line.file, line.line)
-        }
+        own = (e for e in printed if e.rank == line.rank and e.file == line.file)
+        lines = (row for e in own for row in zip(e.templates, e.numbers, strict=True))
+        alike = {template for template, number in lines if number == line.line}
         rows = (row for e in printed if e.rank == rank for row in zip(e.templates, e.counts, strict=True))
         return sum(count for template, count in rows if template in alike)

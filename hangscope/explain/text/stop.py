@@ -1,8 +1,4 @@
-"""The proof that a job hung, and what it shows without naming anybody: who was blocked, in which collective, since when.
-
-A watchdog's, gloo's or HCCL's timeout, a dump signal, a desync report, a timeout of the store, a heartbeat that stopped: each
-proves the stop, and none of them shows who is to blame.
-"""
+"""The proof that a job hung, and what it shows without naming anybody: who was blocked, in which collective, since when."""
 
 from __future__ import annotations
 
@@ -90,14 +86,13 @@ class Stop:
     def phrase(self) -> str:
         """Return it as a clause: `ranks 0-3 timed out in all_reduce seq 31 on group 0 (default_pg)`."""
         if isinstance(self.events[0], Exit):
-            return (
-                "the launcher reports aborted processes (SIGABRT), which is how watchdogs end blocked ranks"
-            )
+            how = "which is how watchdogs end blocked ranks"
+            return f"the launcher reports aborted processes (SIGABRT), {how}"
         if isinstance(self.events[0], Excerpt):
-            return f"nothing was printed for {self.events[0].gave_up} s, the length of a timeout, before the first error: the processes that print it had waited until then"
-        what = f"timed out in {self.call.op}" if self.call is not None and self.call.op else ""
-        if not what:
-            what = "reported a stall" + (" in collective" if self.seq is not None else "")
+            silence = f"nothing was printed for {self.events[0].gave_up} s, the length of a timeout"
+            return f"{silence}, before the first error: the processes that print it had waited until then"
+        stalled = "reported a stall" + (" in collective" if self.seq is not None else "")
+        what = f"timed out in {self.call.op}" if self.call is not None and self.call.op else stalled
         if self.call is not None and self.call.input_sizes:
             what += f" ({counted(self.call.input_sizes[0][0], 'element')})"
         who = ranks_phrase(self.ranks) if self.ranks else "a process"
@@ -124,8 +119,7 @@ def find_stop(statements: Statements) -> Stop | None:
     events = proofs(statements)
     if not events:
         return None
-    lines: list[_Call] = [*statements.all(WatchdogTimeout), *statements.all(WatchdogStatus)]
-    call = _most_waited_for([*lines, *statements.all(Desync), *statements.all(AnalyzerReport)])
+    call = _most_waited_for(statements)
     proof: list[Event] = [*call] or events
     return Stop(
         tuple(sorted({rank for e in proof for rank in _waiting(e)})),
@@ -179,22 +173,21 @@ def _waiting(event: Event) -> Collection[int]:
     """Return the ranks (global) that a line shows waiting: its printer, or those that torch's analyzer does not miss."""
     if isinstance(event, AnalyzerReport):
         return set(event.expected) - set(event.named) if event.what == "absent" else ()
-    return (
-        ()
-        if event.rank is None or isinstance(event, DumpObserved | Exit | ExternalEnd | Excerpt)
-        else (event.rank,)
-    )
+    alive = isinstance(event, DumpObserved | Exit | ExternalEnd | Excerpt)
+    return (event.rank,) if event.rank is not None and not alive else ()
 
 
-def _most_waited_for(events: Sequence[_Call]) -> Sequence[_Call]:
+def _most_waited_for(statements: Statements) -> Sequence[_Call]:
     """Return the lines about the collective that most ranks waited in, and about none with its number; of equals the first that is printed."""
+    events: list[_Call] = [*statements.all(WatchdogTimeout), *statements.all(WatchdogStatus)]
+    events += [*statements.all(Desync), *statements.all(AnalyzerReport)]
     numbered = [e for e in events if e.seq is not None]
     votes = Counter(e.seq for e in numbered if e.kind == numbered[0].kind)
     most = max(votes, key=lambda seq: (votes[seq], -(seq or 0)), default=None)
     of_one = [e for e in numbered if e.seq == most]
     ops = Counter(kind.op for e in of_one if (kind := _kind(e)) is not None)
-    others = {op for op in ops if op != ops.most_common(1)[0][0]}
-    return [e for e in of_one if (kind := _kind(e)) is None or kind.op not in others] or events
+    usual = [op for op, _ in ops.most_common(1)]
+    return [e for e in of_one if (kind := _kind(e)) is None or kind.op in usual] or events
 
 
 def _kind(event: _Call) -> CallKind | None:

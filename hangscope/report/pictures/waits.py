@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from hangscope.align.p2p import PairInstance
-from hangscope.align.roots import components
 from hangscope.align.waitgraph import Called, Host, Instance
+from hangscope.align.waiting import components
 from hangscope.model.conclusion import CallRef
 from hangscope.model.incident import on_group
 from hangscope.model.rankset import agree, compress, counted, in_words, ranks_phrase
