@@ -130,11 +130,13 @@ def _lagging_call(finding: Lagging) -> str:
 def _is_no_older_dump(case: Case, finding: Lagging, rank: int) -> bool:
     """Return whether more than the moment of a dump shows a rank behind: its own log, or a lag of more than one collective.
 
-    An extra collective before would shift those that a recorder of pending ones still has.
+    An extra collective before would shift those that a recorder of pending ones, or without a peer's entry, still has.
     """
     view, seq = finding.lag.view, finding.own.seq
     member = view.members.get(rank) if view is not None else None
     if view is None or member is None or member.queue.pending_only:
+        return False
+    if seq is not None and all(view.kind_of(r, seq) is None for r in view.members if r != rank):
         return False
     timed_out = any(e.seq == seq for e in case.statements.of(rank, WatchdogTimeout))
     return timed_out or sum(s <= view.proven for s in member.pending) > 1
