@@ -24,6 +24,10 @@ _AT = regex(r"\.py(?::|\", line )(\d{1,5})\b")  # of a frame
 _CALL = regex(r"([\w.]{1,80})\(")
 _STATEMENT = regex(r"[\w\])]\(|[\w\])] ?[-+*/|]?= ?\S|\b(?:return|yield|raise|with)\b")
 _LEAVES = regex(r"(?:continue|break|return)$")
+#: `r = dist.get_rank()`
+_IS_THE_RANK = regex(
+    r"\s*([a-z]\w{0,20}) ?= ?(?:int\()?(?:[\w.]{0,40}\bget_rank\(\)|os\.environ\[[\"']RANK[\"']\])"
+)
 _SHOWN, _GUARD = 60, 160  # characters of a statement and of a guard
 _OF_A_NODE = regex(r"local|gpu")
 _BODY = 24  # lines below a guard
@@ -70,11 +74,13 @@ def _guarded_call(lines: Sequence[tuple[int, str]], name: str) -> Guarded | None
     quoted = {number + 1 for number, text in lines if _AT.search(text)}  # below the frames of a traceback
     calls = [row for row in code if row[0] not in quoted]
     several = any(words("several_nodes").search(text) for _, text in code)
+    named = "|".join({match[1] for _, text in code if (match := _IS_THE_RANK.match(text))})
     for i, (_, text) in enumerate(code):
         head, *after = (line.split("#")[0].strip() for _, line in code[i : i + 2])
         returns = head.endswith(":") and after == ["return"]  # the others, who pass the guard
         guard = words("guard_of_the_others" if returns else "guard_of_rank_0")
-        if not guard.match(text.strip()) or (several and _OF_A_NODE.search(text)):
+        asked = re.sub(rf"\b(?:{named})\b(?= ?==)", "rank", text.strip()) if named else text.strip()
+        if not guard.match(asked) or (several and _OF_A_NODE.search(text)):
             continue
         # Below a return of all others the rest of the function is rank 0's.
         depth = _indent(text) - returns

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from hangscope.ingest.files.numbering import of_file_titles, of_pods
+from hangscope.ingest.files.numbering import FILE_TITLE, of_file_titles, of_pods
 from hangscope.ingest.lines.prefixes import Line, clean, strip_prefix
 from hangscope.ingest.lines.rank_words import by_itself, column_of, have_tails, ranks_titled, tail_of
 from hangscope.ingest.lines.vocabulary import of_people
@@ -32,6 +32,8 @@ _HEAD_END = regex(rb"^.{0,40}(?:" + _TIME.pattern + rb")[Z\]|,: -]{0,4}")
 _SIDE_BY_SIDE = regex(rb"(?:^|(?<=\s\s)|(?<=[|;,] ))\[?rank \d{1,7}(?:\] |[:=] ?)(?=\S)")
 _FILE = regex(r"^[=#*>-]{0,6} ?[\w./-]{1,200}\.(?:log|txt|out|err) ?[=#*<:-]{0,6}$")
 _COMMAND = regex(r"^\S{0,60}[$#] \S")
+#: an error, or a frame of gdb
+_CUT_OUT = regex(r"\w(?:Error|Exception)\b|^#\d{1,3} |\bgdb\b")
 #: a frame of py-spy
 _FRAME = regex(rb"^\s{1,12}\S.{0,200} \(\S{1,400}:\d{1,7}\)\s*$")
 
@@ -139,9 +141,20 @@ class KeptText:
 
     @cached_property
     def _below_titles(self) -> Mapping[int, int]:
-        """The sections of a short text without stacks, whose lines programs printed."""
-        whole = len(self.raw) <= _MOST and not any(map(_FRAME.match, self.raw))
-        return self.sections if whole else {}
+        """The sections of a short text without stacks, whose lines programs printed.
+
+        Below the name of a file is a log; below another title may be what a person cut out of one, and an error there hides what came after.
+        """
+        if len(self.raw) > _MOST or any(map(_FRAME.match, self.raw)):
+            return {}
+        texts = [self.line(place).text for place in range(len(self.raw))]
+        files = any(map(FILE_TITLE.match, texts))
+        cut = {rank for place, rank in self.sections.items() if not files and _CUT_OUT.search(texts[place])}
+        return {
+            place: rank
+            for place, rank in self.sections.items()
+            if rank not in cut and not of_people(texts[place])
+        }
 
     @cached_property
     def _margins(self) -> Mapping[int, int]:

@@ -75,6 +75,9 @@ def of_people(text: str) -> bool:
     return len(text.split()) >= _PROSE and not words("logged").search(text) and bool(_SENTENCE.search(text))
 
 
+_WHY = regex(r"(?i)\bwhy (?:do|does|did|is|are)\b")
+
+
 def states_a_hang(text: str) -> bool:
     """Return whether a sentence of a person's text states that the job hangs: no question, and no doubt."""
     return any(
@@ -84,8 +87,12 @@ def states_a_hang(text: str) -> bool:
 
 
 def statements_of(text: str) -> list[str]:
-    """Return the sentences of a text that are no questions."""
-    return [sentence for sentence in _SENTENCES.findall(text) if sentence[-1:] not in "?？"]
+    """Return the sentences of a text that are no questions, with those that ask why: they state what they ask about."""
+    return [
+        sentence
+        for sentence in _SENTENCES.findall(text)
+        if sentence[-1:] not in "?？" or _WHY.search(sentence)
+    ]
 
 
 def complains(text: str) -> bool:
