@@ -79,6 +79,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Nothing | finding.Unseen | finding.Absent, device.unanswered),
     (finding.Stalled | finding.Nothing, device.helped_by_a_setting),
     (finding.Finding, unnamed.end_without_rank),
+    (finding.Finding, unnamed.known_notice),
 )
 
 

@@ -14,12 +14,12 @@ from hangscope.explain.statements.statements import INTERRUPTS, WAITED
 from hangscope.explain.text.blocked import idle_alone
 from hangscope.explain.text.group_size import others_of, stated_size
 from hangscope.explain.text.known_messages import blanks_of, filled
-from hangscope.explain.text.stop import find_stop
+from hangscope.explain.text.stop import find_stop, stopped
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.activity import GpuUse, WaitedFor
 from hangscope.ingest.job_logs.endings import Exit, WorkerDied, ended_with
 from hangscope.ingest.job_logs.faults import OomCuda, Xid
-from hangscope.ingest.job_logs.messages import Message, table
+from hangscope.ingest.job_logs.messages import Known, Message, Notice, table
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.rank_words import ranks_in
 from hangscope.ingest.torch_logs.c10d import ProcessDown
@@ -56,11 +56,23 @@ def known_culprit(case: Case) -> Match | None:
     return match if match is not None and match.culprits else None
 
 
+def known_notice(case: Case) -> Match | None:
+    """A line that healthy jobs print as well, and that is why one stopped which spans hosts."""
+    if case.on_one_host or not stopped(case.statements):
+        return None
+    match = _of_entry(case, [(e, table()[e.id]) for e in case.statements.all(Notice) if table()[e.id].cause])
+    return replace(match, strength=0) if match is not None else None
+
+
 def _by_message(case: Case, defect: bool) -> Match | None:
-    """Return the answer of the first entry with a cause, which is a known defect or not; its lines name a rank where the entry says so and one rank alone printed it."""
-    known = [(e, table()[e.id]) for e in case.statements.all(Message) if e.id in table()]
-    messages = [(e, entry) for e, entry in known if entry.cause and (entry.cause == "known_defect") == defect]
+    """Return the answer of the first entry with a cause, which is a known defect or not."""
+    messages = [(e, table()[e.id]) for e in case.statements.all(Message) if e.id in table()]
     messages.sort(key=lambda row: row[1].category != "external")  # the rest follows from an end from outside
+    return _of_entry(case, [(e, k) for e, k in messages if k.cause and (k.cause == "known_defect") == defect])
+
+
+def _of_entry(case: Case, messages: Sequence[tuple[Message | Notice, Known]]) -> Match | None:
+    """Return the answer of the first entry; its lines name a rank where the entry says so and one rank alone printed it."""
     of_text = isinstance(case.finding, Stalled | Absent) and case.from_text
     if not messages or not (isinstance(case.finding, Nothing | Unseen) or of_text):
         return None
