@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from math import log2
 
-from hangscope.explain.statements.torn_lines import Originals, is_garbled
+from hangscope.explain.statements.torn_lines import Originals, Words, is_garbled
 from hangscope.ingest.job_logs.last_lines import Printed
 from hangscope.ingest.lines.prefixes import quote
 from hangscope.ingest.lines.vocabulary import words
@@ -114,7 +114,8 @@ def outlier_lines(
             del said[template]  # who printed it in its aftermath does not lack it
     # What ranks alone printed in whose logs there is what no program prints; what they lack may be lost.
     alone = [(template, next(iter(of.items()))) for template, of in said.items() if len(of) == 1]
-    damaged = {rank for _, (rank, copy) in alone if is_garbled(copy.text)}
+    common = Words(template for template, of in said.items() if len(of) > 1)
+    damaged = {rank for t, (rank, copy) in alone if is_garbled(copy.text) or common.damaged_in(t)}
     cut |= damaged
     for template in [template for template, (rank, _) in alone if rank in damaged]:
         del said[template]

@@ -9,7 +9,7 @@ What is left of the original at both ends is most of one of the two, and what st
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from hangscope.ingest.lines.prefixes import REPLACED
 from hangscope.model.regex import regex
@@ -20,9 +20,11 @@ _FRAGMENT = 3  # letters of a piece of a word
 _COMPARED = 16  # originals that a line is compared with, by each of its ends
 _KEY = 8  # characters by which a piece that follows itself is found
 _COPIES, _STRETCH = 3, 24  # of it in a row at least, and characters that they have together
+_WORD, _LONGEST = 4, 24  # characters of a word
 _READ = 1000  # characters of a line
 #: of c10's logger
 _HEADER = regex(r"\[[EWIF]\d{3,4} \d\d:\d\d:\d\d\.\d{3,9} \w{1,60}\.[ch]pp:\d{1,5}\]")
+_FRAME = regex(r'\.py", line \d{1,7}, in \S')
 _AS_ZERO = str.maketrans("123456789", "000000000")
 
 
@@ -76,16 +78,38 @@ def _is_copy(line: str, original: str, near: Iterable[str]) -> bool:
 
 
 def is_garbled(line: str) -> bool:
-    """Return whether no program printed a line: it holds invalid bytes, two of c10's headers, or a piece that follows itself again and again.
+    """Return whether no program printed a line: it holds invalid bytes, two of c10's headers, a frame that does not begin it, or a piece that follows itself again and again.
 
     A list repeats its items as well (`nan, nan, nan`), with what separates them.
     """
     line = line[:_READ]
     end = line[line.find(line[:_STRETCH], 1) - 1 :][:1]  # behind which the line begins again
     begins_again = line.count(line[:_STRETCH]) >= _COPIES and (end.isalnum() or end in ".!)")
-    if REPLACED in line or len(_HEADER.findall(line)) > 1 or begins_again:
+    inside = _FRAME.search(line) is not None and not line.lstrip().startswith("File ")
+    if REPLACED in line or len(_HEADER.findall(line)) > 1 or begins_again or inside:
         return True
     return any(_stutters(line, start) for start in range(0, len(line) - _STRETCH + 1, _KEY))
+
+
+class Words:
+    """The words of lines, found by all but one of their characters."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._known = {word for line in lines for word in _words(line)}
+        self._nearly = {form for word in self._known for form in _one_less(word)}
+
+    def damaged_in(self, line: str) -> bool:
+        """Return whether a word of a line is one of these with another character in one place."""
+        return any(not self._nearly.isdisjoint(_one_less(w)) for w in _words(line) if w not in self._known)
+
+
+def _words(line: str) -> Iterator[str]:
+    parts = line[:_READ].split()
+    return (part for part in parts if _WORD <= len(part) <= _LONGEST and sum(map(str.isalpha, part)) > 2)
+
+
+def _one_less(word: str) -> Iterator[tuple[str, str]]:
+    return ((word[:place], word[place + 1 :]) for place in range(len(word)))
 
 
 def _stutters(line: str, start: int) -> bool:
