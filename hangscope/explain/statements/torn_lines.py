@@ -104,7 +104,7 @@ class Words:
 
 
 def _words(line: str) -> Iterator[str]:
-    parts = line[:_READ].split()
+    parts = (part.strip(".,:;!?()[]{}<>=\"'") for part in line[:_READ].split())
     return (part for part in parts if _WORD <= len(part) <= _LONGEST and sum(map(str.isalpha, part)) > 2)
 
 

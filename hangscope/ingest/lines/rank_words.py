@@ -129,7 +129,7 @@ def ranks_titled(text: str, above_a_stack: bool = False) -> tuple[int, ...]:
 
     `above_a_stack`: the caller takes it for one only where a stack follows, so that any words may be around the one rank it names.
     """
-    if len(text) > _SENTENCE or "ank" not in text.lower():
+    if len(text) > _SENTENCE or "ank" not in text.lower() or words("rank_of_a_node").search(text):
         return ()
     text = words("time_at_end").sub("", text)  # `rank 0, 23:40` is one rank
     if words("ranks_of_pids").match(text):

@@ -328,3 +328,8 @@ def test_a_bare_column_of_a_loggers_lines_counts_its_writers() -> None:
 )
 def test_a_time_of_day_after_a_rank_is_no_second_rank(line: str) -> None:
     assert ranks_titled(line, above_a_stack=True) == (0,)
+
+
+def test_the_number_of_a_node_is_no_rank() -> None:
+    assert ranks_titled("--- hg-02 (node rank 1) ---") == ()
+    assert ranks_titled("--- hg-02 (rank 1) ---") == (1,)
