@@ -19,7 +19,7 @@ from hangscope.ingest.excerpts.code import Guarded
 from hangscope.ingest.excerpts.excerpt import Excerpt
 from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.torch_logs.store import DdpParams, DdpShape, DdpUnfinished, DdpUnused
-from hangscope.knowledge.callsite import shared_line, user_frame
+from hangscope.knowledge.callsite import in_constructor, shared_line, user_frame
 from hangscope.knowledge.library import Reading
 from hangscope.model.incident import Event, Frame
 from hangscope.model.rankset import agree
@@ -181,7 +181,12 @@ def different_models(case: Case) -> Match | None:
             if len(outliers) == 1:
                 why = f"rank {outliers[0]} built a model with {numbers[outliers[0]]} parameters, the others with {parts[0][0]}"
         return answer("model_mismatch", outliers, why, strength=1 if tie else 2, evidence=events[:4])
-    return None
+    finding = case.finding
+    kinds = (finding.own.kind, finding.stuck.kind)
+    if not isinstance(finding, Different) or not all(kind and in_constructor(kind) for kind in kinds):
+        return None
+    why = f"{who(finding.culprits, 'the ranks')} synchronized other parameters while DDP wrapped the model"
+    return answer("model_mismatch", finding.culprits, why)
 
 
 def guarded_code(case: Case) -> Guarded | None:
