@@ -99,8 +99,11 @@ class Words:
         self._nearly = {form for word in self._known for form in _one_less(word)}
 
     def damaged_in(self, line: str) -> bool:
-        """Return whether a word of a line is one of these with another character in one place."""
-        return any(not self._nearly.isdisjoint(_one_less(w)) for w in _words(line) if w not in self._known)
+        """Return whether one of these words is in a line with another character in one place, so that it is no word: `|oss`, `steP`."""
+        strange = (
+            w for w in _words(line) if not (w.islower() or w.isupper() or w.istitle()) or not w.isalpha()
+        )
+        return any(not self._nearly.isdisjoint(_one_less(w)) for w in strange if w not in self._known)
 
 
 def _words(line: str) -> Iterator[str]:
