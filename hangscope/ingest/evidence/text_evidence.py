@@ -26,7 +26,7 @@ from hangscope.ingest.job_logs.endings import CleanupSignal, Exit
 from hangscope.ingest.nccl.join import Joined, join_processes
 from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.recorder.members import MAX_RANKS
-from hangscope.ingest.stacks.threads import Thread, Variables, issuers, trains
+from hangscope.ingest.stacks.threads import Thread, issuers, trains
 from hangscope.ingest.torch_logs.c10d import GroupEvent
 from hangscope.ingest.workers.reading import Reading
 from hangscope.model.dataclass import dataclass
@@ -204,10 +204,6 @@ def collect(readings: Sequence[Reading], notes: list[Note], attempt: int | str |
             rank = next(iter(placed)) if rank is None and len(placed) == 1 and not missed else rank
             for member, threads in sorted(placed.items()):
                 text.of_rank[member].capture(reading.file, threads)
-            if len(placed) == 1:
-                (only,) = placed
-                whose = (replace(e, rank=only) if isinstance(e, Variables) else e for e in reading.log.events)
-                reading.log.events = list(whose)
             notes += unplaced(reading.file, len(placed), missed)
             text.unplaced += main_stacks(missed)
         if rank is not None and reading.log.lines:

@@ -48,7 +48,6 @@ _EXHIBITS = {
     "kernel log": regex(r"^\[ {0,6}\d{1,9}\.\d{6}\] |\bNVRM: |\bkernel: |\bdmesg\b"),
     "pip list": regex(r"^[\w.-]{2,60} {2,40}\d{1,4}\.\d[\w.+]{0,30}$"),
 }
-_VERSION = regex(r"^([\w.-]{2,60}?)(?: {2,40}|==)(\d{1,4}\.\d[\w.+]{0,30})$")
 
 
 class Excerpt(Event, by_launcher=True, calm=True):
@@ -59,7 +58,7 @@ class Excerpt(Event, by_launcher=True, calm=True):
     `broken`: of lines that took turns, numbers apart, which one did not come any more at the end. `moves`: the first and the last count of
     lines that are alike but for their numbers, where the last of them is the end of the text.
     `pace`: since which count steps take twice as long or longer, or which timer differs most between ranks; `slow`: where steps were slow before they continued at their pace; `went_on`: from where to where they count, wherever in the text; `silence`: the longest pause between lines, `gave_up`: its seconds, where it has the length of a usual timeout and the first errors follow it; `outlier`: a rank whose number or word is unlike those of all others in a list by rank, a sentence about it, and whether it is a word, `odd_cells`: ranks that alone differ in a column of a table by rank, and how. `gone`: local ranks that a list of processes lacks. `exhibits`: what else was pasted, such as a
-    kernel log; `versions` (package, version) of a list of packages. `groups`: its lines, those that are alike together;
+    kernel log. `groups`: its lines, those that are alike together;
     `sides`: its labelled parts, those that show the same together; `named`: which processes its lines name. `steady`: lines alike but
     for numbers that grow, printed at even intervals, up to the line `steady_to`.
     `lasted`: the seconds of the longest work that a line reports (`lasted_line`). `guarded`: a collective in the program's code that rank 0
@@ -86,7 +85,6 @@ class Excerpt(Event, by_launcher=True, calm=True):
     outlier: tuple[int, str, bool] | None = None
     odd_cells: tuple[tuple[int, str], ...] = ()
     exhibits: tuple[str, ...] = ()
-    versions: tuple[tuple[str, str], ...] = ()
     groups: tuple[LineGroup, ...] = ()
     sides: tuple[Side, ...] = ()
     named: tuple[Named, ...] = ()
@@ -170,7 +168,6 @@ def excerpt(kept: KeptText, size: int) -> Excerpt | None:
         outlier=outlier(printed),
         odd_cells=odd_cells(lines),
         exhibits=tuple(n for n, form in _EXHIBITS.items() if sum(bool(form.search(t)) for t in texts) > 1),
-        versions=tuple((m[1], m[2]) for t in texts if (m := _VERSION.match(t.strip()))),
         before=_before_the_errors(printed),
         groups=line_groups((number, text) for number, text in printed if number - 1 not in frames),
         sides=sides(texts),

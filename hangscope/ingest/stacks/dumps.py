@@ -38,7 +38,6 @@ from hangscope.ingest.stacks.threads import (
     Thread,
     finished,
     local_ranks_of_commands,
-    main_of,
     own_name,
     ranks_of_commands,
     spy_json,
@@ -78,7 +77,6 @@ class ProcessStacks:
     local_rank: int | None = None
     task: int | None = None
     threads: list[Thread] = field(default_factory=list)
-    variables: list[str] = field(default_factory=list)  # of the main thread
     name: str = ""
 
 
@@ -110,12 +108,10 @@ def processes_in(lines: Iterable[Line]) -> list[ProcessStacks]:
         if rank is None and pid is not None:
             rank = by_title.get(pid)
             local_rank = local_by_title.get(pid) if rank is local_rank is None else local_rank
-        main = main_of([thread for thread in threads.values() if thread.frames])
-        variables = main.variables if main else []
         above = found.headed.get(pid or 0, "").strip(" `*#=-")
         title = above[:-1] if above.endswith(":") and len(above) <= _NAME else ""
         name = own_name(found.titles.get(pid or 0, "")) or title
-        process = ProcessStacks(rank, pid, local_rank, task, finished([*threads.values()]), variables, name)
+        process = ProcessStacks(rank, pid, local_rank, task, finished([*threads.values()]), name)
         alike = (replace(process, rank=other) for other in found.titled.get(rank, ()) if other != rank)
         processes += [process, *alike]
     ranks = [process for process in processes if process.pid not in found.workers]
@@ -259,8 +255,6 @@ class _Dump:
         at = self._open.get(writer) if not headers.is_of_an_error(line.text) else self._open.pop(writer, None)
         if frame is not None and at is not None and len(at.frames) < FRAMES_KEPT:
             at.frames.append(frame)
-        elif at is not None:
-            at.add_variable(line.text)
 
 
 _LINES_KEPT = 20_000  # the last ones: of several dumps the last is the one of the freeze

@@ -22,25 +22,14 @@ from typing import Any
 from hangscope.ingest.lines.layers import coordinates
 from hangscope.ingest.lines.prefixes import clean
 from hangscope.model.dataclass import dataclass
-from hangscope.model.events import Event
 from hangscope.model.frames import Frame, Stack
 from hangscope.model.regex import regex
 
 FRAMES_KEPT = 500
 THREADS_KEPT = 5000
-VARIABLES_KEPT = 400  # of one thread
-#: a variable of a frame as `py-spy dump --locals` prints it: `            w: <torch._C._distributed_c10d.Work at 0x7fbb2777b610>`
-_VARIABLE = regex(r"^\s{12}(\w{1,60}: .{1,120})")
 _NO_SYMBOL = regex(r"0x[0-9a-f]{1,16}$")
-_ADDRESS = regex(r" at 0x[0-9a-f]{1,16}")
 #: name, stack with the innermost frame first, whether it is the main thread
 Thread = tuple[str, Stack, bool]
-
-
-class Variables(Event, kind="variables", calm=True):
-    """The innermost frame's variables of one rank's main thread, with their names and without addresses."""
-
-    values: tuple[str, ...]
 
 
 def looks_like_spy_json(head: bytes) -> bool:
@@ -106,12 +95,6 @@ class OpenThread:
     numbered_first: bool = False
     outermost_first: bool = False
     frames: list[Frame] = field(default_factory=list)
-    variables: list[str] = field(default_factory=list)  # of the innermost frame
-
-    def add_variable(self, text: str) -> None:
-        """Add the variable that a line below the innermost frame shows, if it shows one."""
-        if len(self.frames) == 1 and len(self.variables) < VARIABLES_KEPT:
-            self.variables += [_ADDRESS.sub("", found) for found in _VARIABLE.findall(text)]
 
     @property
     def from_bootstrap(self) -> bool:

@@ -43,7 +43,6 @@ from hangscope.ingest.nccl.ras_text import read_text
 from hangscope.ingest.recorder.members import Interner
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.ingest.stacks.dumps import LateStackParser, ProcessStacks, processes_in, read_processes
-from hangscope.ingest.stacks.threads import Variables
 from hangscope.ingest.torch_logs import analyzer, c10d, reports, wrapper
 from hangscope.ingest.torch_logs.detail import DetailParser
 from hangscope.ingest.torch_logs.store import StoreParser
@@ -184,10 +183,6 @@ def read_stacks(stream: BinaryIO, shown: str) -> Wire:
     stream.seek(0)
     log = read_log(stream, shown)
     log.stacks = [process for process in stacks if process.threads] or log.stacks
-    for p in stacks:
-        if p.variables:
-            values, p.variables = tuple(p.variables), []
-            log.events.append(Variables(shown, 0, values[0], rank=p.rank, pid=p.pid, values=values))
     return _with_log(answer("stacks"), log)
 
 
