@@ -27,6 +27,7 @@ from hangscope.model.rankset import agree
 _QUOTED = 120  # characters of a line
 _ADDRESS = "Compare MASTER_ADDR and MASTER_PORT of all ranks: each needs the address of rank 0's host (or of torchrun's store), which must accept connections at that port."
 _AGAIN = "Take the stacks again: a normal start leaves this place within a minute."
+_STACKS = "Take a stack of each of these ranks (py-spy dump): the one outside ncclCommInit is the one that is missing."
 _ONE_HOST = "If these ranks are on different hosts, NCCL takes two hosts for one, because they have the same name and boot id (clones of one virtual machine): set NCCL_HOSTID to another value on each."
 _CONNECT = "Some members cannot connect: check NCCL_SOCKET_IFNAME, firewalls between the hosts, and the NCCL_DEBUG=INFO log of those that did not complete it."
 
@@ -113,6 +114,9 @@ def _communicator(case: Case) -> Match | None:
         if few := event.other_size:
             why = f"{who(few)} created a communicator of {event.of_other_size} ranks that the others created with {event.nranks}: it never forms"
             return answer("init_hang", few, why, LISTS, strength=2, evidence=[event])
+        if event.phase == "fewer":  # NCCL up to 2.22 prints nothing of those who wait in bootstrap
+            why = f"{who(absent)} did not complete a communicator of {event.nranks} ranks as the others did; the logs do not show which of them never entered it"
+            return answer("init_hang", (), why, _STACKS, strength=0, evidence=[event])
         unproved = beyond_the_text(case.incident, case.statements) & set(absent)
         if unproved and find_stop(case.statements) is None:
             continue  # the text may end, or begin, in the middle of a start that went well

@@ -61,6 +61,8 @@ def meeting(d: Difference) -> str:
     if d.differs in ("shape", "dtype") and not d.another_call:
         mine, theirs = (_argument(kind, d.differs) for kind in (d.own, d.peer))
         return f"called {d.own.op} with {d.differs} {mine}, the others with {theirs}"
+    if d.differs == "root" and not d.another_call:
+        return f"called {d.own.op} of root {d.own.root}, the others of root {d.peer.root}"
     places = [f"at {place.strip(' ()')}" if place else "" for place in (here, there)]
     called = f"called {d.own.op or 'a collective'} {places[0]}".rstrip()
     if not any(places) and own != peer:

@@ -116,6 +116,8 @@ def _act(d: Difference) -> tuple[int, str] | tuple[int, str, tuple[str, str]] | 
     edited = finding.change.realigned
     if isinstance(finding, Extra):
         return int(not finding.tie), f"issued {own}, which the others did not issue"
+    if d.differs == "root" and not d.another_call:
+        return None  # the same call, of another root
     if d.skipped and (edited or usual):
         # Whoever skips a whole step may have left the loop.
         sure = edited or d.skipped_part_of_a_step or not d.period

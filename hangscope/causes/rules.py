@@ -61,6 +61,7 @@ RULES: tuple[tuple[type[finding.Finding] | UnionType, Rule], ...] = (
     (finding.Stalled, mismatch.refused),
     (finding.Stalled, mismatch.unequal_splits),
     (finding.Absent | finding.Unseen, unnamed.known_culprit),
+    (finding.Absent, silence.lost_by_peers),
     (finding.Absent, pairs.left_by_one),
     (finding.Absent | finding.Unseen, late.at_work),
     (finding.Absent, pairs.unanswered),

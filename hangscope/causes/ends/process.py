@@ -39,6 +39,7 @@ _REASONS = {
     "evicted": "was evicted by the cluster",
     "node_failure": "lost a node",
 }
+_STOPPED = ("early_exit", "a rank that stopped the loop or the program by itself ends the same way")
 
 
 def how_ended(event: ExternalEnd) -> str:
@@ -224,6 +225,12 @@ def left_quietly(case: Case) -> Match | None:
         return None  # where as many left as stayed, there is no outlier
     ends = {r: Source(e.file, e.line) for r, e in case.statements.exits.items() if e.code == 0}
     evidence = [Evidence("exit", f"rank {r}: {quiet[r]}", r, ends.get(r)) for r in left]
+    others = (rank for rank in sorted(case.statements.whereabouts) if rank not in left)
+    reading = case.knowledge.read(case.stack_of(finding.stuck.kind, others))
+    if reading.loop is not None and reading.stage == "step" and not reading.by_user:
+        # The user's code cannot return from within a library's loop: it is over where the batches are, or where something stops it.
+        why = f"{who(left)} finished {reading.loop.api} and exited without an error while the others are still in a step"
+        return answer("uneven_loader", left, why, evidence=evidence, rivals=[_STOPPED])
     last = [e for r in left for e in case.statements.of(r, Progress)[-1:]]
     why = f"{who(left)} exited without an error while the others still had collectives to issue"
     strength = 2 if any("code 0" in quiet[r] for r in left) else 1

@@ -17,6 +17,7 @@ from hangscope.ingest.job_logs.library_reports import HorovodStall
 from hangscope.ingest.job_logs.progress import Progress
 from hangscope.ingest.lines.prefixes import cut
 from hangscope.ingest.nccl.ras_json import NcclRas
+from hangscope.ingest.nccl.warn import NcclWarn
 from hangscope.ingest.torch_logs.c10d import (
     AsyncError,
     DumpObserved,
@@ -197,6 +198,19 @@ def _last_words(case: Case, culprits: tuple[int, ...]) -> Match | None:
     why = f"{who(culprits)} probably exited by itself; its last line, which no other rank printed, is '{cut(own[0].text, 80)}'"
     facts, code = [of_outlier(own[0])], _CODE.format(culprits[0])
     return answer("early_exit", culprits, why, code, strength=0, evidence=facts, rivals=[_KILLED])
+
+
+def lost_by_peers(case: Case) -> Match | None:
+    """A rank that its log shows behind, and whose host the others name as the one that closed their connections."""
+    died = may_have_died(case)
+    if died is None or len(died.culprits) != 1 or died.culprits[0] not in case.incident.ranks:
+        return None
+    rank, host = died.culprits[0], case.incident.ranks[died.culprits[0]].host
+    lost = [e for e in case.warned("closed_by_peer") if host and host in (e.peer_node, e.peer_host)]
+    if not lost or case.statements.of(rank, NcclWarn):
+        return None
+    why = f"the log of rank {rank} ends before the collective that the others are blocked in, and they report that its host closed their connections"
+    return answer("crashed_rank", (rank,), why, evidence=lost[:3])
 
 
 def may_have_died(case: Case) -> Match | None:

@@ -135,7 +135,7 @@ def behind(statements: Statements, waiting: Iterable[int], culprits: Iterable[in
 
 def overdue(incident: Incident, statements: Statements) -> frozenset[int]:
     """Return the ranks without a recorded call that a line shows waiting: in a collective, or for others to join a group."""
-    unmade = (e for e in statements.all(UnmadeCommunicator) if not e.complete)
+    unmade = (e for e in statements.all(UnmadeCommunicator) if e.phase == "incomplete" and not e.complete)
     late = statements.ranks(*WAITED, StoreTimeout).union(*(e.blocked for e in unmade))
     ranks = incident.ranks
     return frozenset(r for r in late if ranks[r].dump_file is None or not ranks[r].seen)

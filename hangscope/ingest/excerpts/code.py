@@ -26,7 +26,7 @@ _STATEMENT = regex(r"[\w\])]\(|[\w\])] ?[-+*/|]?= ?\S|\b(?:return|yield|raise|wi
 _LEAVES = regex(r"(?:continue|break|return)$")
 #: `r = dist.get_rank()`
 _IS_THE_RANK = regex(
-    r"\s*([a-z]\w{0,20}) ?= ?(?:int\()?(?:[\w.]{0,40}\bget_rank\(\)|os\.environ\[[\"']RANK[\"']\])"
+    r"^[ \t]{0,40}([a-z]\w{0,20}) ?= ?(?:int\()?(?:[\w.]{0,40}\bget_rank\(\)|os\.environ\[[\"']RANK[\"']\])"
 )
 _SHOWN, _GUARD = 60, 160  # characters of a statement and of a guard
 _OF_A_NODE = regex(r"local|gpu")

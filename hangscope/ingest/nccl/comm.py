@@ -21,7 +21,7 @@ who wait print no more than the one who never came; from 2.23 START comes first 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 
 from hangscope.ingest.nccl.line import POINTER
 from hangscope.ingest.recorder.members import MAX_RANKS
@@ -154,10 +154,12 @@ Place = tuple[Member, Communicator]
 class UnmadeCommunicator(Event, kind="nccl_unmade", calm=True, size_field="nranks"):
     """A communicator whose creation did not complete, from the lines of all processes. Members are global ranks.
 
-    `absent` were never seen to start, the `blocked` did and did not complete. `absent_unknown` counts the absent members whose rank
-    is not known. `other_size`: the few that began it with `of_other_size` ranks instead of `nranks`.
+    `phase`: incomplete, or fewer (complete groups of processes created one less than the others). `absent` were never seen to
+    start, the `blocked` did and did not complete. `absent_unknown` counts the absent members whose rank is not known. `other_size`: the
+    few that began it with `of_other_size` ranks instead of `nranks`.
     """
 
+    phase: str
     nranks: int
     name: str | None = None
     absent: tuple[int, ...] = ()
@@ -194,6 +196,7 @@ def unmade(name: str, part: list[Place], known: tuple[int | None, ...]) -> Unmad
         first.file,
         first.first_line or 1,
         text,
+        phase="incomplete",
         name=name,
         nranks=size if few else len(known),
         rank_assumed=members != known,
@@ -215,3 +218,26 @@ def _equally_spaced(members: tuple[int | None, ...]) -> tuple[int | None, ...]:
     step = (highest - lowest) // (last - first)
     line = tuple(lowest + step * (place - first) for place in range(len(members)))
     return line if step > 0 and line[0] >= 0 and all(line[p] == r for p, r in known) else members
+
+
+def one_less(members: list[Member]) -> list[UnmadeCommunicator]:
+    """Return the event `fewer`, where the counts of completed communicators split the job into whole groups."""
+    by_count: dict[int, list[Member]] = defaultdict(list)
+    for member in members:
+        if member.rank is None or any(comm.calls or not comm.completed for comm in member.comms):
+            return []
+        by_count[len(member.comms)].append(member)
+    least, *more = sorted(by_count) or [0]
+    if more != [least + 1]:
+        return []
+    fewer, further = ([m.rank for m in by_count[count] if m.rank is not None] for count in (least, *more))
+    lasts = [member.comms[-1] for member in by_count[least + 1]]
+    sizes = {comm.nranks or 0 for comm in lasts}
+    size = min(sizes)
+    # Sister groups of one size cover all processes; anything else is a group that only some ranks have.
+    if len(sizes) > 1 or size < 2 or len(further) % size or len(fewer) % size:
+        return []
+    text = f"{len(further)} processes completed one more communicator of {size} ranks than the other {len(fewer)}"
+    place = (lasts[0].file, lasts[0].first_line or 1)
+    absent, complete = tuple(sorted(fewer)), tuple(sorted(further))
+    return [UnmadeCommunicator(*place, text, phase="fewer", nranks=size, absent=absent, complete=complete)]

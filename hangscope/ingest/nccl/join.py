@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
 from hangscope.errors import Note
-from hangscope.ingest.nccl.comm import Communicator, Member, Place, UnmadeCommunicator, unmade
+from hangscope.ingest.nccl.comm import Communicator, Member, Place, UnmadeCommunicator, one_less, unmade
 from hangscope.ingest.nccl.ranks import rank_members
 from hangscope.ingest.recorder.recording import Recording
 from hangscope.model.dataclass import dataclass
@@ -78,6 +78,7 @@ def join_processes(
         config = {name: ("", complete.get(name)) for _, name, _ in groups}
         joined.recordings.append(replace(member.recording, rank=member.rank, groups=groups, config=config))
     joined.rank_of_process = {key: next(iter(ranks)) for key, ranks in processes.items() if len(ranks) == 1}
+    joined.unmade = joined.unmade or one_less(members)
     _note_networks(members, joined.notes)
     return joined
 
@@ -94,6 +95,7 @@ def _group(members: list[Member], world: int | None, joined: Joined) -> None:
         room -= nranks
         joined.members_of_group[name] = _members(part, nranks, world)
         _note_duplicates(name, part, joined.notes)
+    _fill_splits(groups, joined)
     events = (unmade(name, part, joined.members_of_group[name]) for name, part in groups.items())
     joined.unmade = [event for event in events if event is not None]
     if too_many:
@@ -141,6 +143,26 @@ def _members(part: list[Place], nranks: int, world: int | None) -> Ranks:
         if number < nranks:
             slots[number] = rank
     return tuple(slots)
+
+
+def _fill_splits(groups: Mapping[str, list[Place]], joined: Joined) -> None:
+    """Fill the one empty place of a split where one process alone was not seen in it."""
+    splits: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for name, part in groups.items():
+        parent, split = joined.name_of.get(part[0][1].parent or ""), part[0][1].split
+        if parent is not None and split is not None:
+            splits[(parent, split)].append(name)
+    for (parent, split), names in sorted(splits.items()):
+        seen = {member.rank for member, comm in groups[parent] if comm.children >= split}
+        missing = [r for r in joined.members_of_group[parent] if r is not None and r not in seen]
+        holes = [(n, i) for n in names for i, rank in enumerate(joined.members_of_group[n]) if rank is None]
+        if len(holes) == len(missing) == 1:
+            ((name, place),) = holes
+            slots = list(joined.members_of_group[name])
+            slots[place] = missing[0]
+            joined.members_of_group[name] = tuple(slots)
+            text = f"rank {missing[0]} is taken for unseen member {place} of {name}: it alone was not in the split"
+            joined.notes.append(Note("assumed_member", text))
 
 
 def _note_duplicates(name: str, part: list[Place], notes: list[Note]) -> None:

@@ -17,6 +17,8 @@ from hangscope.ingest.recorder.recording import Recording
 from hangscope.model.dataclass import dataclass
 from hangscope.model.incident import State
 
+_STEADY_CALLS = 3  # so many calls that opCount numbered one by one show that it does
+
 
 @dataclass(slots=True)
 class _Track:
@@ -24,10 +26,25 @@ class _Track:
 
     comm: Communicator
     group: int  # its index in the recording
+    suspect: bool = False  # a line that may have been a call on it was torn
+    last_op_count: int = -1
+    steady: bool = True  # opCount went up by exactly one per call so far
     pairs: dict[tuple[bool, int], int] = field(default_factory=dict)  # P2P ops by direction and peer
     exchanged: int = 0  # P2P ops in a row that go to and come from every member in turn, itself included
     next_order: int = -1
     kinds: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def accepts(self, op_count: int) -> bool:
+        """Return whether the next call's number is certain, given its opCount.
+
+        After a tear it is certain only where opCount numbered the calls one by one so far and does so across the gap.
+        """
+        if self.suspect:
+            unbroken = self.steady and self.comm.calls >= _STEADY_CALLS and op_count == self.last_op_count + 1
+            self.suspect, self.comm.intact = False, self.comm.intact and unbroken
+        self.steady = self.steady and (not self.comm.calls or op_count == self.last_op_count + 1)
+        self.last_op_count = op_count
+        return self.comm.intact
 
     def exchanges_with_all(self, call: CollLine, order: int) -> bool:
         """Return whether a P2P op is the last of a send to and a receive from each member in turn.
@@ -94,6 +111,7 @@ class Process:
         comm.comm_id = comm.comm_id or fields.get("comm_id")
         if step in ("Destroy COMPLETE", "Abort COMPLETE"):
             del self.live[pointer]
+            comm.intact = comm.intact and not track.suspect
         return comm
 
     def _derive(self, comm: Communicator, parent_pointer: str) -> None:
@@ -124,7 +142,7 @@ class Process:
                 track.comm.calls, self._order = call.op_count, self._order or call.op_count
         comm = track.comm
         comm.last_line, comm.completed = line, True
-        if not comm.intact:
+        if not track.accepts(call.op_count):
             return
         key = (call.op, call.key)
         kind = track.kinds.get(key)
@@ -165,11 +183,12 @@ class Process:
         """Note that a COLL line was cut: the numbers of the calls after it are uncertain."""
         torn = self.live.get(pointer) if pointer else None
         for track in [torn] if torn else self.live.values():
-            track.comm.intact = False
+            track.suspect = True
 
     def finish(self) -> None:
-        """Settle what only the end shows: ranks that peers leave open, names, the process's own facts."""
+        """Settle what only the end shows: tears without a later call, ranks that peers leave open, names, the process's own facts."""
         for track in self.live.values():
+            track.comm.intact = track.comm.intact and not track.suspect
             others = {peer for _, peer in track.pairs}
             if track.comm.comm_rank is None and track.comm.nranks == len(others) + 1:
                 self._take_place(track, *set(range(track.comm.nranks)) - others)

@@ -145,11 +145,18 @@ def test_two_communicators_in_opposite_orders(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [(2, 24, 3), (2, 29, 2), (2, 30, 7)])
 def test_an_init_that_never_completes(tmp_path: Path, version: tuple[int, int, int]) -> None:
-    joined, events, _ = read(tmp_path, write_incident(tmp_path, "init_never_completes", version=version))
+    joined, events, notes = read(tmp_path, write_incident(tmp_path, "init_never_completes", version=version))
     [stuck] = joined.unmade
-    assert (stuck.absent, stuck.blocked, stuck.rank_assumed) == ((5,), (0, 1, 2, 3, 4, 6, 7), True)
+    assert (stuck.absent, stuck.blocked) == ((5,), (0, 1, 2, 3, 4, 6, 7))
+    assert joined.members_of_group[stuck.name or ""] == tuple(range(8))
+    assert "assumed_member" in {n.code for n in notes}
     phases = Counter(e.step for e in events if e.kind == "nccl_init")
     assert phases == {"": 16, "Init START": 31, "Init COMPLETE": 24}
+
+
+def test_up_to_2_22_all_who_wait_in_bootstrap_look_absent(tmp_path: Path) -> None:
+    joined, _, _ = read(tmp_path, write_incident(tmp_path, "init_never_completes", version=(2, 21, 5)))
+    assert [event.phase for event in joined.unmade] == ["fewer"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

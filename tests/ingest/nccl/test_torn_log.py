@@ -28,6 +28,19 @@ def test_a_torn_line_stops_the_count_of_both() -> None:
     assert [n.code for n in parser.notes] == ["torn_line", "shared_output"]
 
 
+def test_op_counts_that_run_on_prove_that_a_communicator_lost_nothing() -> None:
+    w = NcclWriter((2, 21, 5))
+    a, b = world(), Comm("b", (0, 1), 0xDEF)
+    lines = [w.complete(a, 0, PROC), w.complete(b, 0, PROC)]
+    for _ in range(3):
+        lines += [w.coll(a, 0, PROC, "AllReduce", 1), w.coll(b, 0, PROC, "AllReduce", 1)]
+    lines += [w.coll(a, 0, PROC, "AllReduce", 1)[:80]]
+    lines += [w.coll(a, 0, PROC, "AllReduce", 1), w.coll(b, 0, PROC, "AllReduce", 1)]
+    parser, _ = read(lines)
+    known = {c.name: (c.calls, c.intact) for c in parser.communicators()}
+    assert known == {"comm 0xabc": (3, False), "comm 0xdef": (4, True)}
+
+
 def test_a_cut_last_line_leaves_the_end_open() -> None:
     w = NcclWriter((2, 27, 3))
     comm, lines = mixed_job(w)
