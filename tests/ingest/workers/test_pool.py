@@ -148,8 +148,12 @@ def test_stopping_does_not_wait_for_a_file_nor_try_it_again(
 
 def test_a_child_starts_one_thread_for_linear_algebra_and_no_module_of_the_folder() -> None:
     process = isolated.start(child.__name__)
-    assert b"\0OPENBLAS_NUM_THREADS=1\0" in Path(f"/proc/{process.pid}/environ").read_bytes()
+    environ = Path(f"/proc/{process.pid}/environ")
+    until = time.monotonic() + 10
+    while not (found := environ.read_bytes()) and time.monotonic() < until:
+        time.sleep(0.01)  # the kernel shows it only when the program has begun
     isolated.discard(process)
+    assert b"\0OPENBLAS_NUM_THREADS=1\0" in found
     command = isolated.command(child.__name__)
     assert command[1] == "-I" and "hangscope.ingest.workers.child" in command[-1]
 
