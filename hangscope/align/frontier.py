@@ -26,7 +26,7 @@ class Member:
     """One rank's frontier on one group.
 
     `enqueued`: last seq it is known to have enqueued (None: not known); `completed`: last seq that its own dump proves
-    complete; `pending`: seqs of its rows that are pending or started; `unknown`: seqs whose completion cannot be told
+    complete; `pending`: seqs of its rows that are pending or started; `unknown`: seqs whose completion is unknown
     (gloo's last call); `first_row` and `last_row`: the window of its kept rows (0, 0: none).
     """
 

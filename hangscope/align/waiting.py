@@ -75,7 +75,9 @@ def _open_calls(
                 row = member.row_of(seq)
                 if row is None and member.queue.told and seq > member.last_row > 0:
                     row = len(member.queue) - 1  # it follows the last one that a line names
-                order = -1 if seq < member.first_row else 1 << 60  # lost by the ring, or told by a line
+                order = (
+                    -1 if seq < member.first_row else 1 << 60
+                )  # overwritten in the buffer, or stated by a line
                 order = order if row is None else int(member.queue.order[row])
                 call = OpenCall(Instance(gid, seq), order, view.created(rank, seq), gid, (gid, seq))
                 result[rank].append(call)

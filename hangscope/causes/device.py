@@ -12,6 +12,7 @@ from hangscope.causes.case import Case, Match, answer, quote, who
 from hangscope.causes.faults import CALM_XIDS, device_error, remedy
 from hangscope.causes.pairs import far_side, met, paired, posted
 from hangscope.explain.finding import Absent, Lagging, Nothing, Stalled, Unseen, Unstarted
+from hangscope.explain.statements.group_ranks import label_of
 from hangscope.explain.text.group_size import all_timed_out
 from hangscope.ingest.excerpts.commands import setting
 from hangscope.ingest.excerpts.excerpt import Excerpt
@@ -75,12 +76,13 @@ def _out_of_step(case: Case) -> Match | None:
 
     A device finishes its collectives in order, and none without the other member: it was paired with other ones than those of its seqs.
     """
-    waits = {e.rank: e for e in case.statements.all(WatchdogTimeout) if e.rank is not None and e.seq}
+    timed_out = case.statements.all(WatchdogTimeout)
+    waits = {e.rank: e for e in timed_out if e.rank is not None and e.seq is not None}
     if len(waits) != 2 or len(case.incident.ranks) != 2 or not case.from_text:
         return None
     (a, first), (b, second) = sorted(waits.items())
     apart = abs((first.seq or 0) - (second.seq or 0))
-    if apart < 2 or first.op == second.op:
+    if apart < 2 or first.op == second.op or label_of(first) != label_of(second):
         return None
     why = f"ranks {a} and {b} are {apart} collectives out of step: rank {a} waits in {first.op} seq {first.seq}, rank {b} in {second.op} seq {second.seq}; one of them issued what the other did not"
     return answer("collective_mismatch", (), why, strength=1, evidence=[first, second], suspects=[a, b])

@@ -86,6 +86,9 @@ def outlasted_the_timeout(case: Case) -> Match | None:
     if len({rank for rank, *_ in works}) != 1 or len(gave_up) < 2:
         return None
     rank, seconds, work = works[-1]  # what a line itself reports rather than what the times of lines show
+    moments = [e.in_the_year for e, _ in timeouts]
+    if work.in_the_year is not None and not any(m is None or m <= work.in_the_year for m in moments):
+        return None  # it was done before the others gave up
     after = quote_text(work.after, _SHOWN) if isinstance(work, LongWork) else ""
     begun = f" (begun after '{after}')" if after else ""
     why = f"rank {rank} worked for {seconds:.0f} s on its own, while the others waited for it with a timeout of {limit:.0f} s: '{quote_text(work.text, _SHOWN)}'{begun}"

@@ -15,7 +15,7 @@ from hangscope.explain.text.group_size import stated_size
 from hangscope.ingest.torch_logs.c10d import WatchdogTimeout
 from hangscope.knowledge.callsite import user_frame
 from hangscope.model.conclusion import Evidence
-from hangscope.model.incident import CallKind, Group
+from hangscope.model.incident import Absence, CallKind, Group
 from hangscope.model.rankset import agree, ranks_phrase
 
 _LISTED = 8  # pairs
@@ -50,12 +50,15 @@ def unpaired(case: Case) -> Match | None:
     missing, issued, absent, waiter = "recv", "send", destination, source
     if pair.send is None:
         missing, issued, absent, waiter = "send", "recv", source, destination
-    named = finding.culprits
+    named, more = finding.culprits, finding.change.shift
     culprit = next((rank for rank in (absent, waiter, *named) if rank in named), absent)
     call = f"{issued} number {pair.key.index + 1} of the pair {source} -> {destination}"
     why = f"rank {absent} never issued the {missing} for {call}; rank {waiter} is blocked in it"
     if culprit != absent:
         why = f"rank {waiter} is blocked in {call}; rank {absent} never issued the matching {missing}"
+    recorded = case.incident.ranks[absent].absence in (None, Absence.PENDING_ONLY)
+    if not recorded:
+        why = f"rank {waiter} is blocked in {call}; no dump shows whether rank {absent} issued the matching {missing}"
     evidence, kind, whose = list[Evidence](), finding.stuck.kind, waiter
     if finding.change.skipped:  # what its own program called for where it issued something else
         wanted = " and ".join(_peered(case, culprit, kind) for kind in finding.change.skipped[:2])
@@ -63,14 +66,20 @@ def unpaired(case: Case) -> Match | None:
         fact = f"where its own schedule has {wanted}, rank {culprit} issued {issued}"
         evidence.append(case.recorded(culprit, fact))
         kind, whose = (finding.own.kind, culprit) if culprit != waiter else (kind, whose)
+    if more:
+        number = f"{abs(more)} {'more' if more > 0 else 'fewer'} {'sends or receives' if abs(more) > 1 else 'send or receive'}"
+        apart = f"issued {number} than {agree(named, 'its', 'their')} counterparts in the other groups of this kind"
+        evidence += [case.recorded(rank, f"rank {rank} {apart}") for rank in named[:2]]
+        why = f"{who(named)} {apart}: {why}"
     other = "another" if case.graph.open_calls.get(absent) else "no"
     unmatched = f"rank {absent} issued no {missing} for it, and has {other} P2P op or collective pending"
-    evidence.append(case.recorded(absent, unmatched))
+    evidence += [case.recorded(absent, unmatched)] if recorded else []
     at_fault = named if culprit in named or finding.tie else (culprit,)
     # A rank that has nothing pending may be busy before its own, and clocks of two hosts do not show what it went past.
-    strength = 0 if finding.tie else 1 if finding.assumed or finding.change.shift else 2
+    strength = 0 if finding.tie or not recorded else 1 if finding.assumed or more else 2
     match = answer("p2p_mismatch", at_fault, why, strength=strength, evidence=evidence)
-    return replace(match, frame=case.frame_of(kind), frame_rank=whose)
+    suspects = () if recorded else (absent, waiter)
+    return replace(match, frame=case.frame_of(kind), frame_rank=whose, suspects=suspects)
 
 
 def miscounted(case: Case) -> Match | None:

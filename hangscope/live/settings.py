@@ -46,7 +46,7 @@ def parsed(text: str) -> Version | None:
 
 
 def torch_version(program: str) -> Version | None:
-    """Return the version of the torch that a program finds, None where that cannot be told."""
+    """Return the version of the torch that a program finds, None where that is unknown."""
     python = _python_of(program)
     if python is None or Path(python).resolve() == Path(sys.executable).resolve():
         from importlib import metadata  # takes as long as all other imports of the command line

@@ -76,8 +76,8 @@ class Subject:
             return named if named in self.graph.edges else None
         ranks = {*verdict.in_call, *verdict.culprit_ranks}
         for key, pair in self.graph.pairs.items():
-            halves = [(half.rank, half.seq) for half in (pair.send, pair.recv) if half is not None]
-            if key.gid == self.gid and any(rank in ranks and seq == verdict.seq for rank, seq in halves):
+            posted = [(half.rank, half.seq) for half in (pair.send, pair.recv) if half is not None]
+            if key.gid == self.gid and any(rank in ranks and seq == verdict.seq for rank, seq in posted):
                 return key if key in self.graph.edges else None
         return None
 
@@ -181,8 +181,8 @@ class Subject:
         """Return an instance as `rank` called it, or with every op that its members made of it; without `peers`, a pair as any alike."""
         if isinstance(node, PairInstance):
             pair = self.graph.pairs[node]
-            halves = [(verb, half) for verb, half in (("send", pair.send), ("recv", pair.recv)) if half]
-            own = [(verb, half) for verb, half in halves if half.rank == rank] or halves
+            posted = [(verb, half) for verb, half in (("send", pair.send), ("recv", pair.recv)) if half]
+            own = [(verb, half) for verb, half in posted if half.rank == rank] or posted
             seqs = dict.fromkeys(str(half.seq) for _, half in own)
             ends = f" {node.source} -> {node.destination}" if peers else ""
             return f"{'/'.join(verb for verb, _ in own)}{ends} seq {'/'.join(seqs)}"

@@ -12,6 +12,9 @@ from hangscope.align.waitgraph import Instance
 from hangscope.causes.case import Case, Match
 from hangscope.causes.participation import kept_up
 from hangscope.explain.predict import MOST_REPLAYED
+from hangscope.ingest.job_logs.progress import Progress
+from hangscope.ingest.torch_logs.c10d import WatchdogStatus, WatchdogTimeout
+from hangscope.ingest.torch_logs.wrapper import CallFingerprint
 from hangscope.knowledge.catalog import CATALOG
 from hangscope.model.conclusion import Alternative, Hypothesis, RuledOut, Verdict
 from hangscope.model.dataclass import dataclass
@@ -119,6 +122,8 @@ def contradicted(case: Case, verdict_cause: str, cause: str, ranks: Sequence[int
     """Return the fact that contradicts a cause of these ranks, empty where none is known."""
     collective = cause == "collective_mismatch" or CATALOG[cause].of_collectives
     known = any(record.queues or record.p2p for record in case.incident.ranks.values())
+    known = known or any(event.step is not None for event in case.statements.all(Progress))
+    known = known or case.statements.any_of(WatchdogTimeout, WatchdogStatus, CallFingerprint)
     if verdict_cause == "init_hang" and collective and not known:
         return "the ranks were still joining, and no collective is known"
     level = bool(ranks) and cause in _BEHIND and _waits_are_issued(case, ranks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.text_lines import judged, short, told
+from tests.text_lines import judged, short, timeout, told
 
 COLL = "gpu:{pid}:{pid} [{dev}] NCCL INFO {op}: opCount {n} sendbuff (nil) recvbuff 0x7f count 64 datatype 7 op 0 root {peer} comm 0x55{dev} [nranks=2] stream 0x1"
 
@@ -33,3 +33,15 @@ def test_a_crash_names_the_rank_of_its_process(tmp_path: Path) -> None:
         "[n1:694:0:945] Caught signal 11 (Segmentation fault: address not mapped to object at address 0x8)",
     ]
     assert short(told(tmp_path, lines))[:2] == ("crashed_rank", (3,))
+
+
+def test_a_bridge_on_one_host_is_why_a_job_of_two_hosts_stopped(tmp_path: Path) -> None:
+    nics = [
+        "n1:12:12 [0] NCCL INFO Bootstrap : Using eth0:10.9.0.21<0>",
+        "n2:17:17 [0] NCCL INFO Bootstrap : Using docker0:172.17.0.1<0>",
+    ]
+    waits = [timeout(rank) for rank in (0, 1)]
+    assert short(told(tmp_path / "two", [*nics, *waits])) == ("network_stall", (), "low")
+    alone = [line.replace("n1:", "n2:") for line in nics]
+    assert short(told(tmp_path / "one", [*alone, *waits]))[0] != "network_stall"
+    assert short(told(tmp_path / "healthy", nics))[0] != "network_stall"

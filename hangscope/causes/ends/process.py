@@ -39,6 +39,7 @@ _REASONS = {
     "evicted": "was evicted by the cluster",
     "node_failure": "lost a node",
 }
+_LONG_BEFORE = 60  # seconds between the begin of a wait and an end that did not begin it
 _STOPPED = ("early_exit", "a rank that stopped the loop or the program by itself ends the same way")
 
 
@@ -80,6 +81,9 @@ def _external(case: Case) -> ExternalEnd | None:
         e.line < end.line if e.file == end.file else (e.in_the_year or inf) < moment
         for e in statements.all(*waits)
     )
+    # Others print after the end what they had waited for long before it.
+    begun = ((e.in_the_year or inf) - (e.ran_ms or 0) / 1000 for e in statements.all(WatchdogTimeout))
+    gave_up = gave_up or any(since < moment - _LONG_BEFORE for since in begun)
     requeued = any(e.file == end.file and e.line > end.line for e in statements.all(StoreBarrier))
     return None if gave_up or requeued else end
 

@@ -91,8 +91,8 @@ def vanished(case: Case) -> Match | None:
     evidence += [quote(event, f"a peer lost its connection: {event.text}") for event in lost[:1]]
     why = f"{who(culprits)} {what}"
     unknown = any(e.rank is None for e in statements.all(OomCuda, OomHost))  # whose memory ran out
-    told = any(e.prose for e in statements.all(Excerpt))
-    if told and not (dumps or lost or silent or ras or unknown):
+    written = any(e.prose for e in statements.all(Excerpt))
+    if written and not (dumps or lost or silent or ras or unknown):
         # Of a paste, lines are missing for any reason, and peers that time out had a connection that was open.
         look = f"Take the stack of {who(culprits)} (py-spy dump --pid PID), and read its log from the time of the others' last collective on."
         return answer("stuck_rank", culprits, why, look, strength=0, evidence=evidence, rivals=[_ENDED])

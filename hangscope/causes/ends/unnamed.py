@@ -125,7 +125,8 @@ def fault_without_rank(case: Case) -> Match | None:
 
 def end_without_rank(case: Case) -> Match | None:
     """An end of a process, or a collective that did not match, by a line that names no rank."""
-    if not _nothing_else(case):
+    went_on = any(e.moves for e in case.statements.all(Excerpt)) and case.statements.all(Notice)
+    if not _nothing_else(case) or went_on:
         return None
     return _mismatched(case) or _by_its_gpu(case, _ended(case) or _raised(case))
 

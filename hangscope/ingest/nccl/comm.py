@@ -9,7 +9,7 @@ parent, color and key for splits; splitCount from 2.24.3, called childCount from
 So no release prints a name of every communicator: `commId` names all from 2.16 to 2.22 and from 2.23 on only those that were not
 split; for splits there are the parent, a counter (2.24.3 on) and a color; up to 2.15 nothing at all.
 
-Between START and COMPLETE stands `comm 0x5566 rank 3 nRanks 16 nNodes 2 localRanks 8 localRank 3 MNNVL 0` (from 2.19), which
+Between START and COMPLETE NCCL prints `comm 0x5566 rank 3 nRanks 16 nNodes 2 localRanks 8 localRank 3 MNNVL 0` (from 2.19), which
 has no step: it counts as the start where the text begins after that.
 
 Communicators whose creation did not complete, from the life lines of all processes put together.

@@ -27,7 +27,7 @@ _PORT, _MOST = 29500, 256  # torchrun's own port, and ranks of a node
 
 
 def _access(pid: int, host: str, port: str) -> str:
-    """Return what a process's sockets say of the store that it was told; empty if it was told none."""
+    """Return what a process's sockets say of the store that it was given; empty if it was given none."""
     if not host or not port.isdecimal():
         return ""
     states = {each.state for each in tcp_sockets(pid, inodes_of(pid)) if each.port == int(port)}

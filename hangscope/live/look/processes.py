@@ -87,7 +87,7 @@ _paths: dict[int, str] = {}  # where processes that are read again and again hav
 
 
 def read_status(pid: int) -> Status | None:
-    """Return what the agent of a process tells, None where there is none or it is no rank."""
+    """Return what the agent of a process reports, None where there is none or it is no rank."""
     known = _paths.pop(pid, "")
     try:
         path = known or proc.anonymous(pid, proc.STATUS_NAME)

@@ -38,7 +38,6 @@ _SEVERAL = regex(
 )
 _ON_ONE_HOST = "a run with NCCL_DEBUG=INFO and NCCL_P2P_DISABLE=1, and all_reduce_perf of nccl-tests: if it gets on, the direct path between the GPUs does not work (IOMMU or ACS, the driver, NVLink); else a stack of every process with native frames (py-spy dump --native --pid PID)"
 _ACROSS_HOSTS = "a run with NCCL_DEBUG=INFO and with NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME set to the interface of the network between the hosts, and all_reduce_perf of nccl-tests over them; else a stack of every process (py-spy dump --pid PID)"
-#: Fields of an excerpt with the ranks that stand out in a list; what to collect of them, and whether they are to blame.
 _Sides = Mapping[str, Sequence[int]]
 #: Each with what to collect after it.
 _REPORTS: tuple[tuple[Callable[[Incident, Statements], reports.Report | None], str], ...] = (
@@ -142,7 +141,7 @@ def alike(case: Case) -> Observation | None:
     if case.finding.culprits or size != len(last) or len(last) < 2:
         return None
     if any(kinds != last[0] for kinds in last) or len(last[0]) != 1:
-        return None  # in several groups nothing tells which one was the last
+        return None  # in several groups nothing shows which one was the last
     every = "both" if size == 2 else f"all {size}"
     shows = f"{every} ranks issued the same collective last, {describe(last[0][0])}: the program agrees and none of them is missing; if it does not complete, the path between their GPUs or a device is in question"
     return Observation(shows, path_between(case), "other", proves=True)

@@ -23,7 +23,7 @@ _OPEN = ("unknown", "init_hang")  # causes that leave open who is to blame
 def only_suspect(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> Observation | None:
     """Return what names the one rank that lines point at, where a job stopped and the verdict names nobody.
 
-    What a rank prints of itself does not tell that the others wait for it.
+    What a rank prints of itself does not show that the others wait for it, and no line that others print as well may set it apart.
     """
     died = verdict.cause == "crashed_rank"  # a process of which no line says which rank it is
     if verdict.culprit_ranks or not (died or (verdict.cause in _OPEN and find_stop(case.statements))):
@@ -33,6 +33,8 @@ def only_suspect(case: Case, verdict: Verdict, seen: Sequence[Observation]) -> O
     named = [s for s in named if not all(isinstance(e, MonitoredBarrierWitness) for e in s.events)]
     ranks = {rank for s in named for rank in s.suspects}
     if len(ranks) != 1 or not (died or ranks <= case.incident.ranks.keys()):
+        return None
+    if any(line.telling and ranks < {*line.ranks} for line in case.statements.outlier_lines):
         return None
     return next((s for s in named if any(e.rank not in ranks for e in s.events)), None)
 
@@ -47,9 +49,9 @@ def naming(case: Case, verdict: Verdict, only: Observation) -> Verdict:
         verdict = replace(verdict, cause="stuck_rank")
     if verdict.cause in (*_OPEN, "stuck_rank"):
         verdict = claiming(verdict, only)
-        whom, shows = ranks_phrase(only.suspects), only.shows.replace(DEFAULT, "")
-        if verdict.cause == "stuck_rank" and whom not in verdict.title.lower():
-            verdict = replace(verdict, title=fitting([f"Others wait for {whom}: {shows}"], TITLE))
+        suspects, shows = ranks_phrase(only.suspects), only.shows.replace(DEFAULT, "")
+        if verdict.cause == "stuck_rank" and suspects not in verdict.title.lower():
+            verdict = replace(verdict, title=fitting([f"Others wait for {suspects}: {shows}"], TITLE))
     named = only.suspects
     found = replace(
         verdict, culprit_ranks=named, suspect_ranks=named, confidence="low", rank_confidence="low"

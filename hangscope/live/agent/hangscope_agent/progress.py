@@ -68,7 +68,7 @@ class Progress:
         has_calls = any(tokens)
         if known:
             by_calls = has_calls and calls_are_recorded()
-        else:  # it will be in a process group if its launcher has told it where to meet
+        else:  # it will be in a process group if its launcher has set where to meet
             by_calls = "torch" in sys.modules and "MASTER_ADDR" in os.environ
         now, token = time.monotonic(), tokens if has_calls else [place, self._output.count]
         moved: bool = token != self._token

@@ -61,10 +61,10 @@ def calls_are_recorded() -> bool:
 
 
 def calls_were_made() -> bool:
-    """Return whether a recorder tells of a call; a group that was only made is no progress yet."""
+    """Return whether a recorder has recorded a call; a group that was only made is no progress yet."""
     found = recorders("_json")
     for _, dump in found:
         status = json.loads(dump(includeCollectives=False, onlyActive=False)).get("pg_status")
         if any(int(group["last_enqueued_collective"]) > 0 for group in (status or {}).values()):
             return True
-    return not found  # what cannot be told is taken for granted
+    return not found  # what is unknown counts as given
